@@ -166,7 +166,7 @@ func CheckJournal(entries []JournalEntry) error {
 		return fmt.Errorf("%d journal entries at once; the limit is %d: %w", len(entries), MaxEntries, ErrTooLarge)
 	}
 	for _, e := range entries {
-		if err := e.check(); err != nil {
+		if err := e.checkEntry(); err != nil {
 			return err
 		}
 		if limit := e.Kind.Limit(); len(e.Data) > limit {
@@ -176,8 +176,8 @@ func CheckJournal(entries []JournalEntry) error {
 	return nil
 }
 
-// check returns ErrInvalid for an invalid sequence or kind.
-func (e JournalEntry) check() error {
+// checkEntry returns ErrInvalid for an invalid sequence or kind.
+func (e JournalEntry) checkEntry() error {
 	if e.Sequence < 1 {
 		return fmt.Errorf("the sequence of a journal entry is %d; sequences start at 1: %w", e.Sequence, ErrInvalid)
 	}
@@ -204,7 +204,7 @@ func (c Completion) Check() error {
 		return fmt.Errorf("the context is no JSON object: %w", ErrInvalid)
 	}
 	for _, e := range c.Journal {
-		if err := e.check(); err != nil {
+		if err := e.checkEntry(); err != nil {
 			return err
 		}
 	}
@@ -326,7 +326,7 @@ func checkAgents(agents []Agent) error {
 	named := make(map[string]bool, len(agents))
 	configs, texts := 0, 0
 	for i, a := range agents {
-		if err := a.check(); err != nil {
+		if err := a.checkLimits(); err != nil {
 			return fmt.Errorf("agent %d: %w", i+1, err)
 		}
 		if named[a.Name] {
@@ -342,8 +342,8 @@ func checkAgents(agents []Agent) error {
 	return nil
 }
 
-// check returns ErrInvalid for an invalid name, and ErrTooLarge for a field above its limit.
-func (a Agent) check() error {
+// checkLimits returns ErrInvalid for an invalid name, and ErrTooLarge for a field above its limit.
+func (a Agent) checkLimits() error {
 	for _, part := range []struct {
 		what       string
 		have, most int

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// keptShare sets the reserved slots for sync and resumed runs: one in keptShare slots, at least
-	// one.
-	keptShare = 5
-	// lowerTurn is how often the lower classes precede sync: every lowerTurn-th claimed run.
-	lowerTurn = 8
+	// reservedShare is the share of slots for sync and resumed runs: one in reservedShare slots, at least
+	// one slot.
+	reservedShare = 5
+	// lowerClassTurn makes the lower classes precede sync for every lowerClassTurn-th claimed run.
+	lowerClassTurn = 8
 )
 
 // Pool is the state of an environment's runner pool during a claim.
@@ -48,7 +48,7 @@ func (p Pool) Kept() int {
 	if p.Places <= 1 {
 		return 0
 	}
-	return max(1, p.Places/keptShare)
+	return max(1, p.Places/reservedShare)
 }
 
 // Pick chooses at most limit candidates, in start order, and returns the resulting pool. Sync
@@ -62,7 +62,7 @@ func Pick(p Pool, candidates []Candidate, limit int) ([]Candidate, Pool) {
 	q := newQueues(candidates)
 	var picked []Candidate
 	for len(picked) < limit {
-		next := q.nextLine(p)
+		next := q.nextQueue(p)
 		if next == nil {
 			break
 		}
@@ -78,26 +78,26 @@ func Pick(p Pool, candidates []Candidate, limit int) ([]Candidate, Pool) {
 	return picked, p
 }
 
-// line is the queue of an agent in a class.
-type line struct {
+// agentQueue is the queue of an agent in a class.
+type agentQueue struct {
 	agent string
 	runs  []Candidate
 }
 
-func (l *line) takeFirst() Candidate {
+func (l *agentQueue) takeFirst() Candidate {
 	c := l.runs[0]
 	l.runs = l.runs[1:]
 	return c
 }
 
-// queues are the queues by class.
-type queues [Classes][]*line
+// agentQueues are the queues by class.
+type agentQueues [Classes][]*agentQueue
 
-func newQueues(candidates []Candidate) *queues {
-	var q queues
+func newQueues(candidates []Candidate) *agentQueues {
+	var q agentQueues
 	for _, c := range candidates {
 		lines := q[c.Class]
-		var own *line
+		var own *agentQueue
 		for _, l := range lines {
 			if l.agent == c.Agent {
 				own = l
@@ -105,7 +105,7 @@ func newQueues(candidates []Candidate) *queues {
 			}
 		}
 		if own == nil {
-			own = &line{agent: c.Agent}
+			own = &agentQueue{agent: c.Agent}
 			q[c.Class] = append(lines, own)
 		}
 		own.runs = append(own.runs, c)
@@ -113,10 +113,10 @@ func newQueues(candidates []Candidate) *queues {
 	return &q
 }
 
-// nextLine returns the queue whose first run starts next, nil if no run can start.
-func (q *queues) nextLine(p Pool) *line {
-	if (p.Served+1)%lowerTurn == 0 {
-		if l := q.oldestLine(p); l != nil {
+// nextQueue returns the queue whose first run starts next, nil if no run can start.
+func (q *agentQueues) nextQueue(p Pool) *agentQueue {
+	if (p.Served+1)%lowerClassTurn == 0 {
+		if l := q.oldestQueue(p); l != nil {
 			return l
 		}
 	}
@@ -128,8 +128,8 @@ func (q *queues) nextLine(p Pool) *line {
 	return nil
 }
 
-// oldestLine returns the queue of the lower classes with the oldest first run.
-func (q *queues) oldestLine(p Pool) (first *line) {
+// oldestQueue returns the queue of the lower classes with the oldest first run.
+func (q *agentQueues) oldestQueue(p Pool) (first *agentQueue) {
 	for _, lines := range q[ClassSync+1:] {
 		for _, l := range lines {
 			if l.canStart(p) && (first == nil || l.runs[0].ID.String() < first.runs[0].ID.String()) {
@@ -141,7 +141,7 @@ func (q *queues) oldestLine(p Pool) (first *line) {
 }
 
 // nextInClass returns the queue that is next in a class.
-func (q *queues) nextInClass(p Pool, class Class) (first *line) {
+func (q *agentQueues) nextInClass(p Pool, class Class) (first *agentQueue) {
 	for _, l := range q[class] {
 		if l.canStart(p) && (first == nil || l.precedes(p, class, first)) {
 			first = l
@@ -151,7 +151,7 @@ func (q *queues) nextInClass(p Pool, class Class) (first *line) {
 }
 
 // canStart reports whether the first run of the queue can start.
-func (l *line) canStart(p Pool) bool {
+func (l *agentQueue) canStart(p Pool) bool {
 	if len(l.runs) == 0 {
 		return false
 	}
@@ -163,7 +163,7 @@ func (l *line) canStart(p Pool) bool {
 }
 
 // precedes orders two queues of a class: fewer runs in progress first, then round robin by name.
-func (l *line) precedes(p Pool, class Class, other *line) bool {
+func (l *agentQueue) precedes(p Pool, class Class, other *agentQueue) bool {
 	past := func(agent string) int {
 		if agent > p.Turns[class] {
 			return 0

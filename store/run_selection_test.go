@@ -180,7 +180,7 @@ func TestPick_StarvesNoRun(t *testing.T) {
 		for i := range queue {
 			queue[i].Max = 0
 		}
-		left, most := len(queue), lowerTurn*(len(queue)+1)
+		left, most := len(queue), lowerClassTurn*(len(queue)+1)
 		for claims := 0; left > 0; claims++ {
 			require.Less(t, claims, most, "%d runs never start", left)
 			// There is always a sync run of an agent without runs in progress.

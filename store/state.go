@@ -23,7 +23,7 @@ const (
 	RunCancelled        RunStatus = "cancelled"
 )
 
-var runMoves = map[RunStatus][]RunStatus{
+var runTransitions = map[RunStatus][]RunStatus{
 	RunScheduled:        {RunQueued, RunCancelled},
 	RunQueued:           {RunRunning, RunFailed, RunCancelled},
 	RunRunning:          {RunQueued, RunAwaitingApproval, RunCompleted, RunFailed, RunCancelled},
@@ -31,10 +31,10 @@ var runMoves = map[RunStatus][]RunStatus{
 }
 
 // Terminal reports whether a run in this state never changes again.
-func (s RunStatus) Terminal() bool { return len(runMoves[s]) == 0 }
+func (s RunStatus) Terminal() bool { return len(runTransitions[s]) == 0 }
 
 // CanBecome reports whether a run may move from s to next.
-func (s RunStatus) CanBecome(next RunStatus) bool { return slices.Contains(runMoves[s], next) }
+func (s RunStatus) CanBecome(next RunStatus) bool { return slices.Contains(runTransitions[s], next) }
 
 // ConnectorRunStatus is the state of a connector run.
 type ConnectorRunStatus string
@@ -92,17 +92,17 @@ const (
 	DeploymentCancelled DeploymentStatus = "cancelled"
 )
 
-var deploymentMoves = map[DeploymentStatus][]DeploymentStatus{
+var deploymentTransitions = map[DeploymentStatus][]DeploymentStatus{
 	DeploymentPending:  {DeploymentBuilding, DeploymentFailed, DeploymentCancelled},
 	DeploymentBuilding: {DeploymentDeployed, DeploymentFailed, DeploymentCancelled},
 }
 
 // Terminal reports whether a deployment in this state has an outcome.
-func (s DeploymentStatus) Terminal() bool { return len(deploymentMoves[s]) == 0 }
+func (s DeploymentStatus) Terminal() bool { return len(deploymentTransitions[s]) == 0 }
 
 // CanBecome reports whether a deployment may move from s to next.
 func (s DeploymentStatus) CanBecome(next DeploymentStatus) bool {
-	return slices.Contains(deploymentMoves[s], next)
+	return slices.Contains(deploymentTransitions[s], next)
 }
 
 // DeploymentPhase is the phase of a building deployment; empty otherwise.

@@ -31,7 +31,7 @@ func TestRunStatus_CanAlwaysEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		status := RunScheduled
 		for range rapid.IntRange(0, 50).Draw(t, "moves") {
-			next := runMoves[status]
+			next := runTransitions[status]
 			if len(next) == 0 {
 				return
 			}

@@ -14,8 +14,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
-// Accept implements store.Ingest: one statement for all events. Events whose idempotency key
-// another event of the batch has get the result of that event.
+// Accept implements store.Ingest: one statement for all events. Events with the same idempotency key get
+// the result of the first of them.
 func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admission, error) {
 	out := make([]store.Admission, len(events))
 	decided := make([]bool, len(events))
@@ -39,7 +39,7 @@ func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admis
 // acceptSplit accepts the events with the given indexes. If the data of one is invalid, it
 // halves the batch until that event is alone.
 func (s *Store) acceptSplit(ctx context.Context, events []store.Event, which []int, out []store.Admission, decided []bool) error {
-	err := again(func() error { return s.acceptBatch(ctx, events, which, out, decided) })
+	err := retryConflicts(func() error { return s.acceptBatch(ctx, events, which, out, decided) })
 	switch {
 	case !badData(err) && !errors.Is(err, store.ErrNotFound):
 		return err
@@ -144,8 +144,8 @@ func chooseText(wanted bool, text, otherwise string) string {
 	return otherwise
 }
 
-// fate is the result of the statement for an event.
-type fate struct {
+// eventResult is the result of the statement for an event.
+type eventResult struct {
 	current, whole, chosen bool
 	at                     int64
 	live                   *string // deployment and bundle of a started run
@@ -160,12 +160,12 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 		settling bool
 	)
 	for _, i := range which {
-		columns.add(events[i])
+		columns.addEvent(events[i])
 		settling = settling || sqlcore.Settles(events[i])
 	}
-	var fates []fate
+	var fates []eventResult
 	run := func(ctx context.Context, q sqlcore.Queryer) (err error) {
-		fates, err = readFates(ctx, q, acceptStatements[columns.parts()], columns.args())
+		fates, err = readEventResults(ctx, q, acceptStatements[columns.neededParts()], columns.columnArgs())
 		return err
 	}
 	var hints []store.Hint
@@ -183,7 +183,7 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 		)
 		for n, i := range which {
 			if fates[n].chosen {
-				accepted, admissions = append(accepted, events[i]), append(admissions, columns.admitted(events[i], n, fates[n]))
+				accepted, admissions = append(accepted, events[i]), append(admissions, columns.admissionOf(events[i], n, fates[n]))
 			}
 		}
 		if err := s.KeepFiles(ctx, tx, accepted); err != nil {
@@ -193,9 +193,9 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 	}); err != nil {
 		return err
 	}
-	earlier := s.earlier(ctx, events, which, fates)
+	earlier := s.readEarlierEvents(ctx, events, which, fates)
 	for n, i := range which {
-		out[i], decided[i] = earlier.judgeEvent(events[i], i, fates[n], columns.admitted(events[i], n, fates[n]))
+		out[i], decided[i] = earlier.judgeEvent(events[i], i, fates[n], columns.admissionOf(events[i], n, fates[n]))
 		if fates[n].chosen && fates[n].live == nil && !sqlcore.EndsAtOnce(events[i]) {
 			hints = append(hints, store.Hint{Topic: store.TopicQueued, Key: store.Key{ProjectID: events[i].ProjectID, ID: events[i].EnvironmentID}})
 		}
@@ -204,14 +204,14 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 	return nil
 }
 
-func readFates(ctx context.Context, q sqlcore.Queryer, statement string, args []any) (fates []fate, err error) {
+func readEventResults(ctx context.Context, q sqlcore.Queryer, statement string, args []any) (fates []eventResult, err error) {
 	rows, err := q.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }() // Err returns its error
 	for rows.Next() {
-		var f fate
+		var f eventResult
 		if err := rows.Scan(&f.current, &f.whole, &f.chosen, &f.at, &f.live); err != nil {
 			return nil, err
 		}
@@ -226,14 +226,14 @@ const earlierStatement = `SELECT w.number, k.connector_run_id, k.fingerprint, k.
 	JOIN idempotency_keys k ON k.project_id = w.project_id AND k.connector_id = w.connector_id AND k.key = w.key
 	WHERE k.expires_at > now_us()`
 
-// earlier are the earlier events with the same keys, by number; or err if they are unknown.
-type earlier struct {
+// earlierEvents has the earlier events with the same keys by number, or err if they are unknown.
+type earlierEvents struct {
 	first map[int64]*sqlcore.First
 	err   error
 }
 
-// earlier reads, in one query, the earlier events for events that lost their keys.
-func (s *Store) earlier(ctx context.Context, events []store.Event, which []int, fates []fate) earlier {
+// readEarlierEvents reads, in one query, the earlier events with the keys of these events.
+func (s *Store) readEarlierEvents(ctx context.Context, events []store.Event, which []int, fates []eventResult) earlierEvents {
 	var (
 		number             []int64
 		project, connector []pgtype.UUID
@@ -242,10 +242,10 @@ func (s *Store) earlier(ctx context.Context, events []store.Event, which []int, 
 	for n, i := range which {
 		if e := events[i]; fates[n].current && fates[n].whole && !fates[n].chosen {
 			number, key = append(number, int64(i)), append(key, sqlcore.Text(e.Idempotency.Key))
-			project, connector = append(project, known(e.ProjectID)), append(connector, known(e.ConnectorID))
+			project, connector = append(project, validUUID(e.ProjectID)), append(connector, validUUID(e.ConnectorID))
 		}
 	}
-	found := earlier{first: map[int64]*sqlcore.First{}}
+	found := earlierEvents{first: map[int64]*sqlcore.First{}}
 	if len(number) > 0 {
 		found.err = s.readEarlier(ctx, found.first, number, project, connector, key)
 	}
@@ -271,8 +271,8 @@ func (s *Store) readEarlier(ctx context.Context, into map[int64]*sqlcore.First, 
 	return rows.Err()
 }
 
-// judgeEvent returns the result of an event. It is not decided if its key has just expired.
-func (known earlier) judgeEvent(e store.Event, number int, f fate, admitted store.Admission) (a store.Admission, decided bool) {
+// judgeEvent returns the result of an event. decided is false if the key of the event has just expired.
+func (known earlierEvents) judgeEvent(e store.Event, number int, f eventResult, admitted store.Admission) (a store.Admission, decided bool) {
 	switch {
 	case !f.current:
 		return store.Admission{Verdict: store.Outdated}, true

@@ -129,7 +129,7 @@ func (e engine) Attend(ctx context.Context, q sqlcore.Queryer, runners []store.R
 		id                   []string
 	)
 	for _, r := range runners {
-		project, environment = append(project, known(r.Environment.ProjectID)), append(environment, known(r.Environment.ID))
+		project, environment = append(project, validUUID(r.Environment.ProjectID)), append(environment, validUUID(r.Environment.ID))
 		id = append(id, sqlcore.Text(r.ID))
 	}
 	_, err := q.ExecContext(ctx, `UPDATE runners w SET seen_at = now_us() FROM unnest($1::uuid[], $2::uuid[], $3::text[])

@@ -47,15 +47,15 @@ type eventColumns struct {
 	runBlocked                                    []bool
 }
 
-func (c *eventColumns) add(e store.Event) {
-	id, project, environment, connector := known(e.ConnectorRunID), known(e.ProjectID), known(e.EnvironmentID), known(e.ConnectorID)
+func (c *eventColumns) addEvent(e store.Event) {
+	id, project, environment, connector := validUUID(e.ConnectorRunID), validUUID(e.ProjectID), validUUID(e.EnvironmentID), validUUID(e.ConnectorID)
 	number := int64(len(c.id))
 	c.number, c.firstRun = append(c.number, number), append(c.firstRun, int64(len(c.run)))
 	ids := make([]string, len(e.Runs))
 	for i, run := range e.Runs {
 		ids[i] = run.ID.String()
 		c.runNumber, c.runOf = append(c.runNumber, int64(len(c.run)+1)), append(c.runOf, number)
-		c.run, c.runProject, c.runLink = append(c.run, known(run.ID)), append(c.runProject, project), append(c.runLink, known(run.LinkID))
+		c.run, c.runProject, c.runLink = append(c.run, validUUID(run.ID)), append(c.runProject, project), append(c.runLink, validUUID(run.LinkID))
 		c.runEnvironment, c.runConnector = append(c.runEnvironment, environment), append(c.runConnector, connector)
 		c.runConnectorRun = append(c.runConnectorRun, id)
 		key, blocked := sqlcore.KeyColumns(run)
@@ -66,13 +66,13 @@ func (c *eventColumns) add(e store.Event) {
 	c.environment, c.connector = append(c.environment, environment), append(c.connector, connector)
 	c.version, c.trigger = append(c.version, e.ConnectorVersion), append(c.trigger, string(e.Trigger))
 	c.runIDs = append(c.runIDs, "{"+strings.Join(ids, ",")+"}")
-	c.input, c.blob = append(c.input, e.Input), append(c.blob, maybe(e.InputBlob))
+	c.input, c.blob = append(c.input, e.Input), append(c.blob, nullableUUID(e.InputBlob))
 	c.inputSize = append(c.inputSize, int64(len(e.Input))) // the store knows the size of a blob
 	c.contentType = append(c.contentType, sqlcore.Text(e.ContentType))
 	files, filesSize := sqlcore.FilesColumn(e.Files)
 	c.files, c.addedSize = append(c.files, files), append(c.addedSize, filesSize+sqlcore.KeySize(e))
 	c.headers = append(c.headers, sqlcore.HeadersColumn(e.Headers))
-	c.replayOf, c.hops = append(c.replayOf, maybe(e.ReplayOf)), append(c.hops, int64(e.Hops))
+	c.replayOf, c.hops = append(c.replayOf, nullableUUID(e.ReplayOf)), append(c.hops, int64(e.Hops))
 	c.parent = append(c.parent, sqlcore.TraceparentColumn(e.Traceparent))
 	c.secretUntil = append(c.secretUntil, sqlcore.MaybeInstant(e.SecretNotAfter))
 	c.repeat = append(c.repeat, e.Repeat)
@@ -93,11 +93,11 @@ func (c *eventColumns) addBeginning(b *sqlcore.Beginning) {
 		return
 	}
 	c.beginRunner, c.beginAgent = append(c.beginRunner, &b.Runner), append(c.beginAgent, &b.Agent)
-	c.beginToken, c.beginLink = append(c.beginToken, b.Token), append(c.beginLink, known(b.Link))
+	c.beginToken, c.beginLink = append(c.beginToken, b.Token), append(c.beginLink, validUUID(b.Link))
 }
 
-// admitted returns the result of the n-th event, whose rows were written.
-func (c *eventColumns) admitted(e store.Event, n int, f fate) store.Admission {
+// admissionOf returns the result of the n-th event, whose rows were written.
+func (c *eventColumns) admissionOf(e store.Event, n int, f eventResult) store.Admission {
 	a := sqlcore.Admitted(e, f.at, n, int(c.firstRun[n])+1)
 	if f.live != nil {
 		a.Begun = sqlcore.Begun(e, a, *c.beginning[n], *f.live, f.at)
@@ -105,8 +105,8 @@ func (c *eventColumns) admitted(e store.Event, n int, f fate) store.Admission {
 	return a
 }
 
-// parts returns the optional parts that the events need.
-func (c *eventColumns) parts() acceptParts {
+// neededParts returns the optional parts that the events need.
+func (c *eventColumns) neededParts() acceptParts {
 	return acceptParts{
 		blobs: slices.ContainsFunc(c.blob, func(id pgtype.UUID) bool { return id.Valid }),
 		keys:  slices.ContainsFunc(c.key, func(key *string) bool { return key != nil }),
@@ -114,7 +114,7 @@ func (c *eventColumns) parts() acceptParts {
 	}
 }
 
-func (c *eventColumns) args() []any {
+func (c *eventColumns) columnArgs() []any {
 	return []any{
 		c.id, c.project, c.environment, c.connector, c.version, c.trigger, c.input, c.inputSize, c.blob, c.contentType,
 		c.runIDs, c.key, c.fingerprint, c.ttl, c.secretUntil, c.repeat, c.number, c.firstRun,
@@ -124,11 +124,11 @@ func (c *eventColumns) args() []any {
 	}
 }
 
-func known(id uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
+func validUUID(id uuid.UUID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
 
-func maybe(id *uuid.UUID) pgtype.UUID {
+func nullableUUID(id *uuid.UUID) pgtype.UUID {
 	if id == nil {
 		return pgtype.UUID{}
 	}
-	return known(*id)
+	return validUUID(*id)
 }

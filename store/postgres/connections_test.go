@@ -22,7 +22,7 @@ func TestConnections_RespectMaximum(t *testing.T) {
 	for given, want := range map[int32][2]int32{0: {16, 8}, DefaultConnections: {16, 8}, MinConnections: {4, 2}, 9: {4, 3}, 10: {4, 4}, 11: {5, 4}, 14: {8, 4}, 16: {10, 4}, 17: {10, 5}, MaxConnections: {666, 332}} {
 		t.Run(fmt.Sprint(given), func(t *testing.T) {
 			require.NoError(t, CheckConnections(given))
-			most, lists := Options{Connections: given}.pools()
+			most, lists := Options{Connections: given}.poolSizes()
 			require.Equal(t, want, [2]int32{most, lists}, given)
 		})
 	}

@@ -28,7 +28,7 @@ func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore
 		most               []int64
 	)
 	for _, s := range shares {
-		project, connector = append(project, known(s.Connector.ProjectID)), append(connector, known(s.Connector.ID))
+		project, connector = append(project, validUUID(s.Connector.ProjectID)), append(connector, validUUID(s.Connector.ID))
 		most = append(most, int64(s.Limit))
 	}
 	rows, err := q.QueryContext(ctx, takeDueStatement, project, connector, most, lease.Microseconds())
@@ -77,7 +77,7 @@ func (e engine) Receive(ctx context.Context, q sqlcore.Queryer, receipts []sqlco
 		response                      []string
 	)
 	for _, r := range receipts {
-		project, id = append(project, known(r.Delivery.ProjectID)), append(id, known(r.Delivery.ID))
+		project, id = append(project, validUUID(r.Delivery.ProjectID)), append(id, validUUID(r.Delivery.ID))
 		attempt, status = append(attempt, int64(r.Delivery.Attempt)), append(status, int64(r.StatusCode))
 		at, duration = append(at, r.At.UnixMicro()), append(duration, r.Duration.Microseconds())
 		response = append(response, r.Response)

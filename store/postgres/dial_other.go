@@ -6,5 +6,5 @@ package postgres
 
 import "syscall"
 
-// giveUp does nothing: this system has no such option.
-func giveUp(string, string, syscall.RawConn) error { return nil }
+// setUserTimeout does nothing: this system has no such option.
+func setUserTimeout(string, string, syscall.RawConn) error { return nil }

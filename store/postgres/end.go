@@ -35,7 +35,7 @@ var endStatement = `WITH given AS MATERIALIZED (
 		r.deployment_id, r.attempt, r.runner_id, r.concurrency_key, r.queued_at, r.started_at, r.journal_size + g.size AS journal_size,
 		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.output_blob, g.finish_reason, g.context, g.unpublished, g.bucket, g.texts, g.input_tokens,
 		g.output_tokens, g.thinking_tokens, g.cached_input_tokens, g.total_tokens,
-		` + sqlcore.SaidVariant("r", "g.test_name") + ` AS test_name
+		` + sqlcore.ReportedVariant("r", "g.test_name") + ` AS test_name
 ), history AS (
 	INSERT INTO ended_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
 		status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, finish_reason, context, unpublished, input_tokens,
@@ -123,9 +123,9 @@ func callRows(n, price int, runs string) string {
 func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
 	var c endColumns
 	for _, ending := range endings {
-		c.add(ending)
+		c.addEnding(ending)
 	}
-	rows, err := q.QueryContext(ctx, endStatement, c.args(keyed)...)
+	rows, err := q.QueryContext(ctx, endStatement, c.columnArgs(keyed)...)
 	if err != nil {
 		return nil, err
 	}
@@ -166,14 +166,14 @@ type endColumns struct {
 	models                                   callColumns
 }
 
-func (c *endColumns) add(e sqlcore.Ending) {
-	c.project, c.run, c.token = append(c.project, known(e.Run.ProjectID)), append(c.run, known(e.Run.ID)), append(c.token, e.Token)
+func (c *endColumns) addEnding(e sqlcore.Ending) {
+	c.project, c.run, c.token = append(c.project, validUUID(e.Run.ProjectID)), append(c.run, validUUID(e.Run.ID)), append(c.token, e.Token)
 	c.status, c.code = append(c.status, string(e.Status)), append(c.code, string(e.Code))
 	output, blob := e.Output, e.Large.Blob(sqlcore.OutputPart)
 	if blob != nil {
 		output = ""
 	}
-	c.message, c.output, c.outputBlob = append(c.message, e.Error), append(c.output, output), append(c.outputBlob, maybe(blob))
+	c.message, c.output, c.outputBlob = append(c.message, e.Error), append(c.output, output), append(c.outputBlob, nullableUUID(blob))
 	c.texts = append(c.texts, e.TextBytes())
 	c.context, c.unpublished = append(c.context, string(e.Context)), append(c.unpublished, e.Unpublished)
 	c.bucket = append(c.bucket, int64(store.TraceBucket(e.Run.ID)))
@@ -192,17 +192,17 @@ func (c *endColumns) add(e sqlcore.Ending) {
 		token = *e.Token
 	}
 	for _, entry := range e.Journal {
-		c.journal.add(e.Run, token, entry, e.Large)
-		c.models.add(e.Run, entry)
+		c.journal.addEntry(e.Run, token, entry, e.Large)
+		c.models.addCall(e.Run, entry)
 	}
 }
 
-func (c *endColumns) args(keyed bool) []any {
+func (c *endColumns) columnArgs(keyed bool) []any {
 	args := []any{
 		c.project, c.run, c.token, c.status, c.code, c.message, c.output, c.input, c.produced, c.thinking, c.cached, c.total,
 		c.first, c.size,
 	}
-	return append(append(append(args, c.journal.args()...), c.models.args()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob, c.testName, c.models.currency, c.models.nanos, c.context, c.unpublished, c.bucket, c.finish)
+	return append(append(append(args, c.journal.columnArgs()...), c.models.columnArgs()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob, c.testName, c.models.currency, c.models.nanos, c.context, c.unpublished, c.bucket, c.finish)
 }
 
 // entryColumns are journal entries as arrays.
@@ -216,16 +216,16 @@ type entryColumns struct {
 	blob         []pgtype.UUID
 }
 
-func (c *entryColumns) add(run store.Key, token int64, e store.JournalEntry, large sqlcore.Large) {
+func (c *entryColumns) addEntry(run store.Key, token int64, e store.JournalEntry, large sqlcore.Large) {
 	data, blob := large.Row(e)
-	c.project, c.run = append(c.project, known(run.ProjectID)), append(c.run, known(run.ID))
+	c.project, c.run = append(c.project, validUUID(run.ProjectID)), append(c.run, validUUID(run.ID))
 	c.sequence, c.kind = append(c.sequence, e.Sequence), append(c.kind, string(e.Kind))
 	c.data, c.unsafe, c.token = append(c.data, data), append(c.unsafe, e.Unsafe), append(c.token, token)
-	c.blob = append(c.blob, maybe(blob))
+	c.blob = append(c.blob, nullableUUID(blob))
 }
 
-// args returns the columns without the blobs, which are the last arguments of a statement.
-func (c *entryColumns) args() []any {
+// columnArgs returns the columns without the blobs, which are the last arguments of a statement.
+func (c *entryColumns) columnArgs() []any {
 	return []any{c.project, c.run, c.sequence, c.kind, c.data, c.unsafe, c.token}
 }
 
@@ -239,20 +239,20 @@ type callColumns struct {
 	nanos                                  []int64
 }
 
-func (c *callColumns) add(run store.Key, e store.JournalEntry) {
+func (c *callColumns) addCall(run store.Key, e store.JournalEntry) {
 	u := e.Usage
 	if u == nil {
 		return
 	}
-	c.project, c.run, c.sequence = append(c.project, known(run.ProjectID)), append(c.run, known(run.ID)), append(c.sequence, e.Sequence)
+	c.project, c.run, c.sequence = append(c.project, validUUID(run.ProjectID)), append(c.run, validUUID(run.ID)), append(c.sequence, e.Sequence)
 	c.model = append(c.model, sqlcore.Text(u.Model))
 	c.input, c.output = append(c.input, u.InputTokens), append(c.output, u.OutputTokens)
 	c.thinking, c.cached, c.total = append(c.thinking, u.ThinkingTokens), append(c.cached, u.CachedInputTokens), append(c.total, u.TotalTokens)
 	c.currency, c.nanos = append(c.currency, string(u.Cost.Currency)), append(c.nanos, u.Cost.Nanos)
 }
 
-// args returns the columns without the prices, which are the last arguments of a statement.
-func (c *callColumns) args() []any {
+// columnArgs returns the columns without the prices, which are the last arguments of a statement.
+func (c *callColumns) columnArgs() []any {
 	return []any{c.project, c.run, c.sequence, c.model, c.input, c.output, c.thinking, c.cached, c.total}
 }
 
@@ -279,14 +279,14 @@ func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, en
 		n       int
 	)
 	for _, entry := range entries {
-		journal.add(l.Run, l.Token, entry, large)
-		models.add(l.Run, entry)
+		journal.addEntry(l.Run, l.Token, entry, large)
+		models.addCall(l.Run, entry)
 	}
 	args := []any{
 		l.Run.ProjectID, l.Run.ID, l.Token, entries[0].Sequence, entries[len(entries)-1].Sequence,
 		sqlcore.SizeOf(entries), sqlcore.OpenedTools(entries),
 	}
-	args = append(append(append(args, journal.args()...), models.args()...), journal.blob, models.currency, models.nanos)
+	args = append(append(append(args, journal.columnArgs()...), models.columnArgs()...), journal.blob, models.currency, models.nanos)
 	err := q.QueryRowContext(ctx, appendStatement, args...).Scan(&n)
 	return n == 1, err
 }
@@ -294,7 +294,7 @@ func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, en
 // renewStatement also revives swept claims without a later claim.
 var renewStatement = `UPDATE open_runs u SET lease_until = now_us() + $4::bigint, status = 'running',
 		losses = u.losses - CASE WHEN u.status = 'running' THEN 0 ELSE 1 END,
-		test_name = ` + sqlcore.SaidVariant("u", "l.test_name") + `
+		test_name = ` + sqlcore.ReportedVariant("u", "l.test_name") + `
 	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $7::text[]) AS l (project_id, id, token, test_name)
 	WHERE u.project_id = l.project_id AND u.id = l.id AND u.token = l.token AND u.project_id = $5 AND u.environment_id = $6
 		AND (u.status = 'running' OR u.status = 'queued' AND u.runner_id <> '')
@@ -308,7 +308,7 @@ func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.
 		test         []string
 	)
 	for _, h := range held {
-		project, run = append(project, known(h.Run.ProjectID)), append(run, known(h.Run.ID))
+		project, run = append(project, validUUID(h.Run.ProjectID)), append(run, validUUID(h.Run.ID))
 		token, test = append(token, h.Token), append(test, h.TestName)
 	}
 	rows, err := q.QueryContext(ctx, renewStatement, project, run, token, lease.Microseconds(), environment.ProjectID, environment.ID, test)
@@ -328,7 +328,7 @@ func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.
 
 // Part implements sqlcore.Engine: a day in UTC.
 func (e engine) Part(table string, id uuid.UUID) string {
-	return partition(table, store.TimeOf(id))
+	return partitionName(table, store.TimeOf(id))
 }
 
 // HasPart implements sqlcore.Engine.
@@ -337,7 +337,7 @@ func (e engine) HasPart(ctx context.Context, q sqlcore.Queryer, table string, id
 	return there, err
 }
 
-func partition(table string, day time.Time) string {
+func partitionName(table string, day time.Time) string {
 	return fmt.Sprintf("%s_%s", table, day.UTC().Format("20060102"))
 }
 

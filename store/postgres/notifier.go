@@ -26,11 +26,11 @@ const (
 	// pendingHints is the maximum number of pending hints. Beyond it, "read everything" replaces
 	// them.
 	pendingHints = 20_000
-	// silence is the time without input after which the connection is checked. notifyTimeout limits
-	// that check, a notification, and the start of listening. Otherwise the notifier could wait
+	// idleCheckAfter is the time without input until the notifier checks the connection. notifyTimeout limits
+	// this check, a notification, and the start of listening. Otherwise the notifier could wait
 	// forever for a dead server, or for a proxy that accepts all bytes.
-	silence       = 30 * time.Second
-	notifyTimeout = 10 * time.Second
+	idleCheckAfter = 30 * time.Second
+	notifyTimeout  = 10 * time.Second
 	// reconnectAfter is the pause before reconnecting.
 	reconnectAfter = 500 * time.Millisecond
 )
@@ -57,11 +57,11 @@ type notifier struct {
 func startNotifier(config *pgx.ConnConfig, hub *sqlcore.Hub, o Options) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &notifier{
-		config: config, renew: o.renew, hub: hub, logger: o.Logger, origin: uuid.NewString(), cancel: cancel, withTimeout: o.withTimeout,
+		config: config, renew: o.refreshConfig, hub: hub, logger: o.Logger, origin: uuid.NewString(), cancel: cancel, withTimeout: o.withTimeout,
 		pending: map[store.Hint]struct{}{}, wake: make(chan struct{}, 1),
 	}
-	n.done.Go(func() { n.keep(ctx, "sending hints", n.sendAll) })
-	n.done.Go(func() { n.keep(ctx, "listening for hints", n.listenForHints) })
+	n.done.Go(func() { n.keepRunning(ctx, "sending hints", n.sendAll) })
+	n.done.Go(func() { n.keepRunning(ctx, "listening for hints", n.listenForHints) })
 	return n
 }
 
@@ -70,8 +70,8 @@ func (n *notifier) close() {
 	n.done.Wait()
 }
 
-// send queues hints and never waits.
-func (n *notifier) send(hints []store.Hint) {
+// queueHints queues hints and never waits.
+func (n *notifier) queueHints(hints []store.Hint) {
 	n.mu.Lock()
 	for _, h := range hints {
 		h.End = nil // other processes read it from the store
@@ -87,7 +87,7 @@ func (n *notifier) send(hints []store.Hint) {
 	}
 }
 
-func (n *notifier) take() []store.Hint {
+func (n *notifier) takeHints() []store.Hint {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	hints := make([]store.Hint, 0, len(n.pending))
@@ -98,10 +98,10 @@ func (n *notifier) take() []store.Hint {
 	return hints
 }
 
-// keep runs a task on a connection of its own, and again after the connection is lost.
-func (n *notifier) keep(ctx context.Context, what string, task func(ctx context.Context, conn *pgx.Conn) error) {
+// keepRunning runs a task on its own connection, and again on a new connection if that one is lost.
+func (n *notifier) keepRunning(ctx context.Context, what string, task func(ctx context.Context, conn *pgx.Conn) error) {
 	for ctx.Err() == nil {
-		err := n.connected(ctx, task)
+		err := n.runConnected(ctx, task)
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
@@ -113,7 +113,7 @@ func (n *notifier) keep(ctx context.Context, what string, task func(ctx context.
 	}
 }
 
-func (n *notifier) connected(ctx context.Context, task func(ctx context.Context, conn *pgx.Conn) error) error {
+func (n *notifier) runConnected(ctx context.Context, task func(ctx context.Context, conn *pgx.Conn) error) error {
 	config := n.config.Copy()
 	if err := n.renew(ctx, config); err != nil {
 		return err
@@ -134,9 +134,9 @@ func (n *notifier) connected(ctx context.Context, task func(ctx context.Context,
 // pending.
 func (n *notifier) sendAll(ctx context.Context, conn *pgx.Conn) error {
 	for {
-		if hints := n.take(); len(hints) > 0 {
+		if hints := n.takeHints(); len(hints) > 0 {
 			if err := n.notify(ctx, conn, hints); err != nil {
-				n.send(hints)
+				n.queueHints(hints)
 				return fmt.Errorf("notifying: %w", err)
 			}
 		}
@@ -180,7 +180,7 @@ func (n *notifier) listenForHints(ctx context.Context, conn *pgx.Conn) error {
 	}
 	n.hub.Lost()
 	for {
-		notification, err := n.next(ctx, conn)
+		notification, err := n.nextNotification(ctx, conn)
 		if err != nil {
 			return fmt.Errorf("waiting for a notification: %w", err)
 		}
@@ -190,9 +190,9 @@ func (n *notifier) listenForHints(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// next returns the next notification; nil after a silence if the server responds.
-func (n *notifier) next(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
-	waiting, cancel := n.withTimeout(ctx, silence)
+// nextNotification returns the next notification; nil after idleCheckAfter if the server responds.
+func (n *notifier) nextNotification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
+	waiting, cancel := n.withTimeout(ctx, idleCheckAfter)
 	notification, err := conn.WaitForNotification(waiting)
 	cancel()
 	if err == nil || ctx.Err() != nil || !pgconn.Timeout(err) {

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// migratedAhead is the number of days for which the schema creates partitions. Gateways create
+	// initialDaysAhead is the number of days for which the schema creates partitions. Gateways create
 	// the rest.
-	migratedAhead = 1
+	initialDaysAhead = 1
 	// partitionLock is the key of the advisory lock for creating partitions.
 	partitionLock = 7301
 	// lockTimeout is the maximum time that a schema change waits for a lock, because other
@@ -60,7 +60,7 @@ func (s *Store) EnsurePartitions(ctx context.Context, ahead int) (int, error) {
 	}
 	made := daysAhead(there, today, ahead+1)
 	complete := today
-	for len(missing(there, complete.AddDate(0, 0, -1))) == 0 {
+	for len(missingPartitions(there, complete.AddDate(0, 0, -1))) == 0 {
 		complete = complete.AddDate(0, 0, -1)
 	}
 	open, err := s.openDays(ctx, complete.Unix()/int64(24*time.Hour/time.Second))
@@ -70,14 +70,14 @@ func (s *Store) EnsurePartitions(ctx context.Context, ahead int) (int, error) {
 	return made, err
 }
 
-// missing returns the history tables without a partition of a day.
-func missing(there map[string]bool, begin time.Time) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(sqlcore.HistoryTables)), func(table string) bool { return there[partition(table, begin)] })
+// missingPartitions returns the history tables without a partition of a day.
+func missingPartitions(there map[string]bool, begin time.Time) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(sqlcore.HistoryTables)), func(table string) bool { return there[partitionName(table, begin)] })
 }
 
 // makeDay creates the missing partitions of a day.
 func (s *Store) makeDay(ctx context.Context, there map[string]bool, begin time.Time) error {
-	tables := missing(there, begin)
+	tables := missingPartitions(there, begin)
 	if len(tables) == 0 {
 		return nil
 	}
@@ -87,17 +87,17 @@ func (s *Store) makeDay(ctx context.Context, there map[string]bool, begin time.T
 	return nil
 }
 
-// noPartition reports whether a row failed because of a missing partition. The error code is that
-// of a violated check constraint, and the schema has none.
+// noPartition reports whether a row failed because of a missing partition. PostgreSQL returns the code of a
+// violated check constraint, and the schema has no such constraint.
 func noPartition(err error) bool {
 	var failure *pgconn.PgError
 	return errors.As(err, &failure) && failure.Code == "23514" && failure.ConstraintName == ""
 }
 
-// daysAhead counts the days from today on that have all their partitions, created now or before.
+// daysAhead counts the days from today on with all partitions.
 func daysAhead(there map[string]bool, today time.Time, made int) int {
 	day := made
-	for len(missing(there, today.AddDate(0, 0, day))) == 0 {
+	for len(missingPartitions(there, today.AddDate(0, 0, day))) == 0 {
 		day++
 	}
 	return day
@@ -105,7 +105,7 @@ func daysAhead(there map[string]bool, today time.Time, made int) int {
 
 // makePartitions creates the partitions of one day.
 func (s *Store) makePartitions(ctx context.Context, tables []string, begin time.Time) error {
-	return again(func() error {
+	return retryConflicts(func() error {
 		tx, err := s.pools[0].Begin(ctx)
 		if err != nil {
 			return err
@@ -118,27 +118,27 @@ func (s *Store) makePartitions(ctx context.Context, tables []string, begin time.
 		}
 		for _, table := range tables {
 			if err := makePartition(ctx, tx, table, begin, from, to); err != nil {
-				return fmt.Errorf("creating %s: %w", partition(table, begin), err)
+				return fmt.Errorf("creating %s: %w", partitionName(table, begin), err)
 			}
 		}
 		return tx.Commit(ctx)
 	})
 }
 
-// growing makes autovacuum analyze a partition, and vacuum it for inserts, each time it has grown
+// autovacuumSettings makes autovacuum analyze a partition, and vacuum it for inserts, each time it has grown
 // by half. It grows from nothing each day. With the default of a tenth, the server would read rows
 // for statistics for nearly as long as it writes them.
-const growing = `autovacuum_analyze_scale_factor = 0.5, autovacuum_vacuum_insert_scale_factor = 0.5`
+const autovacuumSettings = `autovacuum_analyze_scale_factor = 0.5, autovacuum_vacuum_insert_scale_factor = 0.5`
 
 func makePartition(ctx context.Context, tx pgx.Tx, table string, begin time.Time, from, to string) error {
-	name, column := partition(table, begin), sqlcore.HistoryTables[table]
+	name, column := partitionName(table, begin), sqlcore.HistoryTables[table]
 	var known bool
 	if err := tx.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, name).Scan(&known); err != nil || known {
 		return err
 	}
 	for _, statement := range []string{
 		fmt.Sprintf(`CREATE TABLE %s (LIKE %s INCLUDING ALL, CONSTRAINT of_the_day CHECK (%s >= '%s' AND %s < '%s')) WITH (%s)`,
-			name, table, column, from, column, to, growing),
+			name, table, column, from, column, to, autovacuumSettings),
 		fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`, table, name, from, to),
 		fmt.Sprintf(`ALTER TABLE %s DROP CONSTRAINT of_the_day`, name),
 	} {

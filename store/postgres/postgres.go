@@ -47,11 +47,12 @@ const (
 	MaxConnections     = 1000
 	// hintConnections carry hints, one for each direction.
 	hintConnections = 2
-	// fewLists is the minimum number of connections for lists, fewShort for short statements, if
-	// there are enough for both.
-	fewLists, fewShort = 4, 4
-	// attempts is how often a transaction runs that PostgreSQL rolls back because of another one.
-	attempts = 5
+	// minListConnections is the minimum number of connections for lists, minShortConnections for short
+	// statements, if there are enough for both.
+	minListConnections, minShortConnections = 4, 4
+	// maxAttempts is the number of attempts for a transaction that PostgreSQL rolls back because of another
+	// one.
+	maxAttempts = 5
 )
 
 // Options configure a store.
@@ -84,13 +85,13 @@ func CheckConnections(most int32) error {
 	return nil
 }
 
-// pools returns the sizes of the pool and of the pool for lists. A third of the connections without
-// hints reads lists, and at least fewLists, which lets several projects read at once, as soon as
-// fewShort are left. For a facade with ten connections, which mostly reads lists, that is half. A
+// poolSizes returns the sizes of the pool and of the pool for lists. A third of the connections without hints
+// is for lists: at least minListConnections, so that several projects read at once, if minShortConnections are
+// left. For a facade with ten connections, which mostly reads lists, that is half. A
 // gateway with many connections mostly runs short statements.
-func (o Options) pools() (most, lists int32) {
+func (o Options) poolSizes() (most, lists int32) {
 	rest := cmp.Or(o.Connections, DefaultConnections) - hintConnections
-	lists = max(rest/3, min(fewLists, rest-fewShort))
+	lists = max(rest/3, min(minListConnections, rest-minShortConnections))
 	return rest - lists, lists
 }
 
@@ -105,7 +106,7 @@ type Store struct {
 	db       *sql.DB // on the first pool
 	lists    *sql.DB // on the second pool, whose statements are planned for their arguments
 	notifier *notifier
-	starts   starts
+	starts   startQueue
 	// renew updates the configuration of a new connection.
 	renew    func(ctx context.Context, config *pgx.ConnConfig) error
 	sessions *sessions
@@ -131,7 +132,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	most, forLists := o.pools()
+	most, forLists := o.poolSizes()
 	config, err := pgxpool.ParseConfig(o.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("reading the DSN: %w", err)
@@ -141,20 +142,20 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}) {
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsPrimary // the DSN may name a replica first
 	}
-	config.BeforeConnect = o.renew
+	config.BeforeConnect = o.refreshConfig
 	config.ConnConfig.DialFunc = dial
 	config.ConnConfig.ConnectTimeout = cmp.Or(config.ConnConfig.ConnectTimeout, connectTimeout)
 	of := &sessions{withTimeout: o.withTimeout}
-	pool, err := connections(ctx, config.Copy(), most, "force_generic_plan", of, o.tune)
+	pool, err := newPool(ctx, config.Copy(), most, "force_generic_plan", of, o.tune)
 	if err != nil {
 		return nil, err
 	}
-	lists, err := connections(ctx, config.Copy(), forLists, "force_custom_plan", of, o.tune)
+	lists, err := newPool(ctx, config.Copy(), forLists, "force_custom_plan", of, o.tune)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{
-		pools: [2]*pgxpool.Pool{pool, lists}, db: stdlib.OpenDBFromPool(pool), lists: stdlib.OpenDBFromPool(lists), renew: o.renew, sessions: of, schema: schema,
+		pools: [2]*pgxpool.Pool{pool, lists}, db: stdlib.OpenDBFromPool(pool), lists: stdlib.OpenDBFromPool(lists), renew: o.refreshConfig, sessions: of, schema: schema,
 	}
 	s.notifier = startNotifier(config.ConnConfig.Copy(), &s.hub, o)
 	s.Core = sqlcore.New(sqlcore.Options{
@@ -165,10 +166,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// connections returns a pool with one way of planning. Generic plans suit statements that find few
+// newPool returns a pool with one plan mode. Generic plans suit statements that find few
 // rows by an index, for which planning costs as much as running. Custom plans suit statements whose
 // arguments exclude partitions. PostgreSQL's own choice depends on its guess of list lengths.
-func connections(
+func newPool(
 	ctx context.Context, config *pgxpool.Config, most int32, planMode string, of *sessions, tune func(*pgx.ConnConfig),
 ) (*pgxpool.Pool, error) {
 	config.MaxConns = most
@@ -183,7 +184,7 @@ func connections(
 		ctx, cancel := of.withTimeout(ctx, connectTimeout) // the pool opens connections without a caller
 		defer cancel()
 		sendIDs(conn)
-		return of.begin(ctx, conn, planMode)
+		return of.prepareSession(ctx, conn, planMode)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -195,9 +196,8 @@ func connections(
 // Timeouts for connections to a server that no longer responds.
 const (
 	connectTimeout = 10 * time.Second
-	// unacknowledged is how long sent data may stay without an acknowledgement of the server's
-	// kernel.
-	unacknowledged = 20 * time.Second
+	// ackTimeout is the maximum time until the server's kernel acknowledges sent data.
+	ackTimeout = 20 * time.Second
 )
 
 // dial connects with settings that detect a dead server within half a minute, whether or not a
@@ -208,13 +208,13 @@ func dial(ctx context.Context, network, addr string) (net.Conn, error) {
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3},
 	}
 	if strings.HasPrefix(network, "tcp") {
-		dialer.Control = giveUp
+		dialer.Control = setUserTimeout
 	}
 	return dialer.DialContext(ctx, network, addr)
 }
 
-// renew sets the configuration of a connection from the current DSN.
-func (o Options) renew(_ context.Context, config *pgx.ConnConfig) error {
+// refreshConfig sets the configuration of a connection from the current DSN.
+func (o Options) refreshConfig(_ context.Context, config *pgx.ConnConfig) error {
 	if o.Reread == nil {
 		return nil
 	}
@@ -236,7 +236,7 @@ func (o Options) renew(_ context.Context, config *pgx.ConnConfig) error {
 func (s *Store) publish(hints []store.Hint) {
 	hints = s.hub.WorthSending(hints)
 	s.hub.Publish(hints)
-	s.notifier.send(hints)
+	s.notifier.queueHints(hints)
 }
 
 // engine implements sqlcore.Engine for PostgreSQL.
@@ -244,7 +244,7 @@ type engine struct{ *Store }
 
 // Write implements sqlcore.Engine.
 func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
-	return again(func() error {
+	return retryConflicts(func() error {
 		tx, err := e.db.BeginTx(ctx, nil)
 		if err != nil {
 			return fmt.Errorf("beginning a transaction: %w", err)
@@ -262,12 +262,12 @@ func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqlcor
 
 // Single implements sqlcore.Engine. A single statement is a transaction.
 func (e engine) Single(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
-	return again(func() error { return fn(ctx, e.db) })
+	return retryConflicts(func() error { return fn(ctx, e.db) })
 }
 
-// again retries work that PostgreSQL rolled back because of a deadlock or a conflict.
-func again(run func() error) (err error) {
-	for range attempts {
+// retryConflicts retries work that PostgreSQL rolled back because of a deadlock or a conflict.
+func retryConflicts(run func() error) (err error) {
+	for range maxAttempts {
 		if err = run(); !hasCode(err, serializationFailure, deadlock) {
 			return err
 		}
@@ -295,7 +295,7 @@ func (e engine) Lists() sqlcore.Queryer { return e.lists }
 func (e engine) Keys(keys []store.Key, first int) (string, []any) {
 	var project, id []pgtype.UUID
 	for _, key := range keys {
-		project, id = append(project, known(key.ProjectID)), append(id, known(key.ID))
+		project, id = append(project, validUUID(key.ProjectID)), append(id, validUUID(key.ID))
 	}
 	return fmt.Sprintf("(SELECT * FROM unnest($%d::uuid[], $%d::uuid[]))", first, first+1), []any{project, id}
 }
@@ -390,7 +390,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return err
 	}
 	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {
-		if err := s.sessions.check(ctx, conn); err != nil {
+		if err := s.sessions.checkShared(ctx, conn); err != nil {
 			return err
 		}
 		_, err := conn.Exec(ctx, `SELECT set_config('lock_timeout', $1, FALSE), set_config('idle_in_transaction_session_timeout', $2, FALSE)`, lockTimeout, standstill)
@@ -405,7 +405,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	for _, pool := range s.pools {
 		pool.Reset()
 	}
-	_, err = s.EnsurePartitions(ctx, migratedAhead)
+	_, err = s.EnsurePartitions(ctx, initialDaysAhead)
 	return err
 }
 

@@ -44,7 +44,7 @@ func (s *Store) TakeRequest(ctx context.Context, projectID uuid.UUID, limit stor
 		oldest, at int64
 		mode       string
 	)
-	err := again(func() error {
+	err := retryConflicts(func() error {
 		return s.pools[0].QueryRow(ctx, takeRequest, projectID, limit.Requests, limit.Window.Microseconds()).
 			Scan(&verdict.Allowed, &counted, &oldest, &at, &verdict.Limit, &mode)
 	})

@@ -185,7 +185,7 @@ func TestNotifier_ReconnectsAfterSilence(t *testing.T) {
 			defer stop()
 			hint := store.Hint{Topic: store.TopicDone, Key: store.Key{ProjectID: uuid.New(), ID: uuid.New()}}
 			passes := func() bool {
-				from.notifier.send([]store.Hint{hint})
+				from.notifier.queueHints([]store.Hint{hint})
 				select {
 				case got := <-heard:
 					return got == hint
@@ -195,7 +195,7 @@ func TestNotifier_ReconnectsAfterSilence(t *testing.T) {
 			}
 			require.Eventually(t, func() bool {
 				if trigger == "-- ping" {
-					times.end(silence)
+					times.end(idleCheckAfter)
 				}
 				passes()
 				select {

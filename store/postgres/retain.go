@@ -34,13 +34,12 @@ const (
 	dropBytes = 16 << 20
 )
 
-// goFirst are the tables of a day that are dropped first, in this order. Once lists do not show a
-// run, no user asks for its details, and searches find no deleted runs for as short a time as
-// possible.
-var goFirst = []string{"ended_runs", "ended_connector_runs", "run_words"}
+// droppedFirst lists the tables that are dropped first, in this order. Lists then no longer show the runs, so
+// no user requests their details. Searches find deleted runs only for a short time.
+var droppedFirst = []string{"ended_runs", "ended_connector_runs", "run_words"}
 
-// part is a partition of history, or a detached table that was one.
-type part struct {
+// partition is a partition of history, or a table that was detached from history.
+type partition struct {
 	table, name string
 	day         int64
 	// attached means that it is a partition. pending means that its detaching has begun and not
@@ -48,13 +47,12 @@ type part struct {
 	attached, pending bool
 }
 
-// DropDays implements sqlcore.Engine, in one process at a time: another process does nothing. A
-// concurrent detach blocks no statement. It must run outside of transactions, and an interrupted
-// one is finished first.
+// DropDays implements sqlcore.Engine, in one process at a time: another process does nothing. A concurrent
+// detach blocks no statement. It must run outside of transactions. An interrupted detach is finished first.
 func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dropped sqlcore.DroppedDays, err error) {
 	dropped.Parted = true
 	parts, kept, err := e.partsBefore(ctx, before, keep)
-	if dropped.KeptDays, dropped.Left = kept, daysOf(parts); err != nil || len(parts) == 0 {
+	if dropped.KeptDays, dropped.Left = kept, distinctDays(parts); err != nil || len(parts) == 0 {
 		return dropped, err
 	}
 	conn, err := e.pools[0].Acquire(ctx)
@@ -73,22 +71,22 @@ func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dr
 
 // partsBefore returns the unneeded partitions of days before one, and the other days before it. It
 // reads the open days first: a run that ends meanwhile keeps its day until the next call.
-func (s *Store) partsBefore(ctx context.Context, before, keep int64) (parts []part, kept sqlcore.KeptDays, err error) {
+func (s *Store) partsBefore(ctx context.Context, before, keep int64) (parts []partition, kept sqlcore.KeptDays, err error) {
 	if kept.Open, err = s.openDays(ctx, before); err != nil {
 		return nil, kept, err
 	}
-	if parts, err = s.parts(ctx); err != nil {
+	if parts, err = s.listPartitions(ctx); err != nil {
 		return nil, kept, err
 	}
-	parts = slices.DeleteFunc(parts, func(p part) bool { return p.day >= before })
+	parts = slices.DeleteFunc(parts, func(p partition) bool { return p.day >= before })
 	if kept.Results, err = s.resultDays(ctx, parts, keep); err != nil {
 		return nil, kept, err
 	}
-	return slices.DeleteFunc(parts, func(p part) bool { return p.isNeeded(kept) }), kept, nil
+	return slices.DeleteFunc(parts, func(p partition) bool { return p.isNeeded(kept) }), kept, nil
 }
 
-// daysOf returns the days of partitions.
-func daysOf(parts []part) (days []int64) {
+// distinctDays returns the days of partitions.
+func distinctDays(parts []partition) (days []int64) {
 	for _, p := range parts {
 		days = append(days, p.day)
 	}
@@ -111,7 +109,7 @@ func (e engine) dropAlone(
 		return nil, err
 	}
 	left := slices.Clone(parts)
-	defer func() { dropped.Left = daysOf(left) }()
+	defer func() { dropped.Left = distinctDays(left) }()
 	// For the whole statement: a detach waits for readers one after the other, and at its end for
 	// every older snapshot, also of other tables.
 	if _, err := conn.Exec(ctx, `SELECT set_config('statement_timeout', $1, FALSE)`, strconv.FormatInt(dropPatience.Milliseconds(), 10)); err != nil {
@@ -129,7 +127,7 @@ func (e engine) dropAlone(
 		switch {
 		case err == nil:
 			dropped.Count, dropped.Freed = dropped.Count+1, dropped.Freed+freed
-			left = slices.DeleteFunc(left, func(l part) bool { return l.name == p.name })
+			left = slices.DeleteFunc(left, func(l partition) bool { return l.name == p.name })
 		case hasCode(err, lockTimedOut, statementTimedOut) && ctx.Err() == nil: // it blocks no other table
 			read[p.table] = true
 			waiting = errors.Join(waiting, fmt.Errorf("dropping %s: %w: %w", p.name, sqlcore.ErrRead, err))
@@ -174,7 +172,7 @@ func lockDrops(ctx context.Context, conn *pgx.Conn, idle string) error {
 
 // dropPart detaches and drops a partition, and returns the bytes of its files. Names come from the
 // catalog and name history tables.
-func dropPart(ctx context.Context, conn *pgx.Conn, p part) (freed int64, err error) {
+func dropPart(ctx context.Context, conn *pgx.Conn, p partition) (freed int64, err error) {
 	if err := conn.QueryRow(ctx, `SELECT pg_total_relation_size($1::text::regclass)`, p.name).Scan(&freed); err != nil {
 		return 0, err
 	}
@@ -194,23 +192,23 @@ func dropPart(ctx context.Context, conn *pgx.Conn, p part) (freed int64, err err
 	return freed, nil
 }
 
-// turn returns the position in the order of tables.
-func (p part) turn() int {
-	if turn := slices.Index(goFirst, p.table); turn >= 0 {
+// dropOrder returns the position in the order of tables.
+func (p partition) dropOrder() int {
+	if turn := slices.Index(droppedFirst, p.table); turn >= 0 {
 		return turn
 	}
-	return len(goFirst)
+	return len(droppedFirst)
 }
 
-// parts returns all partitions of history, oldest first, including detached ones.
-func (s *Store) parts(ctx context.Context) ([]part, error) {
+// listPartitions returns all partitions of history, oldest first, including detached ones.
+func (s *Store) listPartitions(ctx context.Context) ([]partition, error) {
 	rows, err := s.pools[0].Query(ctx, `SELECT c.relname::text, i.inhrelid IS NOT NULL, COALESCE(i.inhdetachpending, FALSE)
 		FROM pg_class c LEFT JOIN pg_inherits i ON i.inhrelid = c.oid
 		WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relname ~ '_[0-9]{8}$'`)
 	if err != nil {
 		return nil, fmt.Errorf("listing partitions: %w", err)
 	}
-	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p part, err error) {
+	parts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (p partition, err error) {
 		err = row.Scan(&p.name, &p.attached, &p.pending)
 		return p, err
 	})
@@ -218,27 +216,27 @@ func (s *Store) parts(ctx context.Context) ([]part, error) {
 		return nil, fmt.Errorf("listing partitions: %w", err)
 	}
 	for i := range parts {
-		parts[i].locate()
+		parts[i].parseName()
 	}
-	parts = slices.DeleteFunc(parts, func(p part) bool { return p.table == "" })
-	slices.SortFunc(parts, func(a, b part) int {
-		return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.turn(), b.turn()), cmp.Compare(a.name, b.name))
+	parts = slices.DeleteFunc(parts, func(p partition) bool { return p.table == "" })
+	slices.SortFunc(parts, func(a, b partition) int {
+		return cmp.Or(cmp.Compare(a.day, b.day), cmp.Compare(a.dropOrder(), b.dropOrder()), cmp.Compare(a.name, b.name))
 	})
 	return parts, nil
 }
 
 // isInUse reports whether a partition is neither detached nor being detached.
-func (p part) isInUse() bool { return p.attached && !p.pending }
+func (p partition) isInUse() bool { return p.attached && !p.pending }
 
 // isNeeded reports whether a usable partition stays: all partitions of open days, because rows still
 // end there, and ended runs whose results are still to be delivered.
-func (p part) isNeeded(kept sqlcore.KeptDays) bool {
+func (p partition) isNeeded(kept sqlcore.KeptDays) bool {
 	return p.isInUse() && (slices.Contains(kept.Open, p.day) || p.table == "ended_runs" && slices.Contains(kept.Results, p.day))
 }
 
 // resultDays returns the days from keep on with partitions of ended runs whose results are still to
 // be delivered.
-func (s *Store) resultDays(ctx context.Context, parts []part, keep int64) ([]int64, error) {
+func (s *Store) resultDays(ctx context.Context, parts []partition, keep int64) ([]int64, error) {
 	var days []int64
 	for _, p := range parts {
 		if p.table == "ended_runs" && p.isInUse() && p.day >= keep {
@@ -259,8 +257,8 @@ func (s *Store) resultDays(ctx context.Context, parts []part, keep int64) ([]int
 	return days, nil
 }
 
-// locate sets table and day from the name; neither for a name that is not a partition's.
-func (p *part) locate() {
+// parseName sets table and day from the name. It sets neither if the name is not the name of a partition.
+func (p *partition) parseName() {
 	at := strings.LastIndexByte(p.name, '_')
 	day, err := time.Parse("20060102", p.name[at+1:])
 	if _, known := sqlcore.HistoryTables[p.name[:at]]; known && err == nil {
@@ -292,8 +290,8 @@ func (e engine) Days(ctx context.Context, table string) (days []int64, parted bo
 		return nil, true, fmt.Errorf("listing the days of %s: %w", table, err)
 	}
 	for _, name := range names {
-		p := part{name: name}
-		p.locate()
+		p := partition{name: name}
+		p.parseName()
 		days = append(days, p.day)
 	}
 	slices.Sort(days)

@@ -50,11 +50,11 @@ type sessions struct {
 	stay bool
 }
 
-// begin rejects a replica, a server that loses confirmed commits, and a shared session, and sets
+// prepareSession rejects a replica, a server that loses confirmed commits, and a shared session, and sets
 // the session's parameters. It uses no startup parameters, because poolers reject or drop most of
 // them.
-func (s *sessions) begin(ctx context.Context, conn *pgx.Conn, planMode string) error {
-	if err := s.check(ctx, conn); err != nil {
+func (s *sessions) prepareSession(ctx context.Context, conn *pgx.Conn, planMode string) error {
+	if err := s.checkShared(ctx, conn); err != nil {
 		return err
 	}
 	var (
@@ -83,9 +83,8 @@ func (s *sessions) begin(ctx context.Context, conn *pgx.Conn, planMode string) e
 	return nil
 }
 
-// check returns errShared if other clients use the session of a connection between its
-// transactions.
-func (s *sessions) check(ctx context.Context, conn *pgx.Conn) error {
+// checkShared returns errShared if other clients use the connection's session between its transactions.
+func (s *sessions) checkShared(ctx context.Context, conn *pgx.Conn) error {
 	own, err := backend(ctx, conn)
 	if err != nil {
 		return err

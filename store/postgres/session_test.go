@@ -225,7 +225,7 @@ func TestOpen_RejectsTransactionPooler(t *testing.T) {
 				conn, err := pgx.Connect(t.Context(), dsn)
 				require.NoError(t, err)
 				p.freeSessions(t)
-				require.ErrorIs(t, of.check(t.Context(), conn), errShared)
+				require.ErrorIs(t, of.checkShared(t.Context(), conn), errShared)
 				require.NoError(t, conn.Close(t.Context()))
 			}
 		})

@@ -42,8 +42,8 @@ var startStatement = `WITH pool AS (
 ) SELECT pool.version, COALESCE(r.id IS NOT NULL, FALSE), ` + sqlcore.StartedColumns + `
 FROM pool LEFT JOIN r ON TRUE LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id`
 
-// starting is the decision of a claim, with its result.
-type starting struct {
+// pendingStart is the decision of a claim, with its result.
+type pendingStart struct {
 	claim store.Claim
 	sqlcore.Start
 	done chan struct{} // closed after the batch was tried
@@ -61,7 +61,7 @@ type starting struct {
 // round trip and a commit. These hardly wait for locks. If a claim is blocked, it alone waits for
 // the lock.
 func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (runs []store.Claimed, current bool, err error) {
-	own := &starting{claim: c, Start: s, done: make(chan struct{})}
+	own := &pendingStart{claim: c, Start: s, done: make(chan struct{})}
 	if e.starts.addWaiting(own) {
 		e.startNext(context.WithoutCancel(ctx))
 		go e.startWaiting(context.WithoutCancel(ctx))
@@ -81,16 +81,16 @@ func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (runs
 	return own.claimed(), own.current, own.err
 }
 
-// starts are claims that wait for a batch (group commit). The committer of webhookgw/ingress, the
+// startQueue has the claims that wait for a batch (group commit). The committer of webhookgw/ingress, the
 // completions of webhookgw/dispatch and the writer of store/sqlite do the same for other writes.
-type starts struct {
+type startQueue struct {
 	mutex   sync.Mutex
-	waiting []*starting
+	waiting []*pendingStart
 	busy    bool
 }
 
 // addWaiting adds a waiting claim. first means that no batch is in progress.
-func (s *starts) addWaiting(own *starting) (first bool) {
+func (s *startQueue) addWaiting(own *pendingStart) (first bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.waiting = append(s.waiting, own)
@@ -99,19 +99,19 @@ func (s *starts) addWaiting(own *starting) (first bool) {
 }
 
 // removeWaiting removes a claim, unless it has been started.
-func (s *starts) removeWaiting(own *starting) {
+func (s *startQueue) removeWaiting(own *pendingStart) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.waiting = slices.DeleteFunc(s.waiting, func(other *starting) bool { return other == own })
+	s.waiting = slices.DeleteFunc(s.waiting, func(other *pendingStart) bool { return other == own })
 }
 
-// take returns the next batch, with one claim per environment, because it makes the others stale.
+// nextBatch returns the next batch, with one claim per environment, because it makes the others stale.
 // If there is none, it ends the work of the caller.
-func (s *starts) take() (batch []*starting) {
+func (s *startQueue) nextBatch() (batch []*pendingStart) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	environments := map[store.Key]bool{}
-	s.waiting = slices.DeleteFunc(s.waiting, func(own *starting) bool {
+	s.waiting = slices.DeleteFunc(s.waiting, func(own *pendingStart) bool {
 		if len(batch) == maxStarts || environments[own.claim.Environment] {
 			return false
 		}
@@ -121,16 +121,16 @@ func (s *starts) take() (batch []*starting) {
 	})
 	s.busy = len(batch) > 0
 	// Locking pools in one order prevents deadlocks between two transactions.
-	slices.SortFunc(batch, func(a, b *starting) int { return sqlcore.CompareKeys(a.claim.Environment, b.claim.Environment) })
+	slices.SortFunc(batch, func(a, b *pendingStart) int { return sqlcore.CompareKeys(a.claim.Environment, b.claim.Environment) })
 	return batch
 }
 
 // overtake ends the wait of claims of the same environment, because the version of the pool has
 // changed.
-func (s *starts) overtake(by *starting) {
+func (s *startQueue) overtake(by *pendingStart) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.waiting = slices.DeleteFunc(s.waiting, func(own *starting) bool {
+	s.waiting = slices.DeleteFunc(s.waiting, func(own *pendingStart) bool {
 		own.overtaken = own.claim.Environment == by.claim.Environment && own.Version == by.Version
 		if own.overtaken {
 			close(own.done)
@@ -149,7 +149,7 @@ func (e engine) startWaiting(ctx context.Context) {
 func (e engine) startNext(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	batch := e.starts.take()
+	batch := e.starts.nextBatch()
 	if len(batch) == 0 {
 		return false
 	}
@@ -165,12 +165,12 @@ func (e engine) startNext(ctx context.Context) bool {
 
 // startAlone starts a claim in a transaction of its own. If the partition of an input is missing,
 // it reads the inputs separately.
-func (e engine) startAlone(ctx context.Context, own *starting) error {
-	err := again(func() error { return e.startBatch(ctx, 0, true, own) })
+func (e engine) startAlone(ctx context.Context, own *pendingStart) error {
+	err := retryConflicts(func() error { return e.startBatch(ctx, 0, true, own) })
 	if !hasCode(err, undefinedTable) {
 		return err
 	}
-	if err := again(func() error { return e.startBatch(ctx, 0, false, own) }); err != nil {
+	if err := retryConflicts(func() error { return e.startBatch(ctx, 0, false, own) }); err != nil {
 		return err
 	}
 	own.inputs, err = e.Inputs(ctx, e.db, own.claim.Environment.ProjectID, own.inputIDs())
@@ -179,7 +179,7 @@ func (e engine) startAlone(ctx context.Context, own *starting) error {
 
 // startBatch reads the inputs of claims and sends a statement for each, in one round trip and one
 // transaction. patience is how long each waits for a lock; 0 means as long as ctx.
-func (e engine) startBatch(ctx context.Context, patience time.Duration, withInputs bool, batch ...*starting) error {
+func (e engine) startBatch(ctx context.Context, patience time.Duration, withInputs bool, batch ...*pendingStart) error {
 	var queue pgx.Batch
 	if patience > 0 {
 		queue.Queue(`SELECT set_config('lock_timeout', $1, TRUE)`, strconv.FormatInt(patience.Milliseconds(), 10))
@@ -193,23 +193,23 @@ func (e engine) startBatch(ctx context.Context, patience time.Duration, withInpu
 		}
 	}
 	for _, own := range batch {
-		own.queue(&queue)
+		own.addTo(&queue)
 	}
 	return e.pools[0].SendBatch(ctx, &queue).Close()
 }
 
-func (s *starting) queue(queue *pgx.Batch) {
+func (s *pendingStart) addTo(queue *pgx.Batch) {
 	s.current, s.started = false, make([]*store.Claimed, len(s.Runs))
 	run, deployment := make([]pgtype.UUID, len(s.Runs)), make([]pgtype.UUID, len(s.Runs))
 	for i, w := range s.Runs {
-		run[i], deployment[i] = known(w.ID), known(w.Deployment)
+		run[i], deployment[i] = validUUID(w.ID), validUUID(w.Deployment)
 	}
 	c := s.claim
 	queue.Queue(startStatement, c.Environment.ProjectID, c.Environment.ID, s.Version, s.Pool.Served,
 		sqlcore.Turns(s.Pool.Turns), sqlcore.Text(c.RunnerID), c.Lease.Microseconds(), run, deployment, s.Salts).Query(s.readStarted)
 }
 
-func (s *starting) readStarted(rows pgx.Rows) error {
+func (s *pendingStart) readStarted(rows pgx.Rows) error {
 	for rows.Next() {
 		s.current = true
 		claimed, ok, err := scanStarted(rows)
@@ -223,7 +223,7 @@ func (s *starting) readStarted(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-func (s *starting) readInputs(rows pgx.Rows) error {
+func (s *pendingStart) readInputs(rows pgx.Rows) error {
 	for rows.Next() {
 		in, err := sqlcore.ScanInput(rows)
 		if err != nil {
@@ -234,7 +234,7 @@ func (s *starting) readInputs(rows pgx.Rows) error {
 	return rows.Err()
 }
 
-func (s *starting) inputIDs() []uuid.UUID {
+func (s *pendingStart) inputIDs() []uuid.UUID {
 	ids := make([]uuid.UUID, len(s.Runs))
 	for i, w := range s.Runs {
 		ids[i] = w.Input
@@ -243,7 +243,7 @@ func (s *starting) inputIDs() []uuid.UUID {
 }
 
 // claimed returns the started runs with their inputs.
-func (s *starting) claimed() (runs []store.Claimed) {
+func (s *pendingStart) claimed() (runs []store.Claimed) {
 	if s.err != nil {
 		return nil
 	}
@@ -260,7 +260,7 @@ func (s *starting) claimed() (runs []store.Claimed) {
 func pgUUIDs(ids []uuid.UUID) []pgtype.UUID {
 	out := make([]pgtype.UUID, len(ids))
 	for i, id := range ids {
-		out[i] = known(id)
+		out[i] = validUUID(id)
 	}
 	return out
 }

@@ -44,14 +44,14 @@ func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlco
 		}
 		var of pgtype.UUID
 		if len(entry.Runs) > 1 {
-			of = known(first)
+			of = validUUID(first)
 		}
 		for n, run := range entry.Runs {
 			has := "{}"
 			if n == 0 {
 				has = termArray(entry.Terms)
 			}
-			projects, runs, shared = append(projects, known(entry.Project)), append(runs, known(run)), append(shared, of)
+			projects, runs, shared = append(projects, validUUID(entry.Project)), append(runs, validUUID(run)), append(shared, of)
 			terms, bytes = append(terms, has), append(bytes, entry.Bytes(n))
 		}
 	}

@@ -15,16 +15,16 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// keyed is an idempotency key of a connector.
-type keyed struct {
+// idempotencyKey is an idempotency key of a connector.
+type idempotencyKey struct {
 	connector store.Key
 	key       string
 }
 
-// FirstOfKeys returns the events to accept next: the events without a decision, and of several with
-// one key only the first. The events after it get its result.
+// FirstOfKeys returns the events to accept next: all undecided events, but only the first event of each
+// key. Later events with the key get the result of the first.
 func FirstOfKeys(events []store.Event, decided []bool, out []store.Admission) (now []int) {
-	first, going := map[keyed]int{}, map[keyed]bool{}
+	first, going := map[idempotencyKey]int{}, map[idempotencyKey]bool{}
 	for i, e := range events {
 		if e.Repeat && e.Idempotency == nil {
 			out[i], decided[i] = store.Admission{Err: fmt.Errorf("a duplicate request without its key: %w", store.ErrInvalid)}, true
@@ -35,7 +35,7 @@ func FirstOfKeys(events []store.Event, decided []bool, out []store.Admission) (n
 			}
 			continue
 		}
-		key := keyed{store.Key{ProjectID: e.ProjectID, ID: e.ConnectorID}, e.Idempotency.Key}
+		key := idempotencyKey{store.Key{ProjectID: e.ProjectID, ID: e.ConnectorID}, e.Idempotency.Key}
 		if decided[i] {
 			if _, known := first[key]; !known && out[i].Err == nil && out[i].Verdict != store.Outdated {
 				first[key] = i
@@ -43,7 +43,7 @@ func FirstOfKeys(events []store.Event, decided []bool, out []store.Admission) (n
 			continue
 		}
 		if at, known := first[key]; known {
-			if out[i], decided[i] = following(events[at], out[at], e); decided[i] {
+			if out[i], decided[i] = resultOfDuplicate(events[at], out[at], e); decided[i] {
 				continue
 			}
 		}
@@ -55,9 +55,9 @@ func FirstOfKeys(events []store.Event, decided []bool, out []store.Admission) (n
 	return now
 }
 
-// following returns the result of an event whose key another event has. It is not decided if the
-// other result is not conclusive.
-func following(first store.Event, a store.Admission, e store.Event) (store.Admission, bool) {
+// resultOfDuplicate returns the result of an event with the key of another event. It returns false if the
+// result of the other event is not conclusive.
+func resultOfDuplicate(first store.Event, a store.Admission, e store.Event) (store.Admission, bool) {
 	fingerprints := [2][]byte{first.Idempotency.Fingerprint, e.Idempotency.Fingerprint}
 	same := bytes.Equal(fingerprints[0], fingerprints[1])
 	stands := store.Admission{Verdict: store.Repeated, ConnectorRunID: a.ConnectorRunID, RunIDs: a.RunIDs}
@@ -158,7 +158,7 @@ func (c *Core) endAtOnce(ctx context.Context, tx *Tx, events []store.Event, admi
 			return err
 		}
 	}
-	_, err := c.end(ctx, tx, endings)
+	_, err := c.endRuns(ctx, tx, endings)
 	return err
 }
 
@@ -169,12 +169,12 @@ func (c *Core) closeEmpty(ctx context.Context, tx *Tx, empty []store.Key, reason
 		status = store.ConnectorRunSkipped
 	}
 	for part := range slices.Chunk(empty, chunk) {
-		var l, ended list
-		where := c.keys(&l, "id", part) + ` AND runs_left = 0`
+		var l, ended argList
+		where := c.keyCondition(&l, "id", part) + ` AND runs_left = 0`
 		insert := `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status,
 				trigger_type, content_type, run_ids, error, replay_of, started_at, ended_at)
-			SELECT project_id, id, environment_id, connector_id, ` + ended.add(string(status)) + `, trigger_type, content_type, run_ids, ` +
-			ended.add(reason) + `, replay_of, started_at, now_us() FROM open_connector_runs WHERE ` + c.keys(&ended, "id", part) + ` AND runs_left = 0`
+			SELECT project_id, id, environment_id, connector_id, ` + ended.addArg(string(status)) + `, trigger_type, content_type, run_ids, ` +
+			ended.addArg(reason) + `, replay_of, started_at, now_us() FROM open_connector_runs WHERE ` + c.keyCondition(&ended, "id", part) + ` AND runs_left = 0`
 		if _, err := tx.exec(ctx, insert, ended.args...); err != nil {
 			return wrap(err, "ending %d connector runs without runs", len(part))
 		}
@@ -212,7 +212,7 @@ func (c *Core) Earlier(ctx context.Context, q Queryer, e store.Event) (store.Adm
 	err := first.Scan(q.QueryRowContext(ctx, `SELECT connector_run_id, fingerprint, run_ids FROM idempotency_keys
 		WHERE project_id = $1 AND connector_id = $2 AND key = $3 AND expires_at > now_us()`,
 		e.ProjectID, e.ConnectorID, Text(e.Idempotency.Key)))
-	return first.Answer(e), wrap(found(err), "reading an idempotency key")
+	return first.Answer(e), wrap(mapNoRows(err), "reading an idempotency key")
 }
 
 // First is the stored result of the first event with a key.

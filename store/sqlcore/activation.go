@@ -43,8 +43,8 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 		}
 		var live liveState
 		if err := tx.QueryRowContext(ctx, `SELECT live_deployment_id, live_rank, live_activated_at FROM environments
-			WHERE project_id = $1 AND id = $2`, d.ProjectID, d.EnvironmentID).Scan(&live.deployment, &live.rank, maybeAt(&live.activatedAt)); err != nil {
-			return wrap(found(err), "reading environment %s", d.EnvironmentID)
+			WHERE project_id = $1 AND id = $2`, d.ProjectID, d.EnvironmentID).Scan(&live.deployment, &live.rank, scanNullTime(&live.activatedAt)); err != nil {
+			return wrap(mapNoRows(err), "reading environment %s", d.EnvironmentID)
 		}
 		if live.deployment != nil && rank <= live.rank {
 			if result.Live = *live.deployment == d.ID; result.Live {
@@ -57,7 +57,7 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 		if err != nil {
 			return err
 		}
-		if err := wasLive(ctx, tx, d.ProjectID, live.deployment); err != nil {
+		if err := recordLastUse(ctx, tx, d.ProjectID, live.deployment); err != nil {
 			return err
 		}
 		if result.ActivatedAt, err = c.makeLive(ctx, tx, d, rank, a); err != nil || !rekeyed {
@@ -89,9 +89,9 @@ func markDeployed(ctx context.Context, tx *Tx, d store.Deployment, a store.Activ
 	return rank, wrap(err, "recording the outcome")
 }
 
-// wasLive records until when the deployment that is no longer live can have runs. If its object is
-// deleted, its rows stay as long as those runs.
-func wasLive(ctx context.Context, tx *Tx, project uuid.UUID, deployment *uuid.UUID) error {
+// recordLastUse records the time at which a deployment stopped being live. If its object is deleted, its
+// rows stay as long as its runs.
+func recordLastUse(ctx context.Context, tx *Tx, project uuid.UUID, deployment *uuid.UUID) error {
 	if deployment == nil {
 		return nil
 	}
@@ -108,12 +108,12 @@ func (c *Core) makeLive(ctx context.Context, tx *Tx, d store.Deployment, rank in
 		}
 		return when, wrap(err, "keeping bundle %s", d.BundleDigest)
 	}
-	if err := holdLive(ctx, tx, d.Environment()); err != nil {
+	if err := holdLiveBundle(ctx, tx, d.Environment()); err != nil {
 		return when, err
 	}
 	if err := tx.QueryRowContext(ctx, `UPDATE environments SET live_deployment_id = $3, live_rank = $4,
 			live_activated_at = now_us(), wanted_bundle_digest = '' WHERE project_id = $1 AND id = $2
-		RETURNING live_activated_at`, d.ProjectID, d.EnvironmentID, d.ID, rank).Scan(at(&when)); err != nil {
+		RETURNING live_activated_at`, d.ProjectID, d.EnvironmentID, d.ID, rank).Scan(scanTime(&when)); err != nil {
 		return when, wrap(err, "changing the live pointer")
 	}
 	if _, err := tx.exec(ctx, `UPDATE deployments SET activated_at = $3,
@@ -149,35 +149,35 @@ func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, d store.Deployment,
 		if errors.As(partly, &behind) {
 			partly = nil // the secrets stay
 		}
-		if err := refusal(connector.ID, partly, err); err != nil {
+		if err := connectorRefusal(connector.ID, partly, err); err != nil {
 			return err
 		}
 	}
-	if err := bringConnectors(ctx, tx, d, connectors); err != nil {
+	if err := recordDeploymentOf(ctx, tx, d, connectors); err != nil {
 		return err
 	}
 	return c.reviseLinks(ctx, tx, d.ProjectID, connectors, a.Links)
 }
 
-// bringConnectors records the deployment of the activation's connectors.
-func bringConnectors(ctx context.Context, tx *Tx, d store.Deployment, connectors []uuid.UUID) error {
+// recordDeploymentOf records the deployment of the activation's connectors.
+func recordDeploymentOf(ctx context.Context, tx *Tx, d store.Deployment, connectors []uuid.UUID) error {
 	if len(connectors) == 0 {
 		return nil
 	}
-	brought := list{args: []any{d.ProjectID, d.ID}}
-	_, err := tx.exec(ctx, `UPDATE connectors SET deployment_id = $2 WHERE project_id = $1 AND id IN `+brought.ids(connectors), brought.args...)
+	brought := argList{args: []any{d.ProjectID, d.ID}}
+	_, err := tx.exec(ctx, `UPDATE connectors SET deployment_id = $2 WHERE project_id = $1 AND id IN `+brought.addIDs(connectors), brought.args...)
 	return wrap(err, "recording the deployment of connectors")
 }
 
 // retireConnectors retires the code-defined connectors of an environment that the activation does
 // not name.
 func retireConnectors(ctx context.Context, tx *Tx, environment store.Key, stay []uuid.UUID) error {
-	retire := list{args: []any{environment.ProjectID, environment.ID}}
+	retire := argList{args: []any{environment.ProjectID, environment.ID}}
 	condition := `environment_id = $2 AND defined_in_code AND NOT retired`
 	if len(stay) > 0 {
-		condition += ` AND id NOT IN ` + retire.ids(stay)
+		condition += ` AND id NOT IN ` + retire.addIDs(stay)
 	}
-	retired, err := collect(ctx, tx, scanID,
+	retired, err := collect(ctx, tx, scanUUID,
 		`UPDATE connectors SET retired = TRUE WHERE project_id = $1 AND `+condition+` RETURNING id`, retire.args...)
 	if err != nil {
 		return wrap(err, "retiring connectors")
@@ -199,21 +199,21 @@ func (c *Core) reviseLinks(ctx context.Context, tx *Tx, project uuid.UUID, conne
 	if err := dropLinks(ctx, tx, project, connectors, keep); err != nil {
 		return err
 	}
-	if err := silenceLinks(ctx, tx, links); err != nil {
+	if err := removeLinkPolicies(ctx, tx, links); err != nil {
 		return err
 	}
 	for _, l := range links {
 		refused, err := c.putLink(ctx, tx, l, true)
-		if err := refusal(l.ConnectorID, refused, err); err != nil {
+		if err := connectorRefusal(l.ConnectorID, refused, err); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// refusal returns a *store.ConnectorRefusedError if an activation fails because of a connector or
-// its link. Any other error is returned unchanged.
-func refusal(connector uuid.UUID, refused, err error) error {
+// connectorRefusal returns a *store.ConnectorRefusedError if a connector or its link fails an activation.
+// It returns other errors unchanged.
+func connectorRefusal(connector uuid.UUID, refused, err error) error {
 	var taken *store.IDTakenError
 	switch {
 	case errors.As(err, &taken):
@@ -226,9 +226,9 @@ func refusal(connector uuid.UUID, refused, err error) error {
 	return &store.ConnectorRefusedError{Connector: connector, Cause: refused}
 }
 
-// silenceLinks removes the policies of links that get new ones, so that another link can take an
+// removeLinkPolicies removes the policies of links that get new ones, so that another link can take an
 // action name.
-func silenceLinks(ctx context.Context, tx *Tx, links []store.Link) error {
+func removeLinkPolicies(ctx context.Context, tx *Tx, links []store.Link) error {
 	for _, l := range links {
 		policy, err := policyOf(l)
 		if err != nil {
@@ -249,9 +249,9 @@ func dropLinks(ctx context.Context, tx *Tx, project uuid.UUID, connectors []uuid
 	if len(connectors) == 0 {
 		return nil
 	}
-	of := list{args: []any{project}}
+	of := argList{args: []any{project}}
 	stored, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM links
-		WHERE project_id = $1 AND defined_in_code AND connector_id IN `+of.ids(connectors), of.args...)
+		WHERE project_id = $1 AND defined_in_code AND connector_id IN `+of.addIDs(connectors), of.args...)
 	if err != nil {
 		return wrap(err, "reading code-defined links")
 	}
@@ -286,7 +286,7 @@ func (c *Core) RequestPrefetch(ctx context.Context, environment store.Key, diges
 // Runners implements store.Activations.
 func (c *Core) Runners(ctx context.Context, environment store.Key, within time.Duration) ([]store.Runner, error) {
 	runners, err := collect(ctx, c.engine.Reader(), func(row scanner) (r store.Runner, err error) {
-		err = row.Scan(&r.ID, at(&r.SeenAt), document{&r.Digests})
+		err = row.Scan(&r.ID, scanTime(&r.SeenAt), document{&r.Digests})
 		return r, err
 	}, `SELECT id, seen_at, digests FROM runners
 		WHERE project_id = $1 AND environment_id = $2 AND seen_at >= now_us() - $3 ORDER BY id`,

@@ -88,15 +88,17 @@ func (c *Core) Agent(ctx context.Context, environment store.Key, name string) (o
 	return out, wrap(err, "reading agent %q of environment %s", name, environment)
 }
 
-// among returns the condition that a column of names matches the list.
-func (a *agentList) among(l *list, column string) string {
+// nameCondition returns the condition that a column of names matches the list.
+func (a *agentList) nameCondition(l *argList, column string) string {
 	if a.only == nil {
 		return ``
 	}
-	return ` AND ` + column + ` IN ` + texts(l, a.only)
+	return ` AND ` + column + ` IN ` + addTexts(l, a.only)
 }
 
-func (a *agentList) args() list { return list{args: []any{a.environment.ProjectID, a.environment.ID}} }
+func (a *agentList) baseArgs() argList {
+	return argList{args: []any{a.environment.ProjectID, a.environment.ID}}
+}
 
 // addLive adds the agents of the live deployment.
 func (a *agentList) addLive(ctx context.Context, q Queryer) error {
@@ -104,7 +106,7 @@ func (a *agentList) addLive(ctx context.Context, q Queryer) error {
 	err := q.QueryRowContext(ctx, `SELECT d.agents
 		FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 		WHERE e.project_id = $1 AND e.id = $2`, a.environment.ProjectID, a.environment.ID).Scan(document{&live})
-	if err := found(err); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := mapNoRows(err); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return wrap(err, "reading the live deployment")
 	}
 	for _, agent := range live {
@@ -115,14 +117,13 @@ func (a *agentList) addLive(ctx context.Context, q Queryer) error {
 	return nil
 }
 
-// addPast adds the agents of earlier deployments and of runs, their counts, and which of them are
-// linked.
+// addPast adds the agents of earlier deployments and of runs, with their counts. It marks linked agents.
 func (a *agentList) addPast(ctx context.Context, q Queryer) error {
-	l := a.args()
+	l := a.baseArgs()
 	former, err := collect(ctx, q, scanName, `SELECT DISTINCT a.name
 		FROM (SELECT id FROM deployments WHERE project_id = $1 AND environment_id = $2 AND status = 'deployed'
 			ORDER BY sequence DESC LIMIT `+formerDeployments+`) d
-		JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = d.id AND a.variant_of = ''`+a.among(&l, "a.name"), l.args...)
+		JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = d.id AND a.variant_of = ''`+a.nameCondition(&l, "a.name"), l.args...)
 	if err != nil {
 		return wrap(err, "reading the agents of earlier deployments")
 	}
@@ -134,11 +135,11 @@ func (a *agentList) addPast(ctx context.Context, q Queryer) error {
 	if err := a.countRuns(ctx, q); err != nil {
 		return wrap(err, "counting runs")
 	}
-	l = a.args()
+	l = a.baseArgs()
 	linked, err := collect(ctx, q, scanName, `SELECT DISTINCT l.agent_name
 		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
 		WHERE c.project_id = $1 AND c.environment_id = $2 AND c.mode IN ('inbound', 'sync')
-			AND NOT c.retired AND NOT c.shadowed`+a.among(&l, "l.agent_name"), l.args...)
+			AND NOT c.retired AND NOT c.shadowed`+a.nameCondition(&l, "l.agent_name"), l.args...)
 	for _, name := range linked {
 		if agent, ok := a.agents[name]; ok {
 			agent.HasInboundConnector = true
@@ -182,11 +183,11 @@ func (c *Core) AgentConfig(
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT a.deployment_id, a.config FROM environments e
 		JOIN deployment_agents a ON a.project_id = e.project_id AND a.deployment_id = e.live_deployment_id
 		WHERE e.project_id = $1 AND e.id = $2 AND a.name = $3`, environment.ProjectID, environment.ID, Text(name)).Scan(&deployment, document{&config})
-	return deployment, config, wrap(found(err), "reading agent %q of environment %s", name, environment)
+	return deployment, config, wrap(mapNoRows(err), "reading agent %q of environment %s", name, environment)
 }
 
-// counted is the number of runs of an agent or of one of its variants.
-type counted struct {
+// agentCount is the number of runs of an agent or of one of its variants.
+type agentCount struct {
 	agent, testName string
 	runs, queued    int64
 	last            *time.Time
@@ -196,13 +197,13 @@ type counted struct {
 // outbox still names, and rolled up runs. A run of a variant counts for the variant and for its
 // base agent.
 func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
-	open, err := openRuns{Core: a.Core, only: a.only, args: a.args(), fresh: true}.count(ctx, q)
+	open, err := openRuns{Core: a.Core, only: a.only, args: a.baseArgs(), fresh: true}.countRuns(ctx, q)
 	if err != nil {
 		return err
 	}
-	var recent []counted
+	var recent []agentCount
 	for _, n := range open {
-		one := counted{n.agent, n.testName, n.runs, 0, n.last}
+		one := agentCount{n.agent, n.testName, n.runs, 0, n.last}
 		if n.status == store.RunQueued {
 			one.queued = n.runs
 		}
@@ -214,25 +215,25 @@ func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
 	}
 	for _, run := range waiting {
 		if a.only == nil || slices.Contains(a.only, run.agent) {
-			recent = append(recent, counted{run.agent, run.testName, 1, 0, &run.endedAt})
+			recent = append(recent, agentCount{run.agent, run.testName, 1, 0, &run.endedAt})
 		}
 	}
-	a.add(recent)
+	a.addCounts(recent)
 	names, err := a.countedAgents(ctx, q)
 	if err != nil {
 		return err
 	}
 	for some := range slices.Chunk(names, namesAtOnce) {
-		l := a.args()
-		totals, err := collect(ctx, q, func(row scanner) (n counted, err error) {
-			err = row.Scan(&n.agent, &n.testName, &n.runs, maybeAt(&n.last))
+		l := a.baseArgs()
+		totals, err := collect(ctx, q, func(row scanner) (n agentCount, err error) {
+			err = row.Scan(&n.agent, &n.testName, &n.runs, scanNullTime(&n.last))
 			return n, err
 		}, `SELECT t.agent_name, t.test_name, t.runs, t.last_ended_at
-			FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2 AND t.agent_name IN `+texts(&l, some), l.args...)
+			FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2 AND t.agent_name IN `+addTexts(&l, some), l.args...)
 		if err != nil {
 			return err
 		}
-		a.add(totals)
+		a.addCounts(totals)
 	}
 	return nil
 }
@@ -245,8 +246,8 @@ const (
 	maxTotals = 16 * store.MaxPastAgents
 )
 
-// countedAgents returns the agents whose ended runs are counted: the requested ones, or else the known
-// ones and, of all others, the ones whose runs ended last. Links can create any number of names.
+// countedAgents returns the agents for counts of ended runs. Without a request, these are the known agents
+// and the other agents with the latest runs. Links can create any number of names.
 func (a *agentList) countedAgents(ctx context.Context, q Queryer) ([]string, error) {
 	if a.only != nil {
 		return a.only, nil
@@ -269,8 +270,8 @@ func (a *agentList) countedAgents(ctx context.Context, q Queryer) ([]string, err
 	}
 }
 
-// add adds counts to their agents.
-func (a *agentList) add(all []counted) {
+// addCounts adds counts to their agents.
+func (a *agentList) addCounts(all []agentCount) {
 	variants := map[[2]string]string{}
 	for name, agent := range a.agents {
 		if agent.Agent != nil && agent.Agent.VariantOf != "" {
@@ -278,14 +279,14 @@ func (a *agentList) add(all []counted) {
 		}
 	}
 	for _, n := range all {
-		a.agents[n.agent] = n.addedTo(a.agents[n.agent], n.agent)
+		a.agents[n.agent] = n.addTo(a.agents[n.agent], n.agent)
 		if name, ok := variants[[2]string{n.agent, n.testName}]; ok {
-			a.agents[name] = n.addedTo(a.agents[name], name)
+			a.agents[name] = n.addTo(a.agents[name], name)
 		}
 	}
 }
 
-func (n counted) addedTo(a store.AgentSummary, name string) store.AgentSummary {
+func (n agentCount) addTo(a store.AgentSummary, name string) store.AgentSummary {
 	a.Name, a.RunCount, a.QueueCount = name, a.RunCount+n.runs, a.QueueCount+n.queued
 	if a.LastActivityAt == nil || n.last != nil && n.last.After(*a.LastActivityAt) {
 		a.LastActivityAt = n.last

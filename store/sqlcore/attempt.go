@@ -28,7 +28,7 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 	c.dropExcerpts(ctx, deliveries)
 	recorded := map[store.Key]bool{}
 	err := isolation[store.Key]{
-		all: func(ctx context.Context, keys []store.Key) error {
+		processAll: func(ctx context.Context, keys []store.Key) error {
 			some := make(map[store.Key]store.Attempt, len(keys))
 			for _, key := range keys {
 				some[key] = deliveries[key]
@@ -41,11 +41,11 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 			}
 			return nil
 		},
-		atFault: c.atFault, can: c.canWrite,
-		aside: func(_ context.Context, key store.Key, because error) error {
+		isDataError: c.isDataError, canProceed: c.canWrite,
+		setAside: func(_ context.Context, key store.Key, because error) error {
 			return &store.SetAsideError{Rows: []error{wrap(because, "delivery %s", key)}}
 		},
-	}.apart(ctx, slices.SortedFunc(maps.Keys(deliveries), CompareKeys))
+	}.processRows(ctx, slices.SortedFunc(maps.Keys(deliveries), CompareKeys))
 	if err == nil {
 		return nil
 	}
@@ -65,9 +65,9 @@ func (c *Core) recordAll(ctx context.Context, deliveries map[store.Key]store.Att
 		if done {
 			return c.recordDone(ctx, tx, keys, deliveries)
 		}
-		l := list{}
+		l := argList{}
 		to, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+
-			c.keys(&l, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.exclusive, l.args...)
+			c.keyCondition(&l, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.exclusive, l.args...)
 		if err != nil {
 			return err
 		}
@@ -92,9 +92,9 @@ func (c *Core) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.
 		}
 	}
 	for some := range slices.Chunk(slices.SortedFunc(maps.Keys(projects), compareIDs), chunk) {
-		var l list
-		full, err := collect(ctx, c.engine.Reader(), scanID, `SELECT p.project_id FROM projects p
-			WHERE p.project_id IN `+l.ids(some)+` AND p.storage > 0 AND `+countedBytes+` >= p.storage`, l.args...)
+		var l argList
+		full, err := collect(ctx, c.engine.Reader(), scanUUID, `SELECT p.project_id FROM projects p
+			WHERE p.project_id IN `+l.addIDs(some)+` AND p.storage > 0 AND `+countedBytes+` >= p.storage`, l.args...)
 		if err != nil {
 			full = some
 		}
@@ -130,9 +130,9 @@ func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliver
 	if err := countDeliveries(ctx, tx, received, bytes); err != nil {
 		return err
 	}
-	var l list
+	var l argList
 	idle, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-		WHERE (failures > 0 OR rejected > 0 OR due_at IS NULL OR due_at > now_us()) AND `+c.keys(&l, "connector_id", keys)+`
+		WHERE (failures > 0 OR rejected > 0 OR due_at IS NULL OR due_at > now_us()) AND `+c.keyCondition(&l, "connector_id", keys)+`
 		ORDER BY project_id, connector_id `+c.exclusive, l.args...)
 	if err != nil || len(idle) == 0 {
 		return err
@@ -146,8 +146,8 @@ func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliver
 		}
 	}
 	if len(well) > 0 {
-		l = list{}
-		if _, err := tx.exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '' WHERE `+c.keys(&l, "connector_id", well), l.args...); err != nil {
+		l = argList{}
+		if _, err := tx.exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '' WHERE `+c.keyCondition(&l, "connector_id", well), l.args...); err != nil {
 			return err
 		}
 	}
@@ -156,9 +156,9 @@ func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliver
 
 // current returns the attempts whose delivery was not claimed again, in a fixed order.
 func (c *Core) current(ctx context.Context, tx *Tx, attempts map[store.Key]store.Attempt) (current []store.Attempt, err error) {
-	l := list{}
+	l := argList{}
 	open, err := collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries
-		WHERE lease_until IS NOT NULL AND `+c.keys(&l, "id", slices.Collect(maps.Keys(attempts))), l.args...)
+		WHERE lease_until IS NOT NULL AND `+c.keyCondition(&l, "id", slices.Collect(maps.Keys(attempts))), l.args...)
 	for _, d := range open {
 		if a := attempts[d.Key()]; a.Delivery.Attempt == d.Attempt {
 			a.Delivery = d
@@ -176,7 +176,7 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 		reason string
 	}
 	var (
-		r     rows
+		r     rowBatch
 		keys  []store.Key
 		bytes = map[store.Key]int64{}
 		ended = map[end][]store.Key{}
@@ -186,7 +186,7 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 		key, response, message := a.Delivery.Key(), truncateText(a.Response, store.MaxExcerpt), truncateText(a.Error, store.MaxDeliveryError)
 		counts := 0
 		if !a.Free {
-			r.add(key.ProjectID, key.ID, a.Delivery.Tries+1, Instant(a.At), a.Duration.Microseconds(), a.StatusCode, a.ErrorClass, message, response)
+			r.addRow(key.ProjectID, key.ID, a.Delivery.Tries+1, Instant(a.At), a.Duration.Microseconds(), a.StatusCode, a.ErrorClass, message, response)
 			keys, bytes[key], counts = append(keys, key), int64(len(response)+len(message)), 1
 		}
 		switch a.Outcome {
@@ -206,7 +206,7 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 			ended[e] = append(ended[e], key)
 		}
 	}
-	if err := r.insert(ctx, tx, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
+	if err := r.insertRows(ctx, tx, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
 		VALUES `, `(%, %, %, %, %, %, %, %, %)`, ` ON CONFLICT DO NOTHING`); err != nil {
 		return err
 	}
@@ -236,9 +236,9 @@ type retry struct {
 func (c *Core) retryAll(ctx context.Context, tx *Tx, again map[retry][]store.Key) error {
 	for r, keys := range again {
 		for some := range slices.Chunk(keys, chunk) {
-			l := list{args: []any{r.wait.Microseconds(), r.counts, r.waitsFor}}
+			l := argList{args: []any{r.wait.Microseconds(), r.counts, r.waitsFor}}
 			if _, err := tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, due_at = now_us() + $1, tries = tries + $2, waits_for = $3 WHERE `+
-				c.keys(&l, "id", some), l.args...); err != nil {
+				c.keyCondition(&l, "id", some), l.args...); err != nil {
 				return err
 			}
 		}
@@ -260,14 +260,14 @@ func (c *Core) updateDestinations(ctx context.Context, tx *Tx, to []destination,
 		return err
 	}
 	for _, d := range to {
-		if err := settleOne(ctx, tx, d, of[d.Key]); err != nil {
+		if err := updateDestination(ctx, tx, d, of[d.Key]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func settleOne(ctx context.Context, tx *Tx, d destination, attempts []store.Attempt) error {
+func updateDestination(ctx context.Context, tx *Tx, d destination, attempts []store.Attempt) error {
 	failures, rejected, reason := d.failures, d.rejected, ""
 	for _, a := range attempts {
 		switch a.Outcome {

@@ -32,7 +32,7 @@ func (c *Core) RecordAudit(ctx context.Context, e store.AuditEntry) (id uuid.UUI
 // insertAudit records an operation in a transaction, which may be that of the operation.
 func insertAudit(ctx context.Context, tx *Tx, e store.AuditEntry) (uuid.UUID, error) {
 	var now time.Time
-	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(at(&now)); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(scanTime(&now)); err != nil {
 		return uuid.Nil, fmt.Errorf("reading the database's clock: %w", err)
 	}
 	id, err := auditID(now)
@@ -47,9 +47,9 @@ func insertAudit(ctx context.Context, tx *Tx, e store.AuditEntry) (uuid.UUID, er
 	if _, err := tx.exec(ctx, `INSERT INTO audit_log (project_id, id, at, actor_kind, actor_name, key_id,
 		owner_kind, owner_name, operation, method, route, object_kind, object_id, object_name, request_id, remote_addr,
 		idempotency_key) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
-		e.ProjectID, id, Instant(now), string(a.Kind), name(a.Name), name(a.KeyID), name(a.OwnerKind), name(a.OwnerName),
-		name(e.Operation), name(e.Method), truncateText(e.Route, maxAuditPath), name(e.Object.Kind), name(e.Object.ID),
-		name(e.Object.Name), name(e.RequestID), name(e.RemoteAddr), truncateText(e.IdempotencyKey, maxAuditPath)); err != nil {
+		e.ProjectID, id, Instant(now), string(a.Kind), truncateName(a.Name), truncateName(a.KeyID), truncateName(a.OwnerKind), truncateName(a.OwnerName),
+		truncateName(e.Operation), truncateName(e.Method), truncateText(e.Route, maxAuditPath), truncateName(e.Object.Kind), truncateName(e.Object.ID),
+		truncateName(e.Object.Name), truncateName(e.RequestID), truncateName(e.RemoteAddr), truncateText(e.IdempotencyKey, maxAuditPath)); err != nil {
 		return uuid.Nil, err
 	}
 	if e.Outcome == nil {
@@ -72,7 +72,7 @@ func insertOutcome(ctx context.Context, tx *Tx, projectID, id uuid.UUID, o store
 	}
 	_, err := tx.exec(ctx, `INSERT INTO audit_outcomes (project_id, id, at, status, code, object_kind, object_id,
 		object_name, before, after) VALUES ($1, $2, now_us(), $3, $4, $5, $6, $7, $8, $9)`,
-		projectID, id, o.Status, name(o.Code), name(o.Object.Kind), name(o.Object.ID), name(o.Object.Name),
+		projectID, id, o.Status, truncateName(o.Code), truncateName(o.Object.Kind), truncateName(o.Object.ID), truncateName(o.Object.Name),
 		JSON(o.Before), JSON(o.After))
 	return err
 }
@@ -97,16 +97,16 @@ func (c *Core) auditEntries(ctx context.Context, q store.AuditQuery, window list
 	if len(window.history) == 0 {
 		return nil, nil
 	}
-	l, before := list{args: []any{q.ProjectID}}, ""
+	l, before := argList{args: []any{q.ProjectID}}, ""
 	if q.Before != nil {
-		before = ` AND a.id < ` + l.add(*q.Before)
+		before = ` AND a.id < ` + l.addArg(*q.Before)
 	}
 	return collect(ctx, c.engine.Lists(), scanAudit, `SELECT a.project_id, a.id, a.at, a.actor_kind, a.actor_name,
 		a.key_id, a.owner_kind, a.owner_name, a.operation, a.method, a.route, a.object_kind, a.object_id, a.object_name,
 		a.request_id, a.remote_addr, a.idempotency_key, o.at, COALESCE(o.status, 0), COALESCE(o.code, ''), COALESCE(o.object_kind, ''),
 		COALESCE(o.object_id, ''), COALESCE(o.object_name, ''), o.before, o.after
-		FROM audit_log a LEFT JOIN audit_outcomes o ON o.project_id = a.project_id AND o.id = a.id`+onDays("o.id", window, &l)+`
-		WHERE a.project_id = $1`+before+onDays("a.id", window, &l)+` ORDER BY a.id DESC LIMIT `+l.add(most), l.args...)
+		FROM audit_log a LEFT JOIN audit_outcomes o ON o.project_id = a.project_id AND o.id = a.id`+dayCondition("o.id", window, &l)+`
+		WHERE a.project_id = $1`+before+dayCondition("a.id", window, &l)+` ORDER BY a.id DESC LIMIT `+l.addArg(most), l.args...)
 }
 
 func scanAudit(row scanner) (e store.AuditEntry, err error) {
@@ -114,9 +114,9 @@ func scanAudit(row scanner) (e store.AuditEntry, err error) {
 		o     store.AuditOutcome
 		ended *time.Time
 	)
-	err = row.Scan(&e.ProjectID, &e.ID, at(&e.At), &e.Actor.Kind, &e.Actor.Name, &e.Actor.KeyID, &e.Actor.OwnerKind,
+	err = row.Scan(&e.ProjectID, &e.ID, scanTime(&e.At), &e.Actor.Kind, &e.Actor.Name, &e.Actor.KeyID, &e.Actor.OwnerKind,
 		&e.Actor.OwnerName, &e.Operation, &e.Method, &e.Route, &e.Object.Kind, &e.Object.ID, &e.Object.Name, &e.RequestID,
-		&e.RemoteAddr, &e.IdempotencyKey, maybeAt(&ended), &o.Status, &o.Code, &o.Object.Kind, &o.Object.ID, &o.Object.Name,
+		&e.RemoteAddr, &e.IdempotencyKey, scanNullTime(&ended), &o.Status, &o.Code, &o.Object.Kind, &o.Object.ID, &o.Object.Name,
 		document{&o.Before}, document{&o.After})
 	if ended != nil {
 		o.At, e.Outcome = *ended, &o
@@ -136,8 +136,8 @@ func auditID(t time.Time) (uuid.UUID, error) {
 	return id, nil
 }
 
-// name cuts a name or an ID.
-func name(s string) string { return truncateText(s, maxAuditName) }
+// truncateName cuts a name or an ID.
+func truncateName(s string) string { return truncateText(s, maxAuditName) }
 
 // truncateText makes a text storable and at most limit bytes long.
 func truncateText(s string, limit int) string {

@@ -30,7 +30,7 @@ func (c *Core) putBlob(ctx context.Context, key store.Key, r io.Reader) (size in
 		}
 		size += int64(n)
 		chunk := blobChunk{key: key, number: number, data: buffer[:n], size: size, last: more == 0}
-		if err = c.Write(ctx, chunk.write); err != nil || chunk.last {
+		if err = c.Write(ctx, chunk.writeChunk); err != nil || chunk.last {
 			break
 		}
 		buffer, ahead, n = ahead, buffer, more
@@ -55,7 +55,7 @@ type blobChunk struct {
 	last   bool
 }
 
-func (b blobChunk) write(ctx context.Context, tx *Tx) error {
+func (b blobChunk) writeChunk(ctx context.Context, tx *Tx) error {
 	if b.number == 0 {
 		n, err := tx.exec(ctx, `INSERT INTO blobs (project_id, id, size, complete, mark, created_at)
 			VALUES ($1, $2, 0, FALSE, '', now_us()) ON CONFLICT (project_id, id) DO NOTHING`, b.key.ProjectID, b.key.ID)
@@ -86,7 +86,7 @@ func (c *Core) OpenBlob(ctx context.Context, key store.Key) (io.ReadCloser, erro
 	err := c.engine.Reader().QueryRowContext(ctx, `SELECT size FROM blobs WHERE project_id = $1 AND id = $2 AND complete`,
 		key.ProjectID, key.ID).Scan(&size)
 	if err != nil {
-		return nil, wrap(found(err), "opening blob %s", key)
+		return nil, wrap(mapNoRows(err), "opening blob %s", key)
 	}
 	return &blobReader{ctx: ctx, core: c, key: key, left: size}, nil
 }
@@ -112,7 +112,7 @@ func (b *blobReader) Read(p []byte) (int, error) {
 			`SELECT data FROM blob_chunks WHERE project_id = $1 AND blob_id = $2 AND number = $3`,
 			b.key.ProjectID, b.key.ID, b.next).Scan(&b.chunk)
 		if err != nil {
-			return 0, wrap(found(err), "reading chunk %d of blob %s", b.next, b.key)
+			return 0, wrap(mapNoRows(err), "reading chunk %d of blob %s", b.next, b.key)
 		}
 		b.next++
 		b.left -= int64(len(b.chunk))
@@ -132,7 +132,7 @@ func (b *blobReader) Close() error {
 func (c *Core) DropBlob(ctx context.Context, key store.Key) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		var mark string
-		err := found(tx.QueryRowContext(ctx, `SELECT mark FROM blobs WHERE project_id = $1 AND id = $2 `+tx.exclusive,
+		err := mapNoRows(tx.QueryRowContext(ctx, `SELECT mark FROM blobs WHERE project_id = $1 AND id = $2 `+tx.exclusive,
 			key.ProjectID, key.ID).Scan(&mark))
 		switch {
 		case errors.Is(err, store.ErrNotFound):
@@ -152,10 +152,10 @@ func (c *Core) dropBlobs(ctx context.Context, tx *Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
-	var chunks, rows list
-	if _, err := tx.exec(ctx, `DELETE FROM blob_chunks WHERE `+c.keys(&chunks, "blob_id", blobs), chunks.args...); err != nil {
+	var chunks, rows argList
+	if _, err := tx.exec(ctx, `DELETE FROM blob_chunks WHERE `+c.keyCondition(&chunks, "blob_id", blobs), chunks.args...); err != nil {
 		return wrap(err, "deleting the chunks of blobs")
 	}
-	_, err := tx.exec(ctx, `DELETE FROM blobs WHERE `+c.keys(&rows, "id", blobs), rows.args...)
+	_, err := tx.exec(ctx, `DELETE FROM blobs WHERE `+c.keyCondition(&rows, "id", blobs), rows.args...)
 	return wrap(err, "deleting blobs")
 }

@@ -59,7 +59,7 @@ func (c *Core) AppendBuildLog(ctx context.Context, key store.Key, number int64, 
 		var used int64
 		if err := tx.QueryRowContext(ctx, `UPDATE deployments SET log_size = log_size WHERE project_id = $1 AND id = $2
 			RETURNING log_size`, key.ProjectID, key.ID).Scan(&used); err != nil {
-			return found(err)
+			return mapNoRows(err)
 		}
 		return appendLog(ctx, tx, key, used, number, chunk)
 	})
@@ -93,7 +93,7 @@ func appendOutcome(ctx context.Context, tx *Tx, key store.Key, line string) erro
 		WHERE l.project_id = d.project_id AND l.deployment_id = d.id), 0) FROM deployments d WHERE d.project_id = $1 AND d.id = $2`,
 		key.ProjectID, key.ID).Scan(&used, &us, &number)
 	if err != nil || number == 0 {
-		return found(err)
+		return mapNoRows(err)
 	}
 	line = time.UnixMicro(us).UTC().Format("15:04:05") + " " + strings.ReplaceAll(line, "\n", "\n  ") + "\n"
 	return appendLog(ctx, tx, key, used, number, line)
@@ -112,7 +112,7 @@ func (c *Core) BuildLog(ctx context.Context, key store.Key) (string, error) {
 // deployment is complete.
 func (c *Core) BuildLogFrom(ctx context.Context, key store.Key, number int64) (store.BuildLogPart, error) {
 	part := store.BuildLogPart{Next: number}
-	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT status FROM deployments WHERE project_id = $1 AND id = $2`,
+	err := mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT status FROM deployments WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(&part.Status))
 	if err != nil {
 		return part, wrap(err, "reading deployment %s", key)
@@ -175,7 +175,7 @@ func recordBuild(ctx context.Context, tx *Tx, d store.Deployment, r store.BuildR
 			return wrap(err, "keeping bundle %s", r.BundleDigest)
 		}
 	}
-	agents, err := marshalled(withoutConfig(r.Agents))
+	agents, err := marshalText(withoutConfig(r.Agents))
 	if err != nil {
 		return err
 	}
@@ -196,12 +196,12 @@ func recordBuild(ctx context.Context, tx *Tx, d store.Deployment, r store.BuildR
 		return err
 	}
 	for part := range slices.Chunk(r.Agents, chunk) {
-		l := list{args: []any{d.ProjectID, d.ID}}
+		l := argList{args: []any{d.ProjectID, d.ID}}
 		rows := make([]string, len(part))
 		for i, agent := range part {
-			rows[i] = "($1, $2, " + l.add(agent.Name) + ", " + l.add(JSON(agent.Config)) + ", " + l.add(agent.MaxConcurrentRuns) +
-				", " + l.add(Text(agent.ConcurrencyKey)) + ", " + l.add(agent.ConcurrencyDrop) + ", " + l.add(agent.SendsByMiddleware) +
-				", " + l.add(Text(agent.VariantOf)) + ", " + l.add(Text(agent.TestName)) + ")"
+			rows[i] = "($1, $2, " + l.addArg(agent.Name) + ", " + l.addArg(JSON(agent.Config)) + ", " + l.addArg(agent.MaxConcurrentRuns) +
+				", " + l.addArg(Text(agent.ConcurrencyKey)) + ", " + l.addArg(agent.ConcurrencyDrop) + ", " + l.addArg(agent.SendsByMiddleware) +
+				", " + l.addArg(Text(agent.VariantOf)) + ", " + l.addArg(Text(agent.TestName)) + ")"
 		}
 		if _, err := tx.exec(ctx, `INSERT INTO deployment_agents (project_id, deployment_id, name, config, max_concurrent_runs, concurrency_expression,
 				concurrency_drop, sends_by_middleware, variant_of, test_name)
@@ -222,7 +222,7 @@ func connectorFiles(files []store.ConnectorFile) (json.RawMessage, error) {
 
 // ConnectorFiles implements store.Deployments.
 func (c *Core) ConnectorFiles(ctx context.Context, key store.Key) (files []store.ConnectorFile, err error) {
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT connector_files FROM deployments WHERE project_id = $1 AND id = $2`,
+	err = mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT connector_files FROM deployments WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(document{&files}))
 	return files, wrap(err, "reading the connectors of deployment %s", key)
 }

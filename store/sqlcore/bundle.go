@@ -46,13 +46,13 @@ func (c *Core) keepBundle(ctx context.Context, deployment store.Key, digest stri
 // not delete it during this transaction or that time. If the sweep has deleted it, holdBundle
 // returns ErrNotFound.
 func holdBundle(ctx context.Context, tx *Tx, project uuid.UUID, digest string) (size int64, err error) {
-	return size, found(tx.QueryRowContext(ctx, `UPDATE bundles SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
+	return size, mapNoRows(tx.QueryRowContext(ctx, `UPDATE bundles SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
 		WHERE project_id = $1 AND digest = $2 RETURNING size`, project, digest, store.BundleAge.Microseconds()).Scan(&size))
 }
 
-// holdLive keeps the bundle of the live deployment for at least BundleAge from now. During that
+// holdLiveBundle keeps the bundle of the live deployment for at least BundleAge from now. During that
 // time it has uses that no row shows: runs that start with it, and users who want it back.
-func holdLive(ctx context.Context, tx *Tx, environment store.Key) error {
+func holdLiveBundle(ctx context.Context, tx *Tx, environment store.Key) error {
 	_, err := tx.exec(ctx, `UPDATE bundles SET kept_until = now_us() + $3 WHERE kept_until < now_us() + $3 AND project_id = $1 AND digest =
 		(SELECT d.bundle_digest FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 			WHERE e.project_id = $1 AND e.id = $2)`, environment.ProjectID, environment.ID, store.BundleAge.Microseconds())
@@ -67,7 +67,7 @@ func (c *Core) onlyBundle(ctx context.Context, tx *Tx, deployment store.Key, dig
 	}
 	var before string
 	var built bool
-	err := found(tx.QueryRowContext(ctx, `SELECT put_digest, built FROM deployments WHERE project_id = $1 AND id = $2`,
+	err := mapNoRows(tx.QueryRowContext(ctx, `SELECT put_digest, built FROM deployments WHERE project_id = $1 AND id = $2`,
 		deployment.ProjectID, deployment.ID).Scan(&before, &built))
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && before == digest:
@@ -80,7 +80,7 @@ func (c *Core) onlyBundle(ctx context.Context, tx *Tx, deployment store.Key, dig
 	if _, err := tx.exec(ctx, `UPDATE deployments SET put_digest = $3 WHERE project_id = $1 AND id = $2`, deployment.ProjectID, deployment.ID, digest); err != nil {
 		return err
 	}
-	replaced, err := uncounted(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2
+	replaced, err := deleteAndSubtract(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2
 		AND NOT EXISTS (SELECT 1 FROM deployments WHERE project_id = $1 AND bundle_digest = $2)
 		AND NOT EXISTS (SELECT 1 FROM deployments WHERE project_id = $1 AND put_digest = $2 AND status IN ('pending', 'building')) RETURNING project_id, blob_id, size`,
 		deployment.ProjectID, before)
@@ -112,7 +112,7 @@ func (c *Core) putBundle(ctx context.Context, deployment store.Key, digest strin
 			if err := c.onlyBundle(ctx, tx, deployment, digest); err != nil {
 				return err
 			}
-			return c.nameBlob(ctx, tx, `INSERT INTO bundles AS t (project_id, digest, size, blob_id, created_at, kept_until)`+named,
+			return c.nameBlob(ctx, tx, `INSERT INTO bundles AS t (project_id, digest, size, blob_id, created_at, kept_until)`+insertNamed,
 				"bundle", blob, digest, size, store.BundleAge)
 		})
 	}
@@ -126,10 +126,10 @@ func (c *Core) putBundle(ctx context.Context, deployment store.Key, digest strin
 
 // OpenBundle implements store.Bundles.
 func (c *Core) OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error) {
-	id, err := scanID(c.engine.Reader().QueryRowContext(ctx,
+	id, err := scanUUID(c.engine.Reader().QueryRowContext(ctx,
 		`SELECT blob_id FROM bundles WHERE project_id = $1 AND digest = $2`, projectID, digest))
 	if err != nil {
-		return nil, wrap(found(err), "opening bundle %s", digest)
+		return nil, wrap(mapNoRows(err), "opening bundle %s", digest)
 	}
 	return c.OpenBlob(ctx, store.Key{ProjectID: projectID, ID: id})
 }
@@ -137,7 +137,7 @@ func (c *Core) OpenBundle(ctx context.Context, projectID uuid.UUID, digest strin
 // NamesBundle implements store.Bundles.
 func (c *Core) NamesBundle(ctx context.Context, environment store.Key, digest string) error {
 	var one int
-	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM deployments
+	err := mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM deployments
 		WHERE project_id = $1 AND environment_id = $2 AND bundle_digest = $3 LIMIT 1`,
 		environment.ProjectID, environment.ID, digest).Scan(&one))
 	return wrap(err, "reading bundle %s of environment %s", digest, environment)
@@ -157,7 +157,7 @@ func scanBundle(row scanner) (b bundle, err error) {
 // dropBundles deletes expired bundles that nothing needs, and extends the others by BundleAge. A
 // transaction that is about to need a bundle holds it (holdBundle): either before the bundle is
 // picked here, and then it is kept, or afterwards, and then it is missing.
-func (c *Core) dropBundles(ctx context.Context, tx *Tx, narrow string, l list) (int64, error) {
+func (c *Core) dropBundles(ctx context.Context, tx *Tx, narrow string, l argList) (int64, error) {
 	due, err := collect(ctx, tx, scanBundle, `SELECT r.project_id, r.digest FROM bundles r
 		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+c.skipLocked, l.args...)
 	if err != nil {
@@ -173,7 +173,7 @@ func (c *Core) dropBundles(ctx context.Context, tx *Tx, narrow string, l list) (
 		if needed {
 			_, err = holdBundle(ctx, tx, b.project, b.digest)
 		} else {
-			_, err = c.dropOld(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2 RETURNING project_id, blob_id, size`, b.project, b.digest)
+			_, err = c.deleteAndUnmark(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2 RETURNING project_id, blob_id, size`, b.project, b.digest)
 		}
 		if err != nil {
 			return 0, wrap(err, "deleting bundle %s", b.digest)
@@ -182,9 +182,9 @@ func (c *Core) dropBundles(ctx context.Context, tx *Tx, narrow string, l list) (
 	return int64(len(due)), nil
 }
 
-// needing selects whether environments want the bundle $2 of the project $1, or one of their last
+// selectBundleUse selects whether environments want the bundle $2 of the project $1, or one of their last
 // $3 deployed deployments has it.
-const needing = `SELECT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.wanted_bundle_digest = $2)
+const selectBundleUse = `SELECT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.wanted_bundle_digest = $2)
 	OR EXISTS (SELECT 1 FROM deployments d JOIN environments e ON e.project_id = d.project_id AND e.id = d.environment_id
 		WHERE d.project_id = $1 AND d.bundle_digest = $2 AND (d.status = 'building' OR d.id = e.live_deployment_id
 			OR ` + isOneOfTheLast + `))`
@@ -197,7 +197,7 @@ const isOneOfTheLast = `d.status = 'deployed' AND (SELECT count(*) FROM (SELECT 
 // needsBundle reports whether a bundle is needed. Open runs are checked last because there may be
 // many, and once per project: open caches the bundles that they need.
 func needsBundle(ctx context.Context, tx *Tx, b bundle, open map[uuid.UUID][]string) (needed bool, err error) {
-	if err = tx.QueryRowContext(ctx, needing, b.project, b.digest, store.BundlesKept).Scan(&needed); err != nil || needed {
+	if err = tx.QueryRowContext(ctx, selectBundleUse, b.project, b.digest, store.BundlesKept).Scan(&needed); err != nil || needed {
 		return needed, err
 	}
 	digests, known := open[b.project]

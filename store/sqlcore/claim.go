@@ -87,7 +87,7 @@ func (c *Core) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult,
 			return result, wrap(err, "reading the runs of environment %s", claim.Environment)
 		}
 		if try == 0 {
-			if result, err = c.report(ctx, claim, look); err != nil {
+			if result, err = c.reportRunner(ctx, claim, look); err != nil {
 				return result, wrap(err, "recording runner %q", claim.RunnerID)
 			}
 		}
@@ -105,22 +105,23 @@ func (c *Core) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult,
 	return result, nil
 }
 
-// report records the runner, returns its lost claims, and returns runs again that it does not name.
-func (c *Core) report(ctx context.Context, claim store.Claim, look Look) (result store.ClaimResult, err error) {
-	result.Lost = beyond(claim.Holding, look.Leased)
+// reportRunner records the runner. It returns the lost claims of the runner, and the leased runs that the
+// runner does not name.
+func (c *Core) reportRunner(ctx context.Context, claim store.Claim, look Look) (result store.ClaimResult, err error) {
+	result.Lost = otherLeases(claim.Holding, look.Leased)
 	if !look.Seen {
 		if err := c.recordRunner(ctx, claim); err != nil {
 			return result, err
 		}
 	}
-	again := beyond(look.Leased, claim.Holding)
+	again := otherLeases(look.Leased, claim.Holding)
 	if len(again) == 0 {
 		return result, nil
 	}
 	if len(again) > store.MaxClaim {
 		again, result.More = again[:store.MaxClaim], true
 	}
-	result.Runs, err = c.handAgain(ctx, claim, again)
+	result.Runs, err = c.readUnnamedRuns(ctx, claim, again)
 	return result, err
 }
 
@@ -150,13 +151,13 @@ func (c *Core) Attend(ctx context.Context, runners []store.RunnerKey) (queued []
 			environments = append(environments, r.Environment)
 		}
 	}
-	err = c.single(ctx, func(ctx context.Context, tx *Tx) error { return c.engine.Attend(ctx, tx, runners) })
+	err = c.writeSingle(ctx, func(ctx context.Context, tx *Tx) error { return c.engine.Attend(ctx, tx, runners) })
 	if err != nil {
 		return nil, wrap(err, "recording waiting runners")
 	}
-	var l list
+	var l argList
 	queued, err = collect(ctx, c.engine.Reader(), scanKey, `SELECT e.project_id, e.id FROM environments e WHERE `+
-		c.keys(&l, "e.id", environments)+` AND EXISTS (SELECT 1 FROM open_runs r
+		c.keyCondition(&l, "e.id", environments)+` AND EXISTS (SELECT 1 FROM open_runs r
 			WHERE r.project_id = e.project_id AND r.environment_id = e.id AND r.status = 'queued' AND r.blocked = FALSE)`, l.args...)
 	return queued, wrap(err, "reading queued runs")
 }
@@ -167,12 +168,12 @@ func Digests(claim store.Claim) string {
 	return string(text)
 }
 
-// startPicked starts the runs that Pick chooses, and fails runs whose agent is missing. It is not
-// done if it has to be decided again, for example after keys were evaluated.
+// startPicked starts the runs that Pick chooses, and fails runs without an agent. done is false if the claim
+// has to be decided again, for example after the evaluation of keys.
 func (c *Core) startPicked(ctx context.Context, claim store.Claim, look Look) (runs []store.Claimed, done bool, err error) {
 	known, missing, keyless := splitWaiting(claim, look)
 	if len(keyless) > 0 {
-		return nil, false, c.tellKeys(ctx, claim.Environment, keyless)
+		return nil, false, c.evaluateKeys(ctx, claim.Environment, keyless)
 	}
 	if len(missing) > 0 {
 		if err := c.failMissing(ctx, claim.Environment, missing); err != nil {
@@ -247,7 +248,7 @@ func (c *Core) failMissing(ctx context.Context, environment store.Key, missing [
 				Error: fmt.Sprintf("the live deployment has no agent named %q", w.Agent),
 			}
 		}
-		_, err := c.end(ctx, tx, endings)
+		_, err := c.endRuns(ctx, tx, endings)
 		return err
 	})
 }
@@ -258,7 +259,7 @@ const StartedColumns = openRunColumns + `, r.token, r.lease_until, now_us(), r.j
 // ScanStarted reads a claimed run without its input, and returns the ID of the input.
 func ScanStarted(row scanner) (claimed store.Claimed, input uuid.UUID, err error) {
 	var digest *string
-	err = row.Scan(append(runFields(&claimed.Run), &claimed.Token, at(&claimed.LeaseUntil), at(&claimed.Now),
+	err = row.Scan(append(runFields(&claimed.Run), &claimed.Token, scanTime(&claimed.LeaseUntil), scanTime(&claimed.Now),
 		&claimed.JournalLength, &claimed.JournalSize, &input, &digest)...)
 	if digest != nil {
 		claimed.BundleDigest = *digest
@@ -266,10 +267,10 @@ func ScanStarted(row scanner) (claimed store.Claimed, input uuid.UUID, err error
 	return claimed, input, err
 }
 
-// handAgain reads runs that are leased to a runner which does not name them. The condition uses
-// their leases, because a condition on the status might read all running runs.
-func (c *Core) handAgain(ctx context.Context, claim store.Claim, leases []store.Lease) ([]store.Claimed, error) {
-	var l list
+// readUnnamedRuns reads runs that a runner leases and does not name. The condition uses their leases,
+// because a condition on the status might read all running runs.
+func (c *Core) readUnnamedRuns(ctx context.Context, claim store.Claim, leases []store.Lease) ([]store.Claimed, error) {
+	var l argList
 	keys := make([]store.Key, len(leases))
 	for i, lease := range leases {
 		keys[i] = store.Key{ProjectID: claim.Environment.ProjectID, ID: lease.Run.ID}
@@ -280,17 +281,17 @@ func (c *Core) handAgain(ctx context.Context, claim store.Claim, leases []store.
 		inputIDs = append(inputIDs, input)
 		return claimed, err
 	}, `SELECT `+StartedColumns+` FROM open_runs r LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id
-		WHERE r.lease_until IS NOT NULL AND `+c.keys(&l, "r.id", keys), l.args...)
+		WHERE r.lease_until IS NOT NULL AND `+c.keyCondition(&l, "r.id", keys), l.args...)
 	if err != nil {
 		return nil, err
 	}
-	runs, inputIDs = under(leases, runs, inputIDs)
+	runs, inputIDs = dropChangedLeases(leases, runs, inputIDs)
 	return runs, c.AddInputs(ctx, c.engine.Reader(), claim.Environment.ProjectID, runs, inputIDs)
 }
 
-// under drops the runs, with their inputs, whose leases have changed since they were read. A runner
-// must not see another runner's token.
-func under(leases []store.Lease, runs []store.Claimed, inputs []uuid.UUID) (left []store.Claimed, leftInputs []uuid.UUID) {
+// dropChangedLeases drops runs, with their inputs, if their leases have changed since the read. A runner
+// must not get the token of another runner.
+func dropChangedLeases(leases []store.Lease, runs []store.Claimed, inputs []uuid.UUID) (left []store.Claimed, leftInputs []uuid.UUID) {
 	for i, run := range runs {
 		if slices.Contains(leases, store.Lease{Run: run.Run.Key(), Token: run.Token}) {
 			left, leftInputs = append(left, run), append(leftInputs, inputs[i])
@@ -319,8 +320,8 @@ const (
 	QueuedAnywhere = ``
 )
 
-// lineColumns distinguish queues, in the order of the index.
-var lineColumns = []string{"project_id", "environment_id", "class", "agent_name", "fresh"}
+// queueColumns distinguish queues, in the order of the index.
+var queueColumns = []string{"project_id", "environment_id", "class", "agent_name", "fresh"}
 
 // HeadsOf returns SQL for the number of runs to read per queue, if a runner may take limit and
 // there are so many lines.
@@ -343,7 +344,7 @@ func QueuedLines(address, scope string) string {
 	first := func(where string) string {
 		return `(SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND n.blocked = FALSE` + where + queuedOrder + `)`
 	}
-	columns, same := lineColumns, scope
+	columns, same := queueColumns, scope
 	if scope == QueuedHere {
 		columns = columns[2:]
 	}

@@ -19,7 +19,7 @@ func TestClaim_HidesTokensOfOtherRunners(t *testing.T) {
 		return store.Claimed{Run: store.Run{ProjectID: project, ID: id}, Token: token}
 	}
 	leases := []store.Lease{{Run: store.Key{ProjectID: project, ID: lost}, Token: 1}, {Run: store.Key{ProjectID: project, ID: held}, Token: 1}}
-	runs, inputs := under(leases, []store.Claimed{claimed(lost, 2), claimed(held, 1)}, []uuid.UUID{lost, held})
+	runs, inputs := dropChangedLeases(leases, []store.Claimed{claimed(lost, 2), claimed(held, 1)}, []uuid.UUID{lost, held})
 	require.Equal(t, []store.Claimed{claimed(held, 1)}, runs)
 	require.Equal(t, []uuid.UUID{held}, inputs)
 }

@@ -45,7 +45,7 @@ func clusterLease(ctx context.Context, q Queryer, lock string) (store.ClusterLea
 	err := q.QueryRowContext(ctx, `SELECT cluster_uid, platform_id, now_us() - renewed_at, adopting
 		FROM cluster_lease WHERE id = 1 `+lock).Scan(&l.ClusterUID, &l.PlatformID, &age, &l.Adopting)
 	l.Age = time.Duration(age) * time.Microsecond
-	return l, wrap(found(err), "reading the cluster's lease")
+	return l, wrap(mapNoRows(err), "reading the cluster's lease")
 }
 
 // Cluster implements store.Clusters.

@@ -24,9 +24,9 @@ const (
 	// slotRows is the maximum number of slots per statement. There is one statement for each
 	// length.
 	slotRows = 32
-	// maxTold is the maximum number of keys that one claim evaluates, because it holds their inputs
+	// maxEvaluatedKeys is the maximum number of keys that one claim evaluates, because it holds their inputs
 	// in memory.
-	maxTold = 64
+	maxEvaluatedKeys = 64
 )
 
 // contender is a queued run that needs the slot of its key.
@@ -123,16 +123,16 @@ func (c *Core) takeSlots(ctx context.Context, tx *Tx, contenders []contender) er
 	if _, err := c.unblock(ctx, tx, first); err != nil {
 		return err
 	}
-	_, err := c.end(ctx, tx, dropped)
+	_, err := c.endRuns(ctx, tx, dropped)
 	return err
 }
 
 // takePart locks slots and takes the free ones. It records the holders.
 func takePart(ctx context.Context, tx *Tx, part []contender, holders map[store.Key]bool) error {
-	var l list
+	var l argList
 	rows := make([]string, len(part))
 	for i, r := range part {
-		rows[i] = "(" + l.add(r.run.ProjectID) + ", " + l.add(r.environment) + ", " + l.add(r.agent) + ", " + l.add(r.key) + ", " + l.add(r.run.ID) + ")"
+		rows[i] = "(" + l.addArg(r.run.ProjectID) + ", " + l.addArg(r.environment) + ", " + l.addArg(r.agent) + ", " + l.addArg(r.key) + ", " + l.addArg(r.run.ID) + ")"
 	}
 	held, err := collect(ctx, tx, scanKey, `INSERT INTO concurrency_slots AS s (project_id, environment_id, agent_name, key, run_id)
 		VALUES `+strings.Join(rows, ", ")+` ON CONFLICT (project_id, environment_id, agent_name, key)
@@ -146,8 +146,8 @@ func takePart(ctx context.Context, tx *Tx, part []contender, holders map[store.K
 // unblock makes runs with slots visible to claims. It returns the runs that are still open.
 func (c *Core) unblock(ctx context.Context, tx *Tx, runs []store.Key) (open []store.Key, err error) {
 	for part := range slices.Chunk(runs, chunk) {
-		var l list
-		those, err := collect(ctx, tx, scanKey, `UPDATE open_runs SET blocked = FALSE WHERE `+c.keys(&l, "id", part)+`
+		var l argList
+		those, err := collect(ctx, tx, scanKey, `UPDATE open_runs SET blocked = FALSE WHERE `+c.keyCondition(&l, "id", part)+`
 			RETURNING project_id, id`, l.args...)
 		if err != nil {
 			return nil, wrap(err, "unblocking runs")
@@ -167,8 +167,8 @@ func (c *Core) handOver(ctx context.Context, tx *Tx, ended []EndedRun) error {
 		}
 	}
 	for part := range slices.Chunk(keyed, chunk) {
-		var l list
-		held, err := collect(ctx, tx, scanKey, `SELECT project_id, run_id FROM concurrency_slots WHERE `+c.keys(&l, "run_id", part)+`
+		var l argList
+		held, err := collect(ctx, tx, scanKey, `SELECT project_id, run_id FROM concurrency_slots WHERE `+c.keyCondition(&l, "run_id", part)+`
 			ORDER BY project_id, environment_id, agent_name, key `+c.exclusive, l.args...)
 		for len(held) > 0 && err == nil {
 			held, err = c.passSlots(ctx, tx, held)
@@ -180,12 +180,11 @@ func (c *Core) handOver(ctx context.Context, tx *Tx, ended []EndedRun) error {
 	return nil
 }
 
-// passSlots gives the slots of runs to the next runs. A slot without waiting runs is deleted. It
-// returns next runs that have ended meanwhile, whose slots must be passed on again. The slots are
-// locked first, because a statement that waits for a lock does not see the runs that were accepted
-// meanwhile.
+// passSlots gives the slots of runs to the next runs. A slot without waiting runs is deleted. It returns
+// the next runs that have ended meanwhile. The caller must pass on their slots again. The slots are locked
+// first, because a statement that waits for a lock does not see the runs that were accepted meanwhile.
 func (c *Core) passSlots(ctx context.Context, tx *Tx, held []store.Key) (gone []store.Key, err error) {
-	var l list
+	var l argList
 	environments := map[store.Key]uuid.UUID{} // by next run
 	if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 		var (
@@ -198,15 +197,15 @@ func (c *Core) passSlots(ctx context.Context, tx *Tx, held []store.Key) (gone []
 	}, `UPDATE concurrency_slots AS s SET run_id = COALESCE((SELECT r.id FROM open_runs r WHERE r.project_id = s.project_id
 			AND r.environment_id = s.environment_id AND r.agent_name = s.agent_name AND r.concurrency_key = s.key AND r.blocked
 			ORDER BY r.id LIMIT 1), s.run_id)
-		WHERE `+c.keys(&l, "run_id", held)+` RETURNING project_id, run_id, environment_id`, l.args...); err != nil {
+		WHERE `+c.keyCondition(&l, "run_id", held)+` RETURNING project_id, run_id, environment_id`, l.args...); err != nil {
 		return nil, err
 	}
 	for _, run := range held { // slots without a next run
 		delete(environments, run)
 	}
 	if len(environments) < len(held) {
-		var l list
-		if _, err := tx.exec(ctx, `DELETE FROM concurrency_slots WHERE `+c.keys(&l, "run_id", held), l.args...); err != nil {
+		var l argList
+		if _, err := tx.exec(ctx, `DELETE FROM concurrency_slots WHERE `+c.keyCondition(&l, "run_id", held), l.args...); err != nil {
 			return nil, err
 		}
 	}
@@ -223,13 +222,13 @@ func CompareKeys(a, b store.Key) int {
 	return cmp.Or(compareIDs(a.ProjectID, b.ProjectID), compareIDs(a.ID, b.ID))
 }
 
-// tellKeys evaluates the keys of queued runs that were accepted without a live deployment, and
+// evaluateKeys evaluates the keys of queued runs that were accepted without a live deployment, and
 // gives them free slots.
-func (c *Core) tellKeys(ctx context.Context, environment store.Key, runs []Waiting) error {
+func (c *Core) evaluateKeys(ctx context.Context, environment store.Key, runs []Waiting) error {
 	if c.evaluate == nil {
 		return errors.New("this process evaluates no concurrency keys")
 	}
-	runs = slices.SortedFunc(slices.Values(runs[:min(len(runs), maxTold)]), func(a, b Waiting) int { return compareIDs(a.ID, b.ID) })
+	runs = slices.SortedFunc(slices.Values(runs[:min(len(runs), maxEvaluatedKeys)]), func(a, b Waiting) int { return compareIDs(a.ID, b.ID) })
 	ids := make([]uuid.UUID, len(runs))
 	for i, w := range runs {
 		ids[i] = w.Input
@@ -270,7 +269,7 @@ func (c *Core) tellKeys(ctx context.Context, environment store.Key, runs []Waiti
 		if err := c.takeSlots(ctx, tx, contenders); err != nil {
 			return err
 		}
-		_, err := c.end(ctx, tx, failed)
+		_, err := c.endRuns(ctx, tx, failed)
 		return err
 	})
 }
@@ -297,7 +296,7 @@ func concurrencyOf(ctx context.Context, q Queryer, deployment store.Key, conditi
 func addConcurrency(ctx context.Context, q Queryer, route *store.Route) error {
 	c := route.Connector
 	var live *uuid.UUID
-	err := found(q.QueryRowContext(ctx, `SELECT live_deployment_id FROM environments WHERE project_id = $1 AND id = $2`,
+	err := mapNoRows(q.QueryRowContext(ctx, `SELECT live_deployment_id FROM environments WHERE project_id = $1 AND id = $2`,
 		c.ProjectID, c.EnvironmentID).Scan(&live))
 	if errors.Is(err, store.ErrNotFound) || err == nil && live == nil {
 		return nil

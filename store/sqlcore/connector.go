@@ -59,9 +59,9 @@ func connectorFields(c *store.Connector) (dest []any, finish func()) {
 		&c.ID, &c.ProjectID, &c.EnvironmentID, &c.Name, &c.Type, &c.Mode, &c.Enabled, &c.EnvironmentGone, &c.Retired, &c.DefinedInCode,
 		&config, &c.Sealed, &c.RequireAuthentication, &c.TimeoutSeconds, &c.FilesRequired,
 		&c.Signature, document{&c.ContextHeaders}, &c.SecretVersion,
-		&c.SecretKey, &c.SealedKey, document{&c.Secrets}, &grace, &c.DeploymentID, &c.Version, at(&c.CreatedAt), at(&c.UpdatedAt),
+		&c.SecretKey, &c.SealedKey, document{&c.Secrets}, &grace, &c.DeploymentID, &c.Version, scanTime(&c.CreatedAt), scanTime(&c.UpdatedAt),
 	}, refFields(&c.Ref)...)
-	dest = append(dest, at(&now), &ends)
+	dest = append(dest, scanTime(&now), &ends)
 	return dest, func() {
 		if config != "" {
 			c.Config = []byte(config)
@@ -81,7 +81,7 @@ func scanConnector(row scanner, before ...any) (c store.Connector, err error) {
 	if err = row.Scan(append(before, dest...)...); err == nil {
 		finish()
 	}
-	return c, found(err)
+	return c, mapNoRows(err)
 }
 
 // Connector implements store.Catalog.
@@ -92,7 +92,7 @@ func (c *Core) Connector(ctx context.Context, key store.Key) (store.Connector, e
 
 // ConnectorsOf implements store.Catalog.
 func (c *Core) ConnectorsOf(ctx context.Context, environment store.Key) ([]uuid.UUID, error) {
-	ids, err := collect(ctx, c.engine.Reader(), scanID, `SELECT c.id FROM connectors c WHERE c.project_id = $1 AND c.environment_id = $2`, environment.ProjectID, environment.ID)
+	ids, err := collect(ctx, c.engine.Reader(), scanUUID, `SELECT c.id FROM connectors c WHERE c.project_id = $1 AND c.environment_id = $2`, environment.ProjectID, environment.ID)
 	return ids, wrap(err, "listing the connectors of environment %s", environment)
 }
 
@@ -120,7 +120,7 @@ func (c *Core) PutConnector(ctx context.Context, connector store.Connector) erro
 // DisableConnector implements store.Projector.
 func (c *Core) DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error {
 	var enabled bool
-	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT enabled FROM connectors WHERE project_id = $1 AND id = $2`,
+	err := mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT enabled FROM connectors WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(&enabled))
 	if errors.Is(err, store.ErrNotFound) || err == nil && !enabled {
 		return nil
@@ -150,7 +150,7 @@ func (c *Core) putConnector(ctx context.Context, tx *Tx, connector store.Connect
 		return nil, wrap(err, "projecting %s", connector.Ref)
 	}
 	connector.Name = Text(connector.Name)
-	if partly, err = nameTaken(ctx, tx, connector); partly == nil && err == nil {
+	if partly, err = checkNameConflict(ctx, tx, connector); partly == nil && err == nil {
 		partly, err = writeConnector(ctx, tx, connector)
 	}
 	return partly, wrap(err, "projecting %s", connector.Ref)
@@ -164,7 +164,7 @@ func mustBeLive(ctx context.Context, tx *Tx, rank int64, condition string, proje
 		return nil
 	}
 	var live int64
-	switch err := found(tx.QueryRowContext(ctx, `SELECT live_rank FROM environments
+	switch err := mapNoRows(tx.QueryRowContext(ctx, `SELECT live_rank FROM environments
 		WHERE project_id = $1 AND `+condition, project, of).Scan(&live)); {
 	case errors.Is(err, store.ErrNotFound), err == nil && live != rank:
 		if err == nil && live == 0 {
@@ -176,10 +176,10 @@ func mustBeLive(ctx context.Context, tx *Tx, rank int64, condition string, proje
 	}
 }
 
-// nameTaken returns a *store.DuplicateError if another connector of the environment has the name.
+// checkNameConflict returns a *store.DuplicateError if another connector of the environment has the name.
 // The stored row of this connector is then no longer in effect. A connector that has the name keeps
 // it, also from later ones that differ in case only.
-func nameTaken(ctx context.Context, tx *Tx, connector store.Connector) (taken, err error) {
+func checkNameConflict(ctx context.Context, tx *Tx, connector store.Connector) (taken, err error) {
 	if connector.Retired {
 		return nil, nil
 	}
@@ -227,7 +227,7 @@ func takeOutOfEffect(ctx context.Context, tx *Tx, key store.Key, condition strin
 // *store.SecretVersionError if the secrets stay.
 func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) (behind, err error) {
 	var now time.Time
-	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(at(&now)); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(scanTime(&now)); err != nil {
 		return nil, err
 	}
 	var shadowed bool
@@ -261,11 +261,11 @@ func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) (beh
 }
 
 func upsertConnector(ctx context.Context, tx *Tx, connector store.Connector) error {
-	secrets, err := marshalled(connector.Secrets)
+	secrets, err := marshalText(connector.Secrets)
 	if err != nil {
 		return err
 	}
-	headers, err := marshalled(connector.ContextHeaders)
+	headers, err := marshalText(connector.ContextHeaders)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// shallow is the maximum offset for skipping IDs. Deeper pages are located by hourly counts.
-const shallow = 200
+// maxShallowOffset is the maximum offset for skipping IDs. Deeper pages are located by hourly counts.
+const maxShallowOffset = 200
 
 // ListConnectorRuns implements store.History.
 func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
@@ -28,10 +28,10 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 		if err := s.setWindow(ctx, tx, q); err != nil {
 			return err
 		}
-		if err := s.count(ctx, tx); err != nil {
+		if err := s.countRuns(ctx, tx); err != nil {
 			return err
 		}
-		if total = s.total(); total <= int64(q.Offset) {
+		if total = s.totalCount(); total <= int64(q.Offset) {
 			return nil
 		}
 		runs, err = s.listPage(ctx, tx, q.Limit, q.Offset)
@@ -54,7 +54,7 @@ func (s *connectorRuns) ofConnector() string {
 // setWindow sets the window, which ends now. In history it begins at the connector's oldest
 // readable row, because rollups also count deleted rows. The rest of a deleted day is not included.
 func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.ConnectorRunQuery) error {
-	if err := s.readSeenTime(ctx, q); err != nil {
+	if err := s.readReadableFrom(ctx, q); err != nil {
 		return err
 	}
 	var now, gone int64
@@ -62,16 +62,16 @@ func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.Conne
 		s.connector.ProjectID).Scan(&now, &gone); err != nil {
 		return err
 	}
-	from := max(s.seen, begin(gone))
+	from := max(s.readableFrom, dayStart(gone))
 	s.open = period{0, never}
 	if of.Since > 0 {
 		s.open.from = max(now-of.Since.Microseconds(), 0)
 	}
 	windows, err := s.historyWindows(ctx, q, "ended_connector_runs", s.connector.ProjectID, period{max(from, s.open.from), never})
 	for _, window := range windows {
-		l := s.args()
-		oldest, err := collect(ctx, q, scanID, `SELECT c.id FROM ended_connector_runs c WHERE c.project_id = $1 AND `+
-			s.ofConnector()+onDays("c.id", window, &l)+` ORDER BY c.connector_id, c.id LIMIT 1`, l.args...)
+		l := s.baseArgs()
+		oldest, err := collect(ctx, q, scanUUID, `SELECT c.id FROM ended_connector_runs c WHERE c.project_id = $1 AND `+
+			s.ofConnector()+dayCondition("c.id", window, &l)+` ORDER BY c.connector_id, c.id LIMIT 1`, l.args...)
 		if err != nil {
 			return err
 		}
@@ -80,14 +80,14 @@ func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.Conne
 			break
 		}
 	}
-	s.narrowWindows()
+	s.emptyImpossiblePeriods()
 	return err
 }
 
 // listPage reads a page from an offset, newest first. A deep page, or a page of a filtered list, reads
 // only hours with matches. Otherwise it would read all rows in between.
 func (s *connectorRuns) listPage(ctx context.Context, q Queryer, limit, offset int) (runs []store.ConnectorRun, err error) {
-	if s.ended.isEmpty() || offset <= shallow && len(s.statuses) == 0 && s.trigger == "" {
+	if s.ended.isEmpty() || offset <= maxShallowOffset && len(s.statuses) == 0 && s.trigger == "" {
 		windows, err := s.windows(ctx, q)
 		if err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (s *connectorRuns) listPage(ctx context.Context, q Queryer, limit, offset i
 	if err != nil {
 		return nil, err
 	}
-	left, times := timesOf(hours, limit, offset)
+	left, times := hoursOfPage(hours, limit, offset)
 	for _, within := range times {
 		some, err := s.readPage(ctx, q, limit-len(runs), left, []listWindow{{within, []period{within}}})
 		if runs, left = append(runs, some...), 0; err != nil || len(runs) == limit {
@@ -126,18 +126,18 @@ func (s *connectorRuns) windows(ctx context.Context, q Queryer) ([]listWindow, e
 // hourlyCounts returns the number of ended connector runs per hour with any, by its start. It may omit
 // hourlyCounts before those with the newest runs.
 func (s *connectorRuns) hourlyCounts(ctx context.Context, q Queryer, newest int) (map[int64]int64, error) {
-	hours := maps.Clone(s.ragged)
+	hours := maps.Clone(s.partialHours)
 	whole, _ := splitWindow(s.ended)
 	if len(whole) > 0 {
-		l := s.args()
-		narrow := s.narrow(&l)
+		l := s.baseArgs()
+		narrow := s.filterCondition(&l)
 		if _, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 			var begin, runs int64
 			err = row.Scan(&begin, &runs)
 			hours[begin] += runs
 			return none, err
 		}, `SELECT c.begins_at, c.runs FROM connector_rollups c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+` AND c.grain = 'hour' AND c.begins_at >= `+
-			l.add(whole[0].from)+` AND c.begins_at < `+l.add(whole[len(whole)-1].to)+` ORDER BY c.begins_at DESC LIMIT `+l.add(newest), l.args...); err != nil {
+			l.addArg(whole[0].from)+` AND c.begins_at < `+l.addArg(whole[len(whole)-1].to)+` ORDER BY c.begins_at DESC LIMIT `+l.addArg(newest), l.args...); err != nil {
 			return nil, err
 		}
 	}
@@ -152,11 +152,11 @@ func (s *connectorRuns) addOpen(ctx context.Context, q Queryer, newest int, hour
 	if s.open.isEmpty() {
 		return nil
 	}
-	l := s.args()
-	narrow := s.ofConnector() + inWindow("c.id", s.open, &l) + s.narrow(&l)
-	last := ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + l.add(newest)
+	l := s.baseArgs()
+	narrow := s.ofConnector() + inWindow("c.id", s.open, &l) + s.filterCondition(&l)
+	last := ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + l.addArg(newest)
 	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
-		id, err := scanID(row)
+		id, err := scanUUID(row)
 		hours[hourStart(id)]++
 		return none, err
 	}, `SELECT o.id FROM (SELECT c.id FROM open_connector_runs c WHERE c.project_id = $1 AND `+narrow+s.openEvents()+last+`) AS o
@@ -164,10 +164,10 @@ func (s *connectorRuns) addOpen(ctx context.Context, q Queryer, newest int, hour
 	return err
 }
 
-// timesOf skips the newest hours with at most offset runs together, and returns the periods of the
+// hoursOfPage skips the newest hours with at most offset runs together, and returns the periods of the
 // next hours, newest first, until they fill a page. It returns how many runs of the first period
 // are left to skip.
-func timesOf(hours map[int64]int64, limit, offset int) (left int, times []period) {
+func hoursOfPage(hours map[int64]int64, limit, offset int) (left int, times []period) {
 	room := int64(0) // of a page, after the runs of the last period
 	for _, begin := range slices.Backward(slices.Sorted(maps.Keys(hours))) {
 		runs, end := hours[begin], begin+time.Hour.Microseconds()
@@ -188,9 +188,9 @@ func timesOf(hours map[int64]int64, limit, offset int) (left int, times []period
 }
 
 // hourStart returns the start of the hour of an ID.
-func hourStart(id uuid.UUID) int64 { return hourly.floor(store.TimeOf(id).UnixMicro()) }
+func hourStart(id uuid.UUID) int64 { return hourly.floorTime(store.TimeOf(id).UnixMicro()) }
 
-// readPage reads runs of windows, newest first. Of the skipped ones it reads IDs only.
+// readPage reads runs of windows, newest first. It reads only the IDs of skipped runs.
 func (s *connectorRuns) readPage(ctx context.Context, q Queryer, limit, offset int, windows []listWindow) (runs []store.ConnectorRun, err error) {
 	if offset > 0 {
 		ids, err := s.pageIDs(ctx, q, limit, offset, windows)
@@ -219,32 +219,32 @@ func windowOf(windows []listWindow, ids []uuid.UUID) listWindow {
 	return of
 }
 
-// readRuns reads runs of a window, newest first: those from the first to the last of some IDs if
-// there are any.
+// readRuns reads runs of a window, newest first. If there are ids, it reads only runs from the first to the
+// last of them.
 func (s *connectorRuns) readRuns(ctx context.Context, q Queryer, limit int, window listWindow, ids []uuid.UUID) ([]store.ConnectorRun, error) {
-	l := s.args()
-	narrow := s.narrow(&l)
+	l := s.baseArgs()
+	narrow := s.filterCondition(&l)
 	if len(ids) > 0 {
-		narrow += ` AND c.id <= ` + l.add(ids[0]) + ` AND c.id >= ` + l.add(ids[len(ids)-1])
+		narrow += ` AND c.id <= ` + l.addArg(ids[0]) + ` AND c.id >= ` + l.addArg(ids[len(ids)-1])
 	}
-	from := s.newest(&l, narrow, limit, window, openConnectorRunColumns, openDeliveryColumns, endedConnectorRunColumns)
+	from := s.selectNewest(&l, narrow, limit, window, openConnectorRunColumns, openDeliveryColumns, endedConnectorRunColumns)
 	if from == "" {
 		return nil, nil
 	}
-	return collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1 ORDER BY x.id DESC LIMIT `+l.add(limit), l.args...)
+	return collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1 ORDER BY x.id DESC LIMIT `+l.addArg(limit), l.args...)
 }
 
 // pageIDs returns the IDs of a page.
 func (s *connectorRuns) pageIDs(ctx context.Context, q Queryer, limit, offset int, windows []listWindow) (ids []uuid.UUID, err error) {
 	const id = `c.connector_id, c.id`
 	for _, window := range windows {
-		l := s.args()
+		l := s.baseArgs()
 		left := offset + limit - len(ids)
-		from := s.newest(&l, s.narrow(&l), left, window, id, id, id)
+		from := s.selectNewest(&l, s.filterCondition(&l), left, window, id, id, id)
 		if from == "" {
 			continue
 		}
-		some, err := collect(ctx, q, scanID, `SELECT x.id FROM (`+from+`) AS x ORDER BY x.id DESC LIMIT `+l.add(left), l.args...)
+		some, err := collect(ctx, q, scanUUID, `SELECT x.id FROM (`+from+`) AS x ORDER BY x.id DESC LIMIT `+l.addArg(left), l.args...)
 		if ids = append(ids, some...); err != nil || len(ids) == offset+limit {
 			return ids[min(offset, len(ids)):], err
 		}
@@ -263,10 +263,10 @@ func (s *connectorRuns) endedWindow(window listWindow) listWindow {
 	return of
 }
 
-// newest selects columns of the newest connector runs of a window, at most so many of each kind:
+// selectNewest selects columns of the newest connector runs of a window, at most so many of each kind:
 // open ones, deliveries, and ended ones. It returns "" if there can be none.
-func (s *connectorRuns) newest(l *list, narrow string, most int, window listWindow, open, due, ended string) string {
-	some := l.add(most)
+func (s *connectorRuns) selectNewest(l *argList, narrow string, most int, window listWindow, open, due, ended string) string {
+	some := l.addArg(most)
 	of := func(columns, table, name, among string) string {
 		return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c WHERE c.project_id = $1 AND ` + s.ofConnector() + narrow + among + ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + some + `) AS ` + name
 	}
@@ -276,25 +276,25 @@ func (s *connectorRuns) newest(l *list, narrow string, most int, window listWind
 		from = append(from, of(open, `open_connector_runs`, `open`, s.openEvents()+during)+` UNION ALL `+of(due, openDeliveries, `due`, s.leasedCondition()+during))
 	}
 	if within := s.endedWindow(window); len(within.history) > 0 {
-		from = append(from, of(ended, `ended_connector_runs`, `ended`, onDays("c.id", within, l)))
+		from = append(from, of(ended, `ended_connector_runs`, `ended`, dayCondition("c.id", within, l)))
 	}
 	return strings.Join(from, ` UNION ALL `)
 }
 
-// addErrors fills in the errors of failed or cancelled events, from the first run in link order
-// with the same outcome and an error.
+// addErrors fills in the errors of failed or cancelled events. The error is from the first run, in link
+// order, with the same outcome and an error.
 func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 	var started []store.Key
 	for _, run := range runs {
 		if lacksError(run) {
-			started = append(started, keysOf(run.ProjectID, run.RunIDs)...)
+			started = append(started, keysFromIDs(run.ProjectID, run.RunIDs)...)
 		}
 	}
 	type end struct{ status, text string }
 	ends := map[store.Key]end{}
 	for _, same := range c.keysByPart("ended_runs", started) {
 		for some := range slices.Chunk(same, maxKeys) {
-			var l list
+			var l argList
 			if _, err := pastRows(ctx, c, c.engine.Reader(), some[0].ID, func(row scanner) (none struct{}, err error) {
 				var (
 					key store.Key
@@ -303,14 +303,14 @@ func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 				err = row.Scan(&key.ProjectID, &key.ID, &of.status, &of.text)
 				ends[key] = of
 				return none, err
-			}, `SELECT r.project_id, r.id, r.status, r.error FROM {ended_runs} r WHERE `+c.keys(&l, "r.id", some)+failed+readable("r.project_id"), l.args...); err != nil {
+			}, `SELECT r.project_id, r.id, r.status, r.error FROM {ended_runs} r WHERE `+c.keyCondition(&l, "r.id", some)+notCompleted+readableCondition("r.project_id"), l.args...); err != nil {
 				return err
 			}
 		}
 	}
 	for i := range runs {
 		run := &runs[i]
-		for _, key := range keysOf(run.ProjectID, run.RunIDs) {
+		for _, key := range keysFromIDs(run.ProjectID, run.RunIDs) {
 			if of := ends[key]; lacksError(*run) && of.status == string(run.Status) {
 				run.Error = of.text
 			}

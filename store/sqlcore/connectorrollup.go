@@ -20,11 +20,11 @@ func postConnectorRuns(ctx context.Context, tx *Tx, ended []store.Key) error {
 	for _, key := range ended {
 		of[key.ProjectID] = append(of[key.ProjectID], key.ID)
 	}
-	var posted rows
+	var posted rowBatch
 	for _, project := range slices.SortedFunc(maps.Keys(of), compareIDs) {
-		posted.add(project, of[project][0], listText(keysOf(project, of[project])))
+		posted.addRow(project, of[project][0], listText(keysFromIDs(project, of[project])))
 	}
-	return posted.insert(ctx, tx, `INSERT INTO outbox_rollups (project_id, ended_id, connector_run_ids, posted_at) VALUES `, `(%, %, %, now_us())`, ``)
+	return posted.insertRows(ctx, tx, `INSERT INTO outbox_rollups (project_id, ended_id, connector_run_ids, posted_at) VALUES `, `(%, %, %, now_us())`, ``)
 }
 
 // endedConnectorRun is the contribution of an ended connector run to rollups.
@@ -42,7 +42,7 @@ func (r endedConnectorRun) durationUS() int64 { return r.endedAt.Sub(r.startedAt
 const endedConnectorColumns = `c.project_id, c.id, c.connector_id, c.trigger_type, c.status, c.started_at, c.ended_at`
 
 func scanEndedConnectorRun(row scanner) (r endedConnectorRun, err error) {
-	err = row.Scan(&r.ProjectID, &r.ID, &r.connector, &r.trigger, &r.status, at(&r.startedAt), at(&r.endedAt))
+	err = row.Scan(&r.ProjectID, &r.ID, &r.connector, &r.trigger, &r.status, scanTime(&r.startedAt), scanTime(&r.endedAt))
 	return r, err
 }
 
@@ -54,9 +54,9 @@ func (c *Core) endedConnectorRuns(ctx context.Context, q Queryer, ended []store.
 	}
 	for _, same := range parts {
 		for some := range slices.Chunk(same, maxKeys) {
-			var l list
+			var l argList
 			past, err := pastRows(ctx, c, q, some[0].ID, scanEndedConnectorRun, `SELECT `+endedConnectorColumns+` FROM {ended_connector_runs} c
-				WHERE `+c.keys(&l, "c.id", some), l.args...)
+				WHERE `+c.keyCondition(&l, "c.id", some), l.args...)
 			if err != nil {
 				return nil, err
 			}
@@ -75,8 +75,8 @@ type connectorRollup struct {
 	status    store.ConnectorRunStatus
 }
 
-func (r endedConnectorRun) rollup(g grain) connectorRollup {
-	return connectorRollup{store.Key{ProjectID: r.ProjectID, ID: r.connector}, g, g.floor(store.TimeOf(r.ID).UnixMicro()), r.trigger, r.status}
+func (r endedConnectorRun) rollupFor(g grain) connectorRollup {
+	return connectorRollup{store.Key{ProjectID: r.ProjectID, ID: r.connector}, g, g.floorTime(store.TimeOf(r.ID).UnixMicro()), r.trigger, r.status}
 }
 
 func compareConnectorRollups(a, b connectorRollup) int {
@@ -84,31 +84,33 @@ func compareConnectorRollups(a, b connectorRollup) int {
 		cmp.Compare(a.trigger, b.trigger), cmp.Compare(a.status, b.status))
 }
 
-// summed is a number of connector runs and their total duration.
-type summed struct{ runs, us int64 }
+// connectorRunSum is a number of connector runs and their total duration.
+type connectorRunSum struct{ runs, us int64 }
 
-func (s summed) with(r endedConnectorRun) summed { return summed{s.runs + 1, s.us + r.durationUS()} }
+func (s connectorRunSum) plusRun(r endedConnectorRun) connectorRunSum {
+	return connectorRunSum{s.runs + 1, s.us + r.durationUS()}
+}
 
 // addUpConnectorRuns adds ended connector runs to the rollups. The caller holds the lock of
 // rollupsTurn.
 func addUpConnectorRuns(ctx context.Context, tx *Tx, runs []endedConnectorRun, grown growth) error {
-	more := map[connectorRollup]summed{}
+	more := map[connectorRollup]connectorRunSum{}
 	for _, run := range runs {
 		for _, g := range grains {
-			of := run.rollup(g)
-			more[of] = more[of].with(run)
+			of := run.rollupFor(g)
+			more[of] = more[of].plusRun(run)
 		}
 	}
 	return addConnectorRollups(ctx, tx, more, grown)
 }
 
 // addConnectorRollups adds to the stored rollups.
-func addConnectorRollups(ctx context.Context, tx *Tx, more map[connectorRollup]summed, grown growth) error {
-	var numbers rows
+func addConnectorRollups(ctx context.Context, tx *Tx, more map[connectorRollup]connectorRunSum, grown growth) error {
+	var numbers rowBatch
 	for _, of := range slices.SortedFunc(maps.Keys(more), compareConnectorRollups) {
-		numbers.add(of.connector.ProjectID, of.connector.ID, string(of.grain), of.beginsAt, string(of.trigger), string(of.status), more[of].runs, more[of].us)
+		numbers.addRow(of.connector.ProjectID, of.connector.ID, string(of.grain), of.beginsAt, string(of.trigger), string(of.status), more[of].runs, more[of].us)
 	}
-	return grown.insert(ctx, tx, numbers, `INSERT INTO connector_rollups AS c (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us) VALUES `,
+	return grown.insertRows(ctx, tx, numbers, `INSERT INTO connector_rollups AS c (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us) VALUES `,
 		`(%, %, %, %, %, %, %, %)`, ` ON CONFLICT (project_id, connector_id, grain, begins_at, trigger_type, status) DO UPDATE
 			SET runs = c.runs + excluded.runs, duration_us = c.duration_us + excluded.duration_us
 			RETURNING project_id, connector_id, grain, begins_at, trigger_type, status, runs`, func(row scanner) (project uuid.UUID, fresh bool, err error) {

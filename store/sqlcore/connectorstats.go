@@ -15,15 +15,15 @@ import (
 func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
 	window := period{max(boundOf(q.Since, 0), 0), boundOf(q.Until, never)}
 	s := connectorRuns{Core: c, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger, open: window, ended: window}
-	s.narrowWindows()
+	s.emptyImpossiblePeriods()
 	err = c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
-		if err := s.readSeenTime(ctx, q); err != nil {
+		if err := s.readReadableFrom(ctx, q); err != nil {
 			return err
 		}
-		if err := s.count(ctx, q); err != nil {
+		if err := s.countRuns(ctx, q); err != nil {
 			return err
 		}
-		if s.total() == 0 {
+		if s.totalCount() == 0 {
 			return nil
 		}
 		newest, err := s.listPage(ctx, q, 1, 0)
@@ -33,11 +33,11 @@ func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatist
 		return err
 	})
 	out.Runs = map[store.ConnectorRunStatus]int64{}
-	var timed summed
-	for status, n := range s.counted {
+	var timed connectorRunSum
+	for status, n := range s.countByStatus {
 		out.Runs[status] = n.runs
 		if status == store.ConnectorRunCompleted || status == store.ConnectorRunFailed {
-			timed = summed{timed.runs + n.runs, timed.us + n.us}
+			timed = connectorRunSum{timed.runs + n.runs, timed.us + n.us}
 		}
 	}
 	if timed.runs > 0 {
@@ -56,28 +56,30 @@ type connectorRuns struct {
 	trigger  store.TriggerType
 	// open and ended are the start periods of open and ended connector runs.
 	open, ended period
-	// seen is the time from which history is readable.
-	seen int64
+	// readableFrom is the time from which history is readable.
+	readableFrom int64
 
-	// counted are the counts by status.
-	counted map[store.ConnectorRunStatus]summed
-	// ragged are the counts of ended runs in hours that are partly in the window.
-	ragged map[int64]int64
+	// countByStatus has the counts by status.
+	countByStatus map[store.ConnectorRunStatus]connectorRunSum
+	// partialHours has the counts of ended runs in hours that are only partly in the window.
+	partialHours map[int64]int64
 	// waiting are ended runs in whole hours that are not rolled up yet.
 	waiting []endedConnectorRun
 }
 
-// readSeenTime sets the time from which history is readable.
-func (s *connectorRuns) readSeenTime(ctx context.Context, q Queryer) (err error) {
-	s.seen, err = s.readableSince(ctx, q, s.connector.ProjectID)
+// readReadableFrom sets the time from which history is readable.
+func (s *connectorRuns) readReadableFrom(ctx context.Context, q Queryer) (err error) {
+	s.readableFrom, err = s.readableSince(ctx, q, s.connector.ProjectID)
 	return err
 }
 
 // readable returns the readable part of a period.
-func (s *connectorRuns) readable(of period) period { return period{max(of.from, s.seen), of.to} }
+func (s *connectorRuns) readable(of period) period {
+	return period{max(of.from, s.readableFrom), of.to}
+}
 
-// narrowWindows empties the periods that cannot have a requested status.
-func (s *connectorRuns) narrowWindows() {
+// emptyImpossiblePeriods empties the periods without runs of a requested status.
+func (s *connectorRuns) emptyImpossiblePeriods() {
 	if !canHaveEnded(s.statuses) {
 		s.ended = period{}
 	}
@@ -86,25 +88,25 @@ func (s *connectorRuns) narrowWindows() {
 	}
 }
 
-// total returns the total count.
-func (s *connectorRuns) total() (n int64) {
-	for _, of := range s.counted {
+// totalCount returns the total count.
+func (s *connectorRuns) totalCount() (n int64) {
+	for _, of := range s.countByStatus {
 		n += of.runs
 	}
 	return n
 }
 
-// narrow returns the conditions on the columns of rollups and of ended and open connector runs c.
+// filterCondition returns the conditions on the columns of rollups and of ended and open connector runs c.
 // The connector is in the first two arguments.
-func (s *connectorRuns) narrow(l *list) (text string) {
+func (s *connectorRuns) filterCondition(l *argList) (text string) {
 	if len(s.statuses) > 0 {
-		text += ` AND c.status IN ` + texts(l, s.statuses)
+		text += ` AND c.status IN ` + addTexts(l, s.statuses)
 	}
 	if !s.wantsStatus(store.ConnectorRunCompleted) {
 		text += ` AND c.status <> 'completed'` // as in an index of history
 	}
 	if s.trigger != "" {
-		text += ` AND c.trigger_type = ` + l.add(string(s.trigger))
+		text += ` AND c.trigger_type = ` + l.addArg(string(s.trigger))
 	}
 	return text
 }
@@ -123,20 +125,22 @@ func (s *connectorRuns) openEvents() string {
 	return ` AND FALSE`
 }
 
-func (s *connectorRuns) args() list { return list{args: []any{s.connector.ProjectID, s.connector.ID}} }
+func (s *connectorRuns) baseArgs() argList {
+	return argList{args: []any{s.connector.ProjectID, s.connector.ID}}
+}
 
-// count counts whole hours, days and months by rollups, and parts of hours and open runs by rows.
-func (s *connectorRuns) count(ctx context.Context, q Queryer) error {
+// countRuns counts whole hours, days and months by rollups, and parts of hours and open runs by rows.
+func (s *connectorRuns) countRuns(ctx context.Context, q Queryer) error {
 	whole, rest := splitWindow(s.ended)
-	l := s.args()
-	narrow := s.narrow(&l)
+	l := s.baseArgs()
+	narrow := s.filterCondition(&l)
 	var of []string
 	for _, stretch := range whole {
 		of = append(of, `SELECT c.status, c.runs, c.duration_us AS us, 0 AS ragged FROM connector_rollups c
-			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.grain = `+l.add(string(stretch.grain))+narrow+` AND c.begins_at >= `+l.add(stretch.from)+` AND c.begins_at < `+l.add(stretch.to))
+			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.grain = `+l.addArg(string(stretch.grain))+narrow+` AND c.begins_at >= `+l.addArg(stretch.from)+` AND c.begins_at < `+l.addArg(stretch.to))
 	}
 	for _, end := range rest {
-		of = append(of, `SELECT c.status, count(*) AS runs, SUM(c.ended_at - c.started_at) AS us, CAST(`+l.add(hourly.floor(end.from))+` AS bigint) AS ragged FROM ended_connector_runs c
+		of = append(of, `SELECT c.status, count(*) AS runs, SUM(c.ended_at - c.started_at) AS us, CAST(`+l.addArg(hourly.floorTime(end.from))+` AS bigint) AS ragged FROM ended_connector_runs c
 			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+inWindow("c.id", s.readable(end), &l)+` GROUP BY c.status`)
 	}
 	if !s.open.isEmpty() {
@@ -145,17 +149,17 @@ func (s *connectorRuns) count(ctx context.Context, q Queryer) error {
 	if len(of) == 0 {
 		return nil
 	}
-	s.counted, s.ragged = map[store.ConnectorRunStatus]summed{}, map[int64]int64{}
+	s.countByStatus, s.partialHours = map[store.ConnectorRunStatus]connectorRunSum{}, map[int64]int64{}
 	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 		var (
 			status store.ConnectorRunStatus
-			more   summed
+			more   connectorRunSum
 			hour   int64
 		)
 		err = row.Scan(&status, &more.runs, &more.us, &hour)
-		s.counted[status] = summed{s.counted[status].runs + more.runs, s.counted[status].us + more.us}
+		s.countByStatus[status] = connectorRunSum{s.countByStatus[status].runs + more.runs, s.countByStatus[status].us + more.us}
 		if hour != 0 {
-			s.ragged[hour] += more.runs
+			s.partialHours[hour] += more.runs
 		}
 		return none, err
 	}, `SELECT x.status, CAST(SUM(x.runs) AS bigint), CAST(SUM(x.us) AS bigint), x.ragged FROM (`+strings.Join(of, ` UNION ALL `)+`) AS x GROUP BY x.status, x.ragged HAVING SUM(x.runs) > 0`, l.args...)
@@ -206,7 +210,7 @@ func (s *connectorRuns) leasedCondition() string {
 
 // addWaiting adds ended runs of a period that are not rolled up yet, of the project's newest.
 func (s *connectorRuns) addWaiting(ctx context.Context, q Queryer, of period) error {
-	waiting, _, err := connectorRunsToRollUp.newest(ctx, q, s.connector.ProjectID, store.MaxWaiting)
+	waiting, _, err := connectorRunsToRollUp.newestIDs(ctx, q, s.connector.ProjectID, store.MaxWaiting)
 	if err != nil {
 		return err
 	}
@@ -219,7 +223,7 @@ func (s *connectorRuns) addWaiting(ctx context.Context, q Queryer, of period) er
 		return run.connector != s.connector.ID || !s.wantsStatus(run.status) || s.trigger != "" && run.trigger != s.trigger
 	})
 	for _, run := range s.waiting {
-		s.counted[run.status] = s.counted[run.status].with(run)
+		s.countByStatus[run.status] = s.countByStatus[run.status].plusRun(run)
 	}
 	return err
 }

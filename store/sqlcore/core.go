@@ -187,8 +187,8 @@ type Core struct {
 	evaluate                               store.Evaluator
 	// cluster must have the lease for writes; "" asserts nothing.
 	cluster  string
-	expiring *expiring
-	asides   *asides
+	expiring *expiryCursor
+	skipped  *skippedRows
 	// turns are the turns of PostDeliveries, RollUp, IndexRuns and TrimHistory.
 	turns, rollingTurns, indexingTurns, traceTurns, trimming, dropping *projectCursor
 	// listsAtOnce is Options.ListsAtOnce.
@@ -196,16 +196,16 @@ type Core struct {
 	// searches has a slot for each search that reads.
 	searches chan struct{}
 	// rolling and indexing are the current batch sizes of the rollup and the index.
-	rolling, indexing *pace
-	deleting          *deleting
+	rolling, indexing *batchPace
+	deleting          *deletionProgress
 }
 
 // New returns a Core.
 func New(o Options) *Core {
 	return &Core{
 		engine: o.Engine, publish: o.Publish, bytewise: o.Bytewise, oneAsRange: o.OneAsRange, atOnce: o.AtOnce, skipLocked: o.SkipLocked, share: o.Share, exclusive: o.Exclusive, address: o.Address, badData: o.BadData, noTable: o.NoTable,
-		evaluate: o.Evaluate, expiring: &expiring{}, asides: &asides{}, deleting: &deleting{},
-		turns: newProjectCursor(), rollingTurns: newProjectCursor(), indexingTurns: newProjectCursor(), traceTurns: newProjectCursor(), trimming: newProjectCursor(), dropping: newProjectCursor(), rolling: &pace{}, indexing: &pace{},
+		evaluate: o.Evaluate, expiring: &expiryCursor{}, skipped: &skippedRows{}, deleting: &deletionProgress{},
+		turns: newProjectCursor(), rollingTurns: newProjectCursor(), indexingTurns: newProjectCursor(), traceTurns: newProjectCursor(), trimming: newProjectCursor(), dropping: newProjectCursor(), rolling: &batchPace{}, indexing: &batchPace{},
 		listsAtOnce: o.ListsAtOnce, searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
 	}
 }
@@ -264,9 +264,9 @@ func (c *Core) Write(ctx context.Context, fn func(ctx context.Context, tx *Tx) e
 	return err
 }
 
-// single runs fn, which is one statement of the engine, and publishes its hints after the commit.
+// writeSingle runs fn, which is one statement of the engine, and publishes its hints after the commit.
 // It asserts no lease, because gateways use it.
-func (c *Core) single(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
+func (c *Core) writeSingle(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {
 	var tx *Tx
 	err := c.engine.Single(ctx, func(ctx context.Context, q Queryer) error {
 		tx = &Tx{Queryer: q, exclusive: c.exclusive, single: true}
@@ -304,13 +304,13 @@ func scanKey(row scanner) (key store.Key, err error) {
 	return key, err
 }
 
-func scanID(row scanner) (id uuid.UUID, err error) {
+func scanUUID(row scanner) (id uuid.UUID, err error) {
 	err = row.Scan(&id)
 	return id, err
 }
 
-// found replaces the driver's error for a missing row.
-func found(err error) error {
+// mapNoRows maps the driver's error for a missing row to ErrNotFound.
+func mapNoRows(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.ErrNotFound
 	}
@@ -325,17 +325,16 @@ func wrap(err error, format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, err)...)
 }
 
-// list is a growing list of arguments. add returns the placeholder.
-type list struct{ args []any }
+// argList is a growing list of arguments. addArg returns the placeholder.
+type argList struct{ args []any }
 
-func (l *list) add(v any) string {
+func (l *argList) addArg(v any) string {
 	l.args = append(l.args, v)
 	return "$" + strconv.Itoa(len(l.args))
 }
 
-// keys returns the condition that the project and ID of a row are one of these keys. id is the
-// column of the ID.
-func (c *Core) keys(l *list, id string, keys []store.Key) string {
+// keyCondition returns the condition that a row has one of these keys. id is the column of its ID.
+func (c *Core) keyCondition(l *argList, id string, keys []store.Key) string {
 	source, args := c.engine.Keys(keys, len(l.args)+1)
 	l.args = append(l.args, args...)
 	project := "project_id"
@@ -347,11 +346,11 @@ func (c *Core) keys(l *list, id string, keys []store.Key) string {
 
 func compareIDs(a, b uuid.UUID) int { return bytes.Compare(a[:], b[:]) }
 
-// ids returns an IN list.
-func (l *list) ids(ids []uuid.UUID) string {
+// addIDs returns an IN list.
+func (l *argList) addIDs(ids []uuid.UUID) string {
 	marks := make([]string, len(ids))
 	for i, id := range ids {
-		marks[i] = l.add(id)
+		marks[i] = l.addArg(id)
 	}
 	return "(" + strings.Join(marks, ", ") + ")"
 }

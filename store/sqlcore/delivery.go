@@ -19,7 +19,7 @@ const DeliveryColumns = `id, project_id, environment_id, connector_id, link_id, 
 // ScanDelivery reads DeliveryColumns.
 func ScanDelivery(row scanner) (d store.Delivery, err error) {
 	var traceparent *string
-	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.ConnectorID, &d.LinkID, &d.RunID, &d.Kind, &d.Attempt, &d.Tries, at(&d.StartedAt), &d.Hops, &traceparent)
+	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.ConnectorID, &d.LinkID, &d.RunID, &d.Kind, &d.Attempt, &d.Tries, scanTime(&d.StartedAt), &d.Hops, &traceparent)
 	if traceparent != nil {
 		d.Traceparent = *traceparent
 	}
@@ -51,8 +51,9 @@ const destinationColumns = `project_id, connector_id, failures, rejected, paused
 // readTimeout limits reading the contents of claimed deliveries.
 const readTimeout = 10 * time.Second
 
-// window is the number of destinations to read per attempt, so that every project gets its share.
-const window = 4
+// destinationsPerAttempt is the number of destinations to read per attempt, so that every project gets its
+// share.
+const destinationsPerAttempt = 4
 
 // shareOut returns how many attempts of each destination may begin. Each project has an equal share
 // of the limit, and each of its destinations has an equal share of that. left is the number of
@@ -100,9 +101,9 @@ func byProject(all []destination) (projects [][]destination) {
 
 // connectorsBy reads connectors by their keys.
 func (c *Core) connectorsBy(ctx context.Context, q Queryer, keys []store.Key) (map[store.Key]store.Connector, error) {
-	var l list
+	var l argList
 	all, err := collect(ctx, q, func(row scanner) (store.Connector, error) { return scanConnector(row) },
-		selectConnectors+` AND `+c.keys(&l, "c.id", keys), l.args...)
+		selectConnectors+` AND `+c.keyCondition(&l, "c.id", keys), l.args...)
 	of := map[store.Key]store.Connector{}
 	for _, connector := range all {
 		of[connector.Key()] = connector
@@ -141,11 +142,11 @@ func (c *Core) dueAgain(ctx context.Context, tx *Tx, keys []store.Key, full bool
 	if full {
 		after = fullPause
 	}
-	l := list{args: []any{after.Microseconds()}}
+	l := argList{args: []any{after.Microseconds()}}
 	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = (SELECT CASE WHEN o.due_at < now_us() + $1 THEN now_us() + $1 ELSE o.due_at END
 			FROM deliveries o WHERE o.project_id = destinations.project_id AND o.connector_id = destinations.connector_id
 			ORDER BY o.due_at LIMIT 1)
-		WHERE `+c.keys(&l, "connector_id", keys), l.args...)
+		WHERE `+c.keyCondition(&l, "connector_id", keys), l.args...)
 	return err
 }
 
@@ -159,15 +160,15 @@ func delayDestination(ctx context.Context, tx *Tx, key store.Key, d time.Duratio
 // endDeliveries moves deliveries to history.
 func (c *Core) endDeliveries(ctx context.Context, tx *Tx, keys []store.Key, status store.ConnectorRunStatus, reason string) error {
 	for part := range slices.Chunk(keys, chunk) {
-		l := list{args: []any{string(status), Text(reason)}}
+		l := argList{args: []any{string(status), Text(reason)}}
 		if _, err := tx.exec(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
 				content_type, run_ids, kind, error, hops, replay_of, started_at, ended_at)
 			SELECT project_id, id, environment_id, connector_id, $1, 'outbound', '`+DeliveryType+`', id_list(run_id), kind, $2, hops, replay_of, started_at, now_us()
-			FROM deliveries WHERE `+c.keys(&l, "id", part), l.args...); err != nil {
+			FROM deliveries WHERE `+c.keyCondition(&l, "id", part), l.args...); err != nil {
 			return err
 		}
-		l = list{}
-		ended, err := collect(ctx, tx, scanKey, `DELETE FROM deliveries WHERE `+c.keys(&l, "id", part)+` RETURNING project_id, id`, l.args...)
+		l = argList{}
+		ended, err := collect(ctx, tx, scanKey, `DELETE FROM deliveries WHERE `+c.keyCondition(&l, "id", part)+` RETURNING project_id, id`, l.args...)
 		if err != nil {
 			return err
 		}
@@ -200,11 +201,11 @@ func countMore(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key
 		bytes[on] += more[key]
 		of[on] = key.ID
 	}
-	var r rows
+	var r rowBatch
 	for _, on := range slices.SortedFunc(maps.Keys(bytes), compareDays) {
-		r.add(on.project, storage, of[on], bytes[on])
+		r.addRow(on.project, storage, of[on], bytes[on])
 	}
-	return r.insert(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at) VALUES `, `(%, %, %, %, now_us())`,
+	return r.insertRows(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at) VALUES `, `(%, %, %, %, now_us())`,
 		` ON CONFLICT (project_id, consumer, ended_id) DO UPDATE SET bytes = o.bytes + excluded.bytes`)
 }
 
@@ -218,9 +219,9 @@ func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) err
 	}
 	of := map[store.Key]pastRun{}
 	for _, same := range c.keysByPart("ended_runs", results) {
-		var l list
+		var l argList
 		past, err := pastRows(ctx, c, c.engine.Reader(), same[0].ID, scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
-			WHERE `+c.keys(&l, "r.id", same)+readable("r.project_id"), l.args...)
+			WHERE `+c.keyCondition(&l, "r.id", same)+readableCondition("r.project_id"), l.args...)
 		if err != nil {
 			return err
 		}
@@ -243,7 +244,7 @@ const postPause = time.Second
 func (c *Core) NextDelivery(ctx context.Context, claim store.DeliveryClaim) (in time.Duration, waits bool, err error) {
 	var (
 		results, word, due *int64
-		l                  list
+		l                  argList
 	)
 	others := c.otherDestinations(&l, claim)
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT (SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+outbound+`' ORDER BY posted_at LIMIT 1),

@@ -20,19 +20,19 @@ const (
 // number of attempts in progress is exact.
 func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
 	for _, name := range []string{claims, lostAttempts, closedDeliveries} {
-		c.asides.turn(name)
+		c.skipped.beginCall(name)
 	}
 	limit := min(claim.Limit, store.MaxDeliveryClaim)
 	got, failed := c.claimApart(ctx, claim, limit)
 	for _, of := range got.lost { // first: lost deliveries of a closed connector are then due, and end
-		failed = joinAsides(failed, c.loseAttempts(ctx, of))
+		failed = joinSetAside(failed, c.loseAttempts(ctx, of))
 	}
 	for _, of := range got.closed {
-		failed = joinAsides(failed, c.skipDueDeliveries(ctx, of))
+		failed = joinSetAside(failed, c.skipDueDeliveries(ctx, of))
 	}
 	if len(got.lost) > 0 && len(got.claimed) < limit { // they are due now
 		again, err := c.claimApart(ctx, claim.After(got.claimed), limit-len(got.claimed))
-		got.claimed, failed = append(got.claimed, again.claimed...), joinAsides(failed, err)
+		got.claimed, failed = append(got.claimed, again.claimed...), joinSetAside(failed, err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
@@ -40,7 +40,7 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 	if err == nil {
 		err = c.addPayloads(ctx, got.claimed)
 	}
-	return got.claimed, joinAsides(wrap(failed, "claiming deliveries"), wrap(err, "reading the contents of claimed deliveries"))
+	return got.claimed, joinSetAside(wrap(failed, "claiming deliveries"), wrap(err, "reading the contents of claimed deliveries"))
 }
 
 // deliveryClaim is the result of a claim.
@@ -62,7 +62,7 @@ func (c *Core) claimApart(ctx context.Context, claim store.DeliveryClaim, limit 
 		return got, err
 	}
 	err = isolation[destination]{
-		all: func(ctx context.Context, due []destination) error {
+		processAll: func(ctx context.Context, due []destination) error {
 			left := limit - len(got.claimed)
 			if left <= 0 {
 				return nil
@@ -78,11 +78,11 @@ func (c *Core) claimApart(ctx context.Context, claim store.DeliveryClaim, limit 
 			}
 			return err
 		},
-		atFault: c.atFault, can: c.canWrite,
-		aside: func(ctx context.Context, d destination, because error) error {
+		isDataError: c.isDataError, canProceed: c.canWrite,
+		setAside: func(ctx context.Context, d destination, because error) error {
 			// If this fails too, only this process skips the destination.
 			_ = c.Write(ctx, func(ctx context.Context, tx *Tx) error { return delayDestination(ctx, tx, d.Key, asideFor) })
-			return c.asides.put(claims, d.Key, because)
+			return c.skipped.skipRow(claims, d.Key, because)
 		},
 	}.isolateAfter(ctx, all.due, err)
 	return got, err
@@ -93,13 +93,13 @@ func (c *Core) claimApart(ctx context.Context, claim store.DeliveryClaim, limit 
 func (c *Core) claimSome(ctx context.Context, claim store.DeliveryClaim, limit int, only []store.Key) (got deliveryClaim, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
 		got = deliveryClaim{}
-		var l list
+		var l argList
 		narrow := c.otherDestinations(&l, claim)
 		if len(only) > 0 {
-			narrow += ` AND ` + c.keys(&l, "connector_id", only)
+			narrow += ` AND ` + c.keyCondition(&l, "connector_id", only)
 		}
 		got.due, err = collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-			WHERE due_at <= now_us()`+narrow+` ORDER BY due_at LIMIT `+l.add(min(window*limit, store.MaxDeliveryClaim))+` `+c.skipLocked, l.args...)
+			WHERE due_at <= now_us()`+narrow+` ORDER BY due_at LIMIT `+l.addArg(min(destinationsPerAttempt*limit, store.MaxDeliveryClaim))+` `+c.skipLocked, l.args...)
 		if err != nil || len(got.due) == 0 {
 			return err
 		}
@@ -112,12 +112,12 @@ func (c *Core) claimSome(ctx context.Context, claim store.DeliveryClaim, limit i
 }
 
 // otherDestinations excludes the destinations that the claim leaves out.
-func (c *Core) otherDestinations(l *list, claim store.DeliveryClaim) (where string) {
+func (c *Core) otherDestinations(l *argList, claim store.DeliveryClaim) (where string) {
 	if full := claim.Without(); len(full) > 0 {
-		where = ` AND project_id NOT IN ` + l.ids(full)
+		where = ` AND project_id NOT IN ` + l.addIDs(full)
 	}
-	if full := slices.Concat(claim.Full(), c.asides.passed(claims)); len(full) > 0 {
-		where += ` AND NOT (` + c.keys(l, "connector_id", full) + `)`
+	if full := slices.Concat(claim.Full(), c.skipped.skippedKeys(claims)); len(full) > 0 {
+		where += ` AND NOT (` + c.keyCondition(l, "connector_id", full) + `)`
 	}
 	return where
 }
@@ -178,7 +178,7 @@ func (c *Core) claimFrom(ctx context.Context, tx *Tx, got *deliveryClaim, claim 
 // underWay returns the number of attempts in progress per connector, and the connectors with
 // expired claims, whose attempts have no result.
 func (c *Core) underWay(ctx context.Context, tx *Tx, keys []store.Key) (of map[store.Key]int, lost []store.Key, err error) {
-	var l list
+	var l argList
 	of = map[store.Key]int{}
 	_, err = collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 		var (
@@ -191,7 +191,7 @@ func (c *Core) underWay(ctx context.Context, tx *Tx, keys []store.Key) (of map[s
 		}
 		return none, err
 	}, `SELECT project_id, connector_id, count(*) FILTER (WHERE lease_until > now_us()), count(*) FILTER (WHERE lease_until <= now_us() AND due_at <= now_us())
-		FROM deliveries WHERE lease_until IS NOT NULL AND `+c.keys(&l, "connector_id", keys)+` GROUP BY project_id, connector_id`, l.args...)
+		FROM deliveries WHERE lease_until IS NOT NULL AND `+c.keyCondition(&l, "connector_id", keys)+` GROUP BY project_id, connector_id`, l.args...)
 	return of, lost, err
 }
 
@@ -201,7 +201,7 @@ const lostError = `the result of this attempt was not recorded`
 // loseAttempts records the attempts of a connector whose claims have expired as lost. It skips
 // attempts whose result is being recorded now.
 func (c *Core) loseAttempts(ctx context.Context, connector store.Key) error {
-	_, err := c.deliverySweep(lostAttempts, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, c.recordLost).sweep(ctx, store.MaxDeliveryClaim)
+	_, err := c.deliverySweep(lostAttempts, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, c.recordLost).sweepDue(ctx, store.MaxDeliveryClaim)
 	return wrap(err, "recording lost attempts of %s", connector)
 }
 
@@ -220,7 +220,7 @@ func (c *Core) deliverySweep(name string, connector store.Key, where string, loc
 		// If this fails too, it stays due, and only this process skips it.
 		_ = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 			_, err := tx.exec(ctx, `UPDATE deliveries SET due_at = now_us() + $3 WHERE project_id = $1 AND id = $2 AND (lease_until IS NULL OR lease_until <= now_us())`,
-				row.ProjectID, row.ID, (asideFor * longestAside).Microseconds())
+				row.ProjectID, row.ID, (asideFor * maxSkippedCalls).Microseconds())
 			return err
 		})
 	}
@@ -229,10 +229,10 @@ func (c *Core) deliverySweep(name string, connector store.Key, where string, loc
 
 // recordLost records lost attempts.
 func (c *Core) recordLost(ctx context.Context, tx *Tx, keys []store.Key) error {
-	var l list
+	var l argList
 	lost, err := collect(ctx, tx, scanKey, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
 		SELECT project_id, id, tries + 1, now_us(), 0, 0, '`+store.ErrorClassLost+`', '`+lostError+`', ''
-		FROM deliveries WHERE `+c.keys(&l, "id", keys)+` ON CONFLICT DO NOTHING RETURNING project_id, delivery_id`, l.args...)
+		FROM deliveries WHERE `+c.keyCondition(&l, "id", keys)+` ON CONFLICT DO NOTHING RETURNING project_id, delivery_id`, l.args...)
 	if err != nil {
 		return err
 	}
@@ -243,8 +243,8 @@ func (c *Core) recordLost(ctx context.Context, tx *Tx, keys []store.Key) error {
 	if err := countDeliveries(ctx, tx, lost, bytes); err != nil {
 		return err
 	}
-	l = list{}
-	_, err = tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1, waits_for = '' WHERE `+c.keys(&l, "id", keys), l.args...)
+	l = argList{}
+	_, err = tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1, waits_for = '' WHERE `+c.keyCondition(&l, "id", keys), l.args...)
 	return err
 }
 
@@ -272,6 +272,6 @@ func (c *Core) skipDueDeliveries(ctx context.Context, of store.Key) error {
 				return err
 			}
 			return c.dueAgain(ctx, tx, []store.Key{of}, false)
-		}).sweep(ctx, chunk)
+		}).sweepDue(ctx, chunk)
 	return wrap(err, "ending deliveries of %s", of)
 }

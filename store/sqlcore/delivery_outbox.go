@@ -62,28 +62,28 @@ const (
 // same rows, the one that takes the outbox rows does the work. A row that fails alone is set aside
 // and blocks no other row.
 func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
-	since := c.turns.since()
-	waiting, err := c.postableRows(ctx, min(limit, chunk))
+	since := c.turns.lastProject()
+	waiting, err := c.dueOutboxRows(ctx, min(limit, chunk))
 	if err != nil || len(waiting) == 0 {
 		return 0, wrap(err, "reading undelivered results")
 	}
-	slices.SortFunc(waiting, func(a, b posted) int { return CompareKeys(a.Key, b.Key) })
-	by := consumer[posted]{Core: c, all: c.postAll, trial: c.postForTrial, wait: waitPosted}
-	err = by.apart(ctx, waiting)
+	slices.SortFunc(waiting, func(a, b deliveryOutboxRow) int { return CompareKeys(a.Key, b.Key) })
+	by := consumer[deliveryOutboxRow]{Core: c, consumeAll: c.postAll, tryConsume: c.postForTrial, delayRow: delayOutboxRow}
+	err = by.consumeRows(ctx, waiting)
 	if by.tooSlow(ctx, waiting, err) {
 		err = by.setAside(ctx, waiting[0], err)
 	}
 	if err != nil && len(waiting) > 1 && !errors.As(err, new(*store.SetAsideError)) {
-		c.turns.back(since) // with fewer rows, until the failing one is alone; then the others continue
+		c.turns.rewind(since) // retry with fewer rows until the failing row is alone
 	}
 	return len(waiting), wrap(err, "creating deliveries")
 }
 
 // postAll creates deliveries from outbox rows, all or none. It locks in the same order as
 // transactions that record attempts: destinations first, in key order.
-func (c *Core) postAll(ctx context.Context, waiting []posted) error {
+func (c *Core) postAll(ctx context.Context, waiting []deliveryOutboxRow) error {
 	var ended []store.Key
-	var failing []posted
+	var failing []deliveryOutboxRow
 	for _, p := range waiting {
 		if p.last == nil {
 			ended = append(ended, p.Key)
@@ -104,7 +104,7 @@ func (c *Core) postAll(ctx context.Context, waiting []posted) error {
 		if err := c.takeEnded(ctx, tx, ended, own); err != nil {
 			return err
 		}
-		if err := c.checkMissingRows(ctx, tx, "ended_runs", notAmong(slices.Collect(maps.Keys(own)), runs), readable("r.project_id")); err != nil {
+		if err := c.checkMissingRows(ctx, tx, "ended_runs", keysWithoutRow(slices.Collect(maps.Keys(own)), runs), readableCondition("r.project_id")); err != nil {
 			return err
 		}
 		if err := c.takeFailing(ctx, tx, failing, targets, told); err != nil {
@@ -169,9 +169,9 @@ func (c *Core) takeEnded(ctx context.Context, tx *Tx, ended []store.Key, own map
 	if len(ended) == 0 {
 		return nil
 	}
-	var l list
+	var l argList
 	taken, err := collect(ctx, tx, scanKey, `DELETE FROM outbox WHERE consumer = '`+outbound+`' AND `+
-		c.keys(&l, "ended_id", ended)+` RETURNING project_id, ended_id`, l.args...)
+		c.keyCondition(&l, "ended_id", ended)+` RETURNING project_id, ended_id`, l.args...)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ type endedRun struct {
 
 // targets returns the links that send results of ended runs and failure notices about connectors,
 // in the order of their destinations.
-func (c *Core) targets(ctx context.Context, runs []endedRun, failing []posted) (all []target, err error) {
+func (c *Core) targets(ctx context.Context, runs []endedRun, failing []deliveryOutboxRow) (all []target, err error) {
 	if all, err = c.noticeLinks(ctx, failing); err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (c *Core) targets(ctx context.Context, runs []endedRun, failing []posted) (
 			}
 		}
 	}
-	if all, err = c.open(ctx, c.engine.Reader(), all); err != nil || len(all) == 0 {
+	if all, err = c.setClosedReasons(ctx, c.engine.Reader(), all); err != nil || len(all) == 0 {
 		return nil, err
 	}
 	if err := c.addOrigins(ctx, all, starts); err != nil {
@@ -224,9 +224,9 @@ func (c *Core) targets(ctx context.Context, runs []endedRun, failing []posted) (
 	return all, nil
 }
 
-// open sets the reason on each closed target, and drops targets that are not outbound connectors of
+// setClosedReasons sets the reason of each closed target. It drops targets without an outbound connector in
 // their environment.
-func (c *Core) open(ctx context.Context, q Queryer, all []target) (those []target, err error) {
+func (c *Core) setClosedReasons(ctx context.Context, q Queryer, all []target) (those []target, err error) {
 	var keys []store.Key
 	for _, t := range all {
 		keys = append(keys, t.destination())
@@ -249,12 +249,12 @@ func (c *Core) open(ctx context.Context, q Queryer, all []target) (those []targe
 
 func (c *Core) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRun, err error) {
 	for _, same := range c.keysByPart("ended_runs", ended) {
-		var l list
+		var l argList
 		past, err := pastRows(ctx, c, c.engine.Reader(), same[0].ID, func(row scanner) (r endedRun, err error) {
 			err = row.Scan(&r.ProjectID, &r.ID, &r.environment, &r.agent, &r.status, &r.source, &r.input, &r.unpublished)
 			return r, err
 		}, `SELECT r.project_id, r.id, r.environment_id, r.agent_name, r.status, r.connector_id, r.input_id, r.unpublished FROM {ended_runs} r
-			WHERE `+c.keys(&l, "r.id", same)+readable("r.project_id"), l.args...)
+			WHERE `+c.keyCondition(&l, "r.id", same)+readableCondition("r.project_id"), l.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -293,10 +293,10 @@ func (c *Core) outboundLinks(ctx context.Context, runs []endedRun) (map[agent][]
 		}
 	}
 	for project, names := range agents {
-		l := list{args: []any{project}}
+		l := argList{args: []any{project}}
 		marks := make([]string, len(names))
 		for i, name := range names {
-			marks[i] = l.add(name)
+			marks[i] = l.addArg(name)
 		}
 		links, err := collect(ctx, c.engine.Reader(), scanLink, selectLinks+`WHERE l.project_id = $1 AND l.agent_name IN (`+strings.Join(marks, ", ")+`)
 			AND l.outbound IS NOT NULL`, l.args...)
@@ -326,8 +326,8 @@ func (c *Core) readOutlets(ctx context.Context, q Queryer, keys []store.Key, out
 	if err != nil {
 		return err
 	}
-	var l list
-	all, err := collect(ctx, q, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+c.keys(&l, "connector_id", keys), l.args...)
+	var l argList
+	all, err := collect(ctx, q, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+c.keyCondition(&l, "connector_id", keys), l.args...)
 	if err != nil {
 		return err
 	}
@@ -352,7 +352,7 @@ func (c *Core) insertDeliveries(ctx context.Context, tx *Tx, targets []target) e
 	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 		return err
 	}
-	var open, skipped, payloads rows
+	var open, skipped, payloads rowBatch
 	more := map[store.Key]int64{}
 	var due, stored, ended []store.Key
 	for i, t := range targets {
@@ -369,31 +369,31 @@ func (c *Core) insertDeliveries(ctx context.Context, tx *Tx, targets []target) e
 			if t.blob != nil {
 				inline = nil
 			}
-			payloads.add(t.run.ProjectID, id, inline, t.blob)
+			payloads.addRow(t.run.ProjectID, id, inline, t.blob)
 			more[key] = int64(len(t.payload))
 		}
 		if t.closed != "" {
-			skipped.add(t.run.ProjectID, id, t.environment, t.connector, t.run.ID, string(t.kind), t.closed, now, now)
+			skipped.addRow(t.run.ProjectID, id, t.environment, t.connector, t.run.ID, string(t.kind), t.closed, now, now)
 			ended = append(ended, key)
 			continue
 		}
-		open.add(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, string(t.kind), now, now, t.hops, TraceparentColumn(t.traceparent))
+		open.addRow(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, string(t.kind), now, now, t.hops, TraceparentColumn(t.traceparent))
 		if n := len(due); n == 0 || due[n-1] != t.destination() {
 			due = append(due, t.destination())
 		}
 	}
-	if err := open.insert(ctx, tx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id,
+	if err := open.insertRows(ctx, tx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id,
 		kind, attempt, due_at, started_at, hops, traceparent) VALUES `, `(%, %, %, %, %, %, %, 0, %, %, %, %)`, ``); err != nil {
 		return err
 	}
-	if err := skipped.insert(ctx, tx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
+	if err := skipped.insertRows(ctx, tx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
 		content_type, run_ids, kind, error, started_at, ended_at) VALUES `, `(%, %, %, %, 'skipped', 'outbound', '`+DeliveryType+`', id_list(%), %, %, %, %)`, ``); err != nil {
 		return err
 	}
 	if err := postConnectorRuns(ctx, tx, ended); err != nil {
 		return err
 	}
-	if err := payloads.insert(ctx, tx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES `,
+	if err := payloads.insertRows(ctx, tx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES `,
 		`(%, %, '`+DeliveryType+`', %, %)`, ``); err != nil {
 		return err
 	}
@@ -405,11 +405,11 @@ func (c *Core) insertDeliveries(ctx context.Context, tx *Tx, targets []target) e
 
 // wakeDestinations lets claims read destinations with due deliveries.
 func wakeDestinations(ctx context.Context, tx *Tx, due []store.Key, now int64) error {
-	var destinations rows
+	var destinations rowBatch
 	for _, key := range due {
-		destinations.add(key.ProjectID, key.ID, now)
+		destinations.addRow(key.ProjectID, key.ID, now)
 	}
-	return destinations.insert(ctx, tx, `INSERT INTO destinations AS d (project_id, connector_id, due_at, failures, paused_reason) VALUES `,
+	return destinations.insertRows(ctx, tx, `INSERT INTO destinations AS d (project_id, connector_id, due_at, failures, paused_reason) VALUES `,
 		`(%, %, %, 0, '')`, ` ON CONFLICT (project_id, connector_id) DO UPDATE SET due_at = excluded.due_at
 			WHERE d.due_at IS NULL OR d.due_at > excluded.due_at AND d.failures < `+strconv.Itoa(store.BreakAfter))
 }

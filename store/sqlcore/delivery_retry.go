@@ -16,7 +16,7 @@ func (c *Core) RetryDeliveryNow(ctx context.Context, delivery store.Key, key *st
 		d, err := ScanDelivery(tx.QueryRowContext(ctx, `SELECT `+DeliveryColumns+` FROM deliveries WHERE project_id = $1 AND id = $2`,
 			delivery.ProjectID, delivery.ID))
 		if err != nil {
-			return found(err)
+			return mapNoRows(err)
 		}
 		a = store.Admission{ConnectorRunID: d.ID, RunIDs: runsOfDelivery(d)}
 		first, err := c.takeKey(ctx, tx, d, key)
@@ -44,7 +44,7 @@ func (c *Core) makeDue(ctx context.Context, tx *Tx, d store.Delivery) error {
 	var underWay bool
 	if err := tx.QueryRowContext(ctx, `SELECT lease_until IS NOT NULL AND lease_until > now_us() FROM deliveries WHERE project_id = $1 AND id = $2 `+c.skipLocked,
 		d.ProjectID, d.ID).Scan(&underWay); err != nil {
-		return found(err)
+		return mapNoRows(err)
 	}
 	if underWay {
 		return store.ErrConflict

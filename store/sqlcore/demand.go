@@ -32,8 +32,8 @@ func demandStatement(address string) string {
 		GROUP BY r.agent_name, r.lower`
 }
 
-// asked is the demand of an agent's runs in an environment.
-type asked struct {
+// agentDemand is the demand of an agent's runs in an environment.
+type agentDemand struct {
 	running, waiting store.Runs
 	// most is the agent's limit; 0 means no limit.
 	most int
@@ -43,7 +43,7 @@ type asked struct {
 
 // Demand implements store.Demands.
 func (c *Core) Demand(ctx context.Context, environment store.Key, enough int) (d store.Demand, err error) {
-	of := map[string]asked{}
+	of := map[string]agentDemand{}
 	_, err = collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
 		var (
 			agent          string
@@ -55,7 +55,7 @@ func (c *Core) Demand(ctx context.Context, environment store.Key, enough int) (d
 			return none, err
 		}
 		a := of[agent]
-		a.add(running, lower, runs)
+		a.addRuns(running, lower, runs)
 		a.most = max(a.most, most)
 		if runs > 0 {
 			a.oldest = max(a.oldest, time.Duration(age)*time.Microsecond)
@@ -69,7 +69,7 @@ func (c *Core) Demand(ctx context.Context, environment store.Key, enough int) (d
 	return d, wrap(err, "measuring the demand of environment %s", environment)
 }
 
-func (a *asked) add(running, lower bool, runs int) {
+func (a *agentDemand) addRuns(running, lower bool, runs int) {
 	to := &a.waiting
 	if running {
 		to = &a.running
@@ -81,7 +81,7 @@ func (a *asked) add(running, lower bool, runs int) {
 }
 
 // addDemand adds the demand of an agent, up to its limit. Runs that may use reserved slots count first.
-func (a asked) addDemand(d store.Demand) store.Demand {
+func (a agentDemand) addDemand(d store.Demand) store.Demand {
 	first, lower := a.waiting.All-a.waiting.Lower, a.waiting.Lower
 	if a.most > 0 {
 		room := max(a.most-a.running.All, 0)

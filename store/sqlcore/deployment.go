@@ -28,8 +28,8 @@ func deploymentFields(d *store.Deployment) []any {
 		&d.Ref.ObjectUID, &d.Ref.Generation, &d.Fingerprint, &d.SourceType, &d.Branch, &d.Commit, &d.UploadDigest, &d.SkipTests,
 		&d.SkipFailedConnectors, &d.RedeployOf, &d.Sequence, &d.Status, &d.Phase, &d.EndPhase, &d.FailureReason,
 		&d.Message, &d.Built, &d.Path, &d.ResolvedCommit, &d.CommitMessage, &d.Author, &d.BundleDigest, &d.BundleSize, document{&d.Agents},
-		&d.FailedTestCount, document{&d.ConnectorResults}, at(&d.CreatedAt), maybeAt(&d.StartedAt),
-		maybeAt(&d.EndedAt), maybeAt(&d.ActivatedAt), &d.ActivationRank, maybeAt(&d.ActivationRequestedAt),
+		&d.FailedTestCount, document{&d.ConnectorResults}, scanTime(&d.CreatedAt), scanNullTime(&d.StartedAt),
+		scanNullTime(&d.EndedAt), scanNullTime(&d.ActivatedAt), &d.ActivationRank, scanNullTime(&d.ActivationRequestedAt),
 	}
 }
 
@@ -42,7 +42,7 @@ func scanDeployment(row scanner) (d store.Deployment, err error) {
 func deployment(ctx context.Context, q Queryer, key store.Key) (store.Deployment, error) {
 	d, err := scanDeployment(q.QueryRowContext(ctx, `SELECT `+deploymentColumns+`
 		FROM deployments WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID))
-	return d, wrap(found(err), "reading deployment %s", key)
+	return d, wrap(mapNoRows(err), "reading deployment %s", key)
 }
 
 // Deployment implements store.Deployments.
@@ -50,7 +50,7 @@ func (c *Core) Deployment(ctx context.Context, key store.Key) (d store.Deploymen
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT `+deploymentColumns+`, test_results
 		FROM deployments WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID).
 		Scan(append(deploymentFields(&d), document{&d.TestResults})...)
-	return d, wrap(found(err), "reading deployment %s", key)
+	return d, wrap(mapNoRows(err), "reading deployment %s", key)
 }
 
 // ListDeployments implements store.Deployments.
@@ -190,9 +190,9 @@ const endPhase = `end_phase = phase, phase = ''`
 // cancelDeployments cancels the project's pending and building deployments that match a condition.
 // Its arguments begin at $2.
 func cancelDeployments(ctx context.Context, tx *Tx, project uuid.UUID, message, condition string, args ...any) error {
-	l := list{args: append([]any{project}, args...)}
+	l := argList{args: append([]any{project}, args...)}
 	keys, err := collect(ctx, tx, scanKey, `UPDATE deployments SET status = 'cancelled', `+endPhase+`, ended_at = now_us(),
-		message = `+l.add(message)+` WHERE project_id = $1 AND status IN ('pending', 'building') AND `+condition+`
+		message = `+l.addArg(message)+` WHERE project_id = $1 AND status IN ('pending', 'building') AND `+condition+`
 		RETURNING project_id, id`, l.args...)
 	for _, key := range keys {
 		tx.Hint(store.TopicDeployment, key)
@@ -238,13 +238,13 @@ func (c *Core) EndDeployment(ctx context.Context, key store.Key, status store.De
 		if err != nil {
 			return err
 		}
-		return appendOutcome(ctx, tx, key, outcome(status, reason)+": "+message)
+		return appendOutcome(ctx, tx, key, outcomeLine(status, reason)+": "+message)
 	})
 	return wrap(err, "ending deployment %s", key)
 }
 
-// outcome returns the last line of the log, with the outcome of the deployment.
-func outcome(status store.DeploymentStatus, reason store.FailureReason) string {
+// outcomeLine returns the last line of the log, with the outcome of the deployment.
+func outcomeLine(status store.DeploymentStatus, reason store.FailureReason) string {
 	if status == store.DeploymentCancelled {
 		return "the deployment was cancelled"
 	}

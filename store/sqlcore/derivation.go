@@ -17,7 +17,7 @@ func (c *Core) DerivationKey(ctx context.Context, connector store.Key, version i
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT d.key_id FROM derivations d JOIN platform_keys k ON k.id = d.key_id
 		WHERE d.project_id = $1 AND d.connector_id = $2 AND d.version = $3 AND k.revoked_at IS NULL`,
 		connector.ProjectID, connector.ID, version).Scan(&id)
-	if !errors.Is(found(err), store.ErrNotFound) {
+	if !errors.Is(mapNoRows(err), store.ErrNotFound) {
 		return id, wrap(err, "reading the derivation key of a secret")
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
@@ -35,7 +35,7 @@ const idsAtOnce = 5000
 func (c *Core) DerivationKeys(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[store.Derivation]string, error) {
 	out := make(map[store.Derivation]string, len(connectors))
 	for ids := range slices.Chunk(connectors, idsAtOnce) {
-		l := list{args: []any{projectID}}
+		l := argList{args: []any{projectID}}
 		_, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
 			var (
 				d   store.Derivation
@@ -45,7 +45,7 @@ func (c *Core) DerivationKeys(ctx context.Context, projectID uuid.UUID, connecto
 			out[d] = key
 			return none, err
 		}, `SELECT d.connector_id, d.version, d.key_id FROM derivations d JOIN platform_keys k ON k.id = d.key_id
-			WHERE d.project_id = $1 AND d.connector_id IN `+l.ids(ids)+` AND k.revoked_at IS NULL`, l.args...)
+			WHERE d.project_id = $1 AND d.connector_id IN `+l.addIDs(ids)+` AND k.revoked_at IS NULL`, l.args...)
 		if err != nil {
 			return nil, wrap(err, "reading the derivation keys of project %s", projectID)
 		}
@@ -60,7 +60,7 @@ func (c *Core) noteDerivation(ctx context.Context, tx *Tx, connector store.Key, 
 		return "", err
 	}
 	var current string
-	err := found(tx.QueryRowContext(ctx, `SELECT id FROM platform_keys WHERE ring = 'derivation' AND current AND revoked_at IS NULL`).
+	err := mapNoRows(tx.QueryRowContext(ctx, `SELECT id FROM platform_keys WHERE ring = 'derivation' AND current AND revoked_at IS NULL`).
 		Scan(&current))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return "", err
@@ -74,7 +74,7 @@ func (c *Core) noteDerivation(ctx context.Context, tx *Tx, connector store.Key, 
 		}
 	}
 	var id string
-	err = found(tx.QueryRowContext(ctx, `SELECT key_id FROM derivations WHERE project_id = $1 AND connector_id = $2 AND version = $3`,
+	err = mapNoRows(tx.QueryRowContext(ctx, `SELECT key_id FROM derivations WHERE project_id = $1 AND connector_id = $2 AND version = $3`,
 		connector.ProjectID, connector.ID, version).Scan(&id))
 	if errors.Is(err, store.ErrNotFound) {
 		err = store.ErrNoCurrentKey

@@ -12,8 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// troubled is the condition for failing and paused destinations, which have an index.
-var troubled = `(d.failures >= ` + strconv.Itoa(store.BreakAfter) + ` OR d.rejected > 0 OR d.paused_generation IS NOT NULL)`
+// failingDestination is the condition for failing and paused destinations, which have an index.
+var failingDestination = `(d.failures >= ` + strconv.Itoa(store.BreakAfter) + ` OR d.rejected > 0 OR d.paused_generation IS NOT NULL)`
 
 const stateColumns = `d.project_id, d.connector_id, d.failures, d.rejected, d.rejected_reason, COALESCE(d.paused_generation, 0), d.paused_reason`
 
@@ -28,9 +28,9 @@ func scanDestinationState(row scanner, more ...any) (d store.Destination, err er
 func (c *Core) DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error) {
 	of := map[uuid.UUID]store.Destination{}
 	for some := range slices.Chunk(connectors, chunk) {
-		l := list{args: []any{projectID}}
+		l := argList{args: []any{projectID}}
 		all, err := collect(ctx, c.engine.Reader(), func(row scanner) (store.Destination, error) { return scanDestinationState(row) },
-			selectDestinations+`WHERE d.project_id = $1 AND d.connector_id IN `+l.ids(some), l.args...)
+			selectDestinations+`WHERE d.project_id = $1 AND d.connector_id IN `+l.addIDs(some), l.args...)
 		if err != nil {
 			return nil, wrap(err, "reading destinations")
 		}
@@ -48,7 +48,7 @@ func (c *Core) TroubledDestinations(ctx context.Context, after store.Key, limit 
 		return t, err
 	}, `SELECT `+stateColumns+`, `+refColumns+`
 		FROM destinations d JOIN object_ids k ON k.project_id = d.project_id AND k.id = d.connector_id
-		WHERE `+troubled+` AND (d.project_id > $1 OR d.project_id = $1 AND d.connector_id > $2) ORDER BY d.project_id, d.connector_id LIMIT $3`,
+		WHERE `+failingDestination+` AND (d.project_id > $1 OR d.project_id = $1 AND d.connector_id > $2) ORDER BY d.project_id, d.connector_id LIMIT $3`,
 		after.ProjectID, after.ID, limit)
 	return all, wrap(err, "listing failing and paused destinations")
 }

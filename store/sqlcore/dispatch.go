@@ -26,7 +26,7 @@ func (c *Core) Heartbeat(ctx context.Context, environment store.Key, held []stor
 		held[i].TestName = store.Cut(Text(held[i].TestName), store.MaxTestName)
 	}
 	if len(held) > 0 {
-		err := c.single(ctx, func(ctx context.Context, tx *Tx) error {
+		err := c.writeSingle(ctx, func(ctx context.Context, tx *Tx) error {
 			clear(current)
 			renewed, err := c.engine.Renew(ctx, tx, environment, held, lease)
 			for _, l := range renewed {
@@ -52,7 +52,7 @@ func (c *Core) AppendJournal(ctx context.Context, l store.Lease, entries []store
 	entries, err := boundedJournal(entries)
 	appended := false
 	if err == nil && len(entries) > 0 && inOrder(entries) && !isLarge("", entries) {
-		err = c.single(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		err = c.writeSingle(ctx, func(ctx context.Context, tx *Tx) (err error) {
 			appended, err = c.engine.Append(ctx, tx, l, entries, nil)
 			tx.Hint(store.TopicRun, l.Run)
 			return err
@@ -70,7 +70,7 @@ func (c *Core) writeJournal(ctx context.Context, l store.Lease, entries []store.
 	if err != nil {
 		return err
 	}
-	return c.writeWith(ctx, large.of(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *Tx) error {
+	return c.writeWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *Tx) error {
 		err := c.appendJournal(ctx, tx, l, entries, large)
 		if err == nil && then != nil {
 			err = then(ctx, tx)
@@ -88,13 +88,13 @@ func (c *Core) appendJournal(ctx context.Context, tx *Tx, l store.Lease, entries
 	if err != nil {
 		return err
 	}
-	entries, err = c.continued(ctx, tx, l, held.length, entries)
+	entries, err = c.newEntries(ctx, tx, l, held.length, entries)
 	switch {
 	case err != nil || len(entries) == 0:
 		return err
 	case held.size+SizeOf(entries) > store.MaxJournal:
 		return store.ErrTooLarge
-	case !large.hasBlobs("", entries): // a moment ago they did not continue the journal
+	case !large.hasBlobs("", entries): // the entries did not continue the journal when the blobs were written
 		return store.ErrConflict
 	}
 	appended, err := c.engine.Append(ctx, tx, l, entries, large)
@@ -105,7 +105,7 @@ func (c *Core) appendJournal(ctx context.Context, tx *Tx, l store.Lease, entries
 		return err
 	}
 	tx.Hint(store.TopicRun, l.Run)
-	return c.keep(ctx, tx, large.of(l.Run.ProjectID, false, entries))
+	return c.markBlobs(ctx, tx, large.blobsOf(l.Run.ProjectID, false, entries))
 }
 
 // inOrder reports whether entries are consecutive.
@@ -118,12 +118,12 @@ func inOrder(entries []store.JournalEntry) bool {
 	return true
 }
 
-// claimed is the state of a claimed run.
-type claimed struct{ length, size, open int64 }
+// claimedState is the state of a claimed run.
+type claimedState struct{ length, size, open int64 }
 
 // lockClaim locks the run of a current claim; ErrNotFound if there is none.
-func lockClaim(ctx context.Context, tx *Tx, l store.Lease) (held claimed, err error) {
-	err = found(tx.QueryRowContext(ctx, `SELECT journal_length, journal_size, open_tools FROM open_runs
+func lockClaim(ctx context.Context, tx *Tx, l store.Lease) (held claimedState, err error) {
+	err = mapNoRows(tx.QueryRowContext(ctx, `SELECT journal_length, journal_size, open_tools FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running' `+tx.exclusive,
 		l.Run.ProjectID, l.Run.ID, l.Token).Scan(&held.length, &held.size, &held.open))
 	return held, err
@@ -132,7 +132,7 @@ func lockClaim(ctx context.Context, tx *Tx, l store.Lease) (held claimed, err er
 // claimError returns why no running run has this claim.
 func (c *Core) claimError(ctx context.Context, q Queryer, l store.Lease) error {
 	var exists int
-	err := found(q.QueryRowContext(ctx, `SELECT 1 FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&exists))
+	err := mapNoRows(q.QueryRowContext(ctx, `SELECT 1 FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&exists))
 	if errors.Is(err, store.ErrNotFound) {
 		err = c.inHistory(ctx, q, l.Run, `SELECT 1 FROM `+endedRuns+` WHERE project_id = $1 AND id = $2`, &exists)
 	}
@@ -142,10 +142,10 @@ func (c *Core) claimError(ctx context.Context, q Queryer, l store.Lease) error {
 	return store.ErrFenced
 }
 
-// continued returns the entries that follow the journal of a locked run. It returns ErrConflict for
-// a gap, and for a sequence that another claim has written.
-func (c *Core) continued(ctx context.Context, q Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
-	repeated, fresh, err := continuing(length, entries)
+// newEntries returns the entries that continue the journal of a locked run. It returns ErrConflict for a
+// gap, and for a sequence that another claim has written.
+func (c *Core) newEntries(ctx context.Context, q Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
+	repeated, fresh, err := splitEntries(length, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -162,9 +162,9 @@ func (c *Core) continued(ctx context.Context, q Queryer, l store.Lease, length i
 	return fresh, nil
 }
 
-// continuing splits entries into repeated ones, which a journal of this length has, and following
-// ones, each once. It returns ErrConflict for a gap.
-func continuing(length int64, entries []store.JournalEntry) (repeated, fresh []store.JournalEntry, err error) {
+// splitEntries splits entries for a journal of this length into repeated and fresh entries, each once. It
+// returns ErrConflict for a gap.
+func splitEntries(length int64, entries []store.JournalEntry) (repeated, fresh []store.JournalEntry, err error) {
 	for _, e := range entries {
 		switch next := length + int64(len(fresh)) + 1; {
 		case e.Sequence > next:
@@ -206,11 +206,11 @@ func (c *Core) Release(ctx context.Context, l store.Lease, delay time.Duration) 
 		held, err := lockClaim(ctx, tx, l)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return c.released(ctx, tx, l)
+			return c.checkReleased(ctx, tx, l)
 		case err != nil:
 			return err
 		case held.open > 0:
-			_, err := c.end(ctx, tx, []Ending{interrupted(l.Run, &l.Token)})
+			_, err := c.endRuns(ctx, tx, []Ending{interruptedEnding(l.Run, &l.Token)})
 			return err
 		}
 		// Without a runner ID, no late heartbeat revives a released run.
@@ -219,10 +219,10 @@ func (c *Core) Release(ctx context.Context, l store.Lease, delay time.Duration) 
 	return wrap(err, "releasing run %s", l.Run)
 }
 
-// released returns nil for a claim that was released before.
-func (c *Core) released(ctx context.Context, q Queryer, l store.Lease) error {
+// checkReleased returns nil if the claim was released before.
+func (c *Core) checkReleased(ctx context.Context, q Queryer, l store.Lease) error {
 	var released bool
-	err := found(q.QueryRowContext(ctx, `SELECT status = 'queued' AND token = $3 FROM open_runs WHERE project_id = $1 AND id = $2`,
+	err := mapNoRows(q.QueryRowContext(ctx, `SELECT status = 'queued' AND token = $3 FROM open_runs WHERE project_id = $1 AND id = $2`,
 		l.Run.ProjectID, l.Run.ID, l.Token).Scan(&released))
 	if errors.Is(err, store.ErrNotFound) {
 		err = c.inHistory(ctx, q, l.Run, `SELECT token = $3 AND error_code = '`+string(store.RunErrorToolInterrupted)+`'
@@ -244,11 +244,11 @@ func requeue(ctx context.Context, tx *Tx, run store.Key, set string, args ...any
 		tx.Hint(store.TopicQueued, store.Key{ProjectID: run.ProjectID, ID: environment})
 		tx.Hint(store.TopicRun, run)
 	}
-	return found(err)
+	return mapNoRows(err)
 }
 
-// interrupted returns the end of a run whose tool may have had an unknown effect.
-func interrupted(run store.Key, token *int64) Ending {
+// interruptedEnding returns the end of a run whose tool may have had an unknown effect.
+func interruptedEnding(run store.Key, token *int64) Ending {
 	return Ending{
 		Run: run, Token: token, Status: store.RunFailed, Code: store.RunErrorToolInterrupted,
 		Error: "a tool was in flight when its runner was lost; it is not declared idempotent, so it is not called again",
@@ -257,11 +257,11 @@ func interrupted(run store.Key, token *int64) Ending {
 
 // Reclaim implements store.Dispatch.
 func (c *Core) Reclaim(ctx context.Context, environment store.Key, runnerID string, holding []store.Lease) (n int, err error) {
-	leased, err := c.leasedTo(ctx, environment, runnerID)
+	leased, err := c.leasesOfRunner(ctx, environment, runnerID)
 	if err != nil {
 		return 0, wrap(err, "reading the leases of runner %q", runnerID)
 	}
-	for _, l := range beyond(leased, holding) {
+	for _, l := range otherLeases(leased, holding) {
 		err := c.Release(ctx, l, 0)
 		switch {
 		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrNotFound):
@@ -271,7 +271,7 @@ func (c *Core) Reclaim(ctx context.Context, environment store.Key, runnerID stri
 			n++
 		}
 	}
-	err = c.single(ctx, func(ctx context.Context, tx *Tx) error {
+	err = c.writeSingle(ctx, func(ctx context.Context, tx *Tx) error {
 		_, err := tx.exec(ctx, `DELETE FROM runners WHERE project_id = $1 AND environment_id = $2 AND id = $3`,
 			environment.ProjectID, environment.ID, Text(runnerID))
 		return err
@@ -279,8 +279,8 @@ func (c *Core) Reclaim(ctx context.Context, environment store.Key, runnerID stri
 	return n, wrap(err, "deleting runner %q", runnerID)
 }
 
-// leasedTo returns the claims of a runner.
-func (c *Core) leasedTo(ctx context.Context, environment store.Key, runnerID string) ([]store.Lease, error) {
+// leasesOfRunner returns the claims of a runner.
+func (c *Core) leasesOfRunner(ctx context.Context, environment store.Key, runnerID string) ([]store.Lease, error) {
 	return collect(ctx, c.engine.Reader(), func(row scanner) (l store.Lease, err error) {
 		l.Run.ProjectID = environment.ProjectID
 		err = row.Scan(&l.Run.ID, &l.Token)
@@ -292,8 +292,8 @@ func (c *Core) leasedTo(ctx context.Context, environment store.Key, runnerID str
 const LeasedStatement = `SELECT id, token FROM open_runs
 	WHERE project_id = $1 AND environment_id = $2 AND status = 'running' AND runner_id = $3`
 
-// beyond returns the leases in all that are not in these.
-func beyond(all, these []store.Lease) (rest []store.Lease) {
+// otherLeases returns the leases in all without these.
+func otherLeases(all, these []store.Lease) (rest []store.Lease) {
 	known := make(map[store.Lease]bool, len(these))
 	for _, l := range these {
 		known[l] = true
@@ -318,7 +318,7 @@ func (c *Core) Suspend(ctx context.Context, s store.Suspension) error {
 			case held.open > 0:
 				return store.ErrConflict // the result of the tool would be lost
 			}
-			environment, err := scanID(tx.QueryRowContext(ctx, `UPDATE open_runs SET status = 'awaiting_approval', lease_until = NULL, runner_id = '',
+			environment, err := scanUUID(tx.QueryRowContext(ctx, `UPDATE open_runs SET status = 'awaiting_approval', lease_until = NULL, runner_id = '',
 				wake_at = now_us() + $3 WHERE project_id = $1 AND id = $2 RETURNING environment_id`, s.Run.ProjectID, s.Run.ID, s.For.Microseconds()))
 			tx.Hint(store.TopicFreed, store.Key{ProjectID: s.Run.ProjectID, ID: environment})
 			tx.Hint(store.TopicRun, s.Run)
@@ -336,15 +336,15 @@ func (c *Core) Resume(ctx context.Context, run store.Key, data json.RawMessage) 
 		large, err = c.putResumption(ctx, run, entries)
 	}
 	if err == nil {
-		err = c.writeWith(ctx, large.of(run.ProjectID, false, entries), func(ctx context.Context, tx *Tx) error {
+		err = c.writeWith(ctx, large.blobsOf(run.ProjectID, false, entries), func(ctx context.Context, tx *Tx) error {
 			return c.resumeWith(ctx, tx, run, entries[0], large)
 		})
 	}
 	return wrap(err, "resuming run %s", run)
 }
 
-// resume is resumeWith an entry that fits into its row.
-func (c *Core) resume(ctx context.Context, tx *Tx, run store.Key, e store.JournalEntry) error {
+// resumeInline is resumeWith an entry that fits into its row.
+func (c *Core) resumeInline(ctx context.Context, tx *Tx, run store.Key, e store.JournalEntry) error {
 	return c.resumeWith(ctx, tx, run, e, nil)
 }
 
@@ -352,14 +352,14 @@ func (c *Core) resume(ctx context.Context, tx *Tx, run store.Key, e store.Journa
 // entry is stored under the sequence that the entry has before its final sequence is known.
 func (c *Core) resumeWith(ctx context.Context, tx *Tx, run store.Key, e store.JournalEntry, large Large) error {
 	var length int64
-	err := found(tx.QueryRowContext(ctx, `SELECT journal_length FROM open_runs
+	err := mapNoRows(tx.QueryRowContext(ctx, `SELECT journal_length FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval' `+tx.exclusive, run.ProjectID, run.ID).Scan(&length))
 	if errors.Is(err, store.ErrNotFound) {
 		if err = c.claimError(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
 			err = store.ErrConflict
 		}
 	}
-	if err == nil && !large.hasBlobs("", []store.JournalEntry{e}) { // a moment ago it was not suspended
+	if err == nil && !large.hasBlobs("", []store.JournalEntry{e}) { // the run was not suspended when the blobs were written
 		err = store.ErrConflict
 	}
 	if err != nil {
@@ -370,7 +370,7 @@ func (c *Core) resumeWith(ctx context.Context, tx *Tx, run store.Key, e store.Jo
 		VALUES ($1, $2, $3, 0, $4, $5, $6, FALSE, now_us())`, run.ProjectID, run.ID, length+1, string(e.Kind), data, blob); err != nil {
 		return err
 	}
-	if err := c.keep(ctx, tx, large.of(run.ProjectID, false, []store.JournalEntry{e})); err != nil {
+	if err := c.markBlobs(ctx, tx, large.blobsOf(run.ProjectID, false, []store.JournalEntry{e})); err != nil {
 		return err
 	}
 	return requeue(ctx, tx, run, `journal_length = journal_length + 1, journal_size = journal_size + $3, not_before = 0`,
@@ -380,7 +380,7 @@ func (c *Core) resumeWith(ctx context.Context, tx *Tx, run store.Key, e store.Jo
 // Cancel implements store.Dispatch. The runner of the run learns of it with its next claim or call.
 func (c *Core) Cancel(ctx context.Context, run store.Key, code store.RunErrorCode, reason string) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		ended, err := c.end(ctx, tx, []Ending{{
+		ended, err := c.endRuns(ctx, tx, []Ending{{
 			Run: run, Status: store.RunCancelled, Code: code, Error: store.Cut(Text(reason), store.MaxError),
 		}})
 		if err == nil && len(ended) == 0 {

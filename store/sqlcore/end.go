@@ -78,22 +78,22 @@ func OutcomeOf(failed, completed string) string {
 	return `CASE WHEN ` + failed + ` > 0 THEN 'failed' WHEN ` + completed + ` > 0 THEN 'completed' ELSE 'cancelled' END`
 }
 
-// end is the only place where runs end. It moves them to history, closes the connector runs whose
-// last run they were, adds outbox rows, and hands over concurrency slots, which takes more than one
-// statement. It returns the ended runs. The others are not open, do not match the Ending, or have a
-// key in a transaction of a single statement.
-func (c *Core) end(ctx context.Context, tx *Tx, endings []Ending) ([]EndedRun, error) {
+// endRuns is the only function that ends runs. It moves runs to history, closes connector runs without open
+// runs, and adds outbox rows. It also hands over concurrency slots, which takes more than one statement. It
+// returns the ended runs. A run does not end in three cases: it is not open, it does not match the Ending, or
+// it has a key and the transaction is a single statement.
+func (c *Core) endRuns(ctx context.Context, tx *Tx, endings []Ending) ([]EndedRun, error) {
 	if len(endings) == 0 {
 		return nil, nil
 	}
 	ended, err := c.engine.End(ctx, tx, endings, !tx.single)
 	if err == nil {
-		err = c.keep(ctx, tx, blobsOf(endings, ended))
+		err = c.markBlobs(ctx, tx, blobsOf(endings, ended))
 	}
 	if err != nil {
 		return nil, wrap(err, "ending runs")
 	}
-	tx.ended(ended, endings)
+	tx.hintEnded(ended, endings)
 	return ended, c.handOver(ctx, tx, ended)
 }
 
@@ -107,8 +107,8 @@ func blobsOf(endings []Ending, ended []EndedRun) (blobs []store.Key) {
 	return blobs
 }
 
-// ended sends hints for ended connector runs and free slots.
-func (t *Tx) ended(runs []EndedRun, endings []Ending) {
+// hintEnded sends hints for ended connector runs and free slots.
+func (t *Tx) hintEnded(runs []EndedRun, endings []Ending) {
 	for _, run := range runs {
 		t.Hint(store.TopicFreed, run.Environment)
 		t.Hint(store.TopicRun, run.Run)
@@ -131,9 +131,9 @@ func hintedEnd(run store.Key, endings []Ending) *store.RunEnd {
 	return nil
 }
 
-// Complete implements store.Dispatch. Completions that the common statement cannot end are
-// processed one by one. They are repetitions or no longer current, their journal does not continue
-// exactly, or their data is invalid and then fails only itself.
+// Complete implements store.Dispatch. If the common statement cannot end a completion, the completion is
+// processed alone. Such a completion is repeated or no longer current, its journal does not continue
+// exactly, or its data is invalid.
 func (c *Core) Complete(ctx context.Context, completions []store.Completion) ([]error, error) {
 	answers, common := make([]error, len(completions)), map[store.Key]int{}
 	endings := make([]Ending, 0, len(completions))
@@ -153,27 +153,27 @@ func (c *Core) Complete(ctx context.Context, completions []store.Completion) ([]
 		return nil, wrap(err, "completing %d runs", len(completions))
 	}
 	for i, completion := range completions {
-		if at, together := common[completion.Run]; answers[i] == nil && (!together || at != i || ended[completion.Run] != hasEnded) {
+		if at, together := common[completion.Run]; answers[i] == nil && (!together || at != i || ended[completion.Run] != resultEnded) {
 			answers[i] = wrap(c.completeAlone(ctx, completion), "completing run %s", completion.Run)
 		}
 	}
 	return answers, nil
 }
 
-// together is the result of a run that was ended in a batch.
-type together int
+// batchResult is the result of a run that was ended in a batch.
+type batchResult int
 
-// The run is still open, its data was invalid, or it has ended.
+// Results: the run is still open, its data was invalid, or it has ended.
 const (
-	isOpen together = iota
-	atFault
-	hasEnded
+	resultOpen batchResult = iota
+	resultBadData
+	resultEnded
 )
 
 // endTogether ends runs and returns their results. One transaction ends the runs without concurrency
 // keys and blobs, another one the rest, if there are any.
-func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key]together, error) {
-	fate := make(map[store.Key]together, len(endings))
+func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key]batchResult, error) {
+	fate := make(map[store.Key]batchResult, len(endings))
 	// Runs are locked in ID order, as in heartbeats, which prevents deadlocks.
 	slices.SortFunc(endings, func(a, b Ending) int { return CompareKeys(a.Run, b.Run) })
 	var large []Ending
@@ -181,45 +181,45 @@ func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key
 		large = slices.DeleteFunc(slices.Clone(endings), func(e Ending) bool { return !e.isLarge() })
 		endings = slices.DeleteFunc(endings, Ending.isLarge)
 	}
-	if err := c.endSplit(ctx, c.single, endings, fate); err != nil {
+	if err := c.endSplit(ctx, c.writeSingle, endings, fate); err != nil {
 		return nil, err
 	}
-	rest := slices.DeleteFunc(endings, func(e Ending) bool { return fate[e.Run] != isOpen })
+	rest := slices.DeleteFunc(endings, func(e Ending) bool { return fate[e.Run] != resultOpen })
 	large = c.putLargeBlobs(ctx, large)
 	err := c.endSplit(ctx, c.Write, append(rest, large...), fate)
 	var loose []store.Key
 	for _, e := range large {
-		if fate[e.Run] != hasEnded {
+		if fate[e.Run] != resultEnded {
 			loose = append(loose, e.blobKeys()...)
 		}
 	}
-	c.dropLoose(ctx, loose)
+	c.dropUnmarked(ctx, loose)
 	return fate, err
 }
 
 // endSplit ends runs in one transaction. If the data of a run is invalid, it halves the batch until
 // that run is alone.
 func (c *Core) endSplit(ctx context.Context, transaction func(context.Context, func(context.Context, *Tx) error) error,
-	endings []Ending, fate map[store.Key]together,
+	endings []Ending, fate map[store.Key]batchResult,
 ) error {
 	if len(endings) == 0 {
 		return nil
 	}
 	var ended []EndedRun
 	err := transaction(ctx, func(ctx context.Context, tx *Tx) (err error) {
-		ended, err = c.end(ctx, tx, endings)
+		ended, err = c.endRuns(ctx, tx, endings)
 		return err
 	})
 	switch {
 	case err == nil:
 		for _, run := range ended {
-			fate[run.Run] = hasEnded
+			fate[run.Run] = resultEnded
 		}
 		return nil
 	case !c.badData(err):
 		return err
 	case len(endings) == 1:
-		fate[endings[0].Run] = atFault
+		fate[endings[0].Run] = resultBadData
 		return nil
 	}
 	half := len(endings) / 2
@@ -245,7 +245,7 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 	if err != nil {
 		return err
 	}
-	return c.writeWith(ctx, large.of(whole.Run.ProjectID, true, whole.Journal), func(ctx context.Context, tx *Tx) error {
+	return c.writeWith(ctx, large.blobsOf(whole.Run.ProjectID, true, whole.Journal), func(ctx context.Context, tx *Tx) error {
 		held, err := lockClaim(ctx, tx, completion.Lease)
 		if errors.Is(err, store.ErrNotFound) {
 			return c.repeatedEnd(ctx, tx, completion.Lease)
@@ -255,7 +255,7 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 		}
 		ending := whole
 		ending.Large = large
-		ending.Journal, err = c.continued(ctx, tx, completion.Lease, held.length, ending.Journal)
+		ending.Journal, err = c.newEntries(ctx, tx, completion.Lease, held.length, ending.Journal)
 		switch {
 		case err != nil:
 			return err
@@ -264,10 +264,10 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 				Run: ending.Run, Token: ending.Token, TestName: ending.TestName, Status: store.RunFailed, Code: store.RunErrorJournalTooLarge,
 				Error: fmt.Sprintf("the journal has more than %d bytes", store.MaxJournal), Usage: ending.Usage,
 			}
-		case !large.hasBlobs(ending.Output, ending.Journal): // a moment ago its journal did not continue
+		case !large.hasBlobs(ending.Output, ending.Journal): // the journal did not continue when the blobs were written
 			return store.ErrConflict
 		}
-		ended, err := c.end(ctx, tx, []Ending{ending})
+		ended, err := c.endRuns(ctx, tx, []Ending{ending})
 		if err == nil && len(ended) == 0 {
 			err = store.ErrConflict
 		}
@@ -279,7 +279,7 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 // before.
 func (c *Core) repeatedEnd(ctx context.Context, q Queryer, l store.Lease) error {
 	var token int64
-	err := found(q.QueryRowContext(ctx, `SELECT token FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&token))
+	err := mapNoRows(q.QueryRowContext(ctx, `SELECT token FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&token))
 	if !errors.Is(err, store.ErrNotFound) {
 		return errors.Join(err, store.ErrFenced)
 	}

@@ -134,7 +134,7 @@ func TestKeep_FailsForDeletedBlob(t *testing.T) {
 	for rows, kept := range map[int64]bool{2: true, 1: false, 0: false} {
 		t.Run(fmt.Sprint(rows), func(t *testing.T) {
 			tx := &Tx{Queryer: changing{rows: rows}}
-			err := coreOn(&counting{}).keep(t.Context(), tx, blobs)
+			err := coreOn(&counting{}).markBlobs(t.Context(), tx, blobs)
 			require.Equal(t, kept, err == nil, err)
 		})
 	}
@@ -166,7 +166,7 @@ func TestContinuing_SplitsEntries(t *testing.T) {
 				}
 				return numbers
 			}
-			repeated, fresh, err := continuing(c.length, entries)
+			repeated, fresh, err := splitEntries(c.length, entries)
 			require.Equal(t, c.conflict, errors.Is(err, store.ErrConflict), c)
 			require.Equal(t, c.repeated, of(repeated), c)
 			require.Equal(t, c.fresh, of(fresh), c)

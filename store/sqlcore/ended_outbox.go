@@ -18,38 +18,38 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// ended is an outbox row of ended runs and connector runs.
-type ended struct {
+// endedOutboxRow is an outbox row of ended runs and connector runs.
+type endedOutboxRow struct {
 	store.Key
 	failures            int
 	postedAt            int64
 	runs, connectorRuns []store.Key
 }
 
-func (e ended) row() (store.Key, int) { return e.Key, e.failures }
+func (e endedOutboxRow) keyAndFailures() (store.Key, int) { return e.Key, e.failures }
 
-func scanEnded(row scanner) (e ended, err error) {
+func scanEndedOutboxRow(row scanner) (e endedOutboxRow, err error) {
 	var runs, connectorRuns []uuid.UUID
 	err = row.Scan(&e.ProjectID, &e.ID, &e.failures, &e.postedAt, idList{&runs}, idList{&connectorRuns})
-	e.runs, e.connectorRuns = keysOf(e.ProjectID, runs), keysOf(e.ProjectID, connectorRuns)
+	e.runs, e.connectorRuns = keysFromIDs(e.ProjectID, runs), keysFromIDs(e.ProjectID, connectorRuns)
 	return e, err
 }
 
-// endedColumn is a column of IDs in an outbox of ended rows.
-type endedColumn struct{ table, column string }
+// outboxColumn is a column of IDs in an outbox of ended rows.
+type outboxColumn struct{ table, column string }
 
 var (
-	runsToRollUp          = endedColumn{"outbox_rollups", "run_ids"}
-	connectorRunsToRollUp = endedColumn{"outbox_rollups", "connector_run_ids"}
-	runsToIndex           = endedColumn{"outbox_words", "run_ids"}
+	runsToRollUp          = outboxColumn{"outbox_rollups", "run_ids"}
+	connectorRunsToRollUp = outboxColumn{"outbox_rollups", "connector_run_ids"}
+	runsToIndex           = outboxColumn{"outbox_words", "run_ids"}
 )
 
 // waitingFirst is the number of outbox rows that are read at first. Many projects have no more.
 const waitingFirst = 1024
 
-// newest returns the project's IDs in the column: all of them, or the newest rows with about most
-// IDs. In the second case leftOut is the latest posting time of the rest; otherwise it is 0.
-func (e endedColumn) newest(ctx context.Context, q Queryer, project uuid.UUID, most int) (ids []store.Key, leftOut int64, err error) {
+// newestIDs returns the project's IDs in the column: all of them, or the newest rows with about most IDs. In
+// the second case leftOut is the latest posting time of the other rows. Otherwise it is 0.
+func (e outboxColumn) newestIDs(ctx context.Context, q Queryer, project uuid.UUID, most int) (ids []store.Key, leftOut int64, err error) {
 	type row struct {
 		postedAt int64
 		ids      []uuid.UUID
@@ -67,7 +67,7 @@ func (e endedColumn) newest(ctx context.Context, q Queryer, project uuid.UUID, m
 			if len(ids) >= most {
 				return ids, r.postedAt, nil
 			}
-			ids = append(ids, keysOf(project, r.ids)...)
+			ids = append(ids, keysFromIDs(project, r.ids)...)
 		}
 		switch {
 		case len(rows) < limit:
@@ -78,21 +78,21 @@ func (e endedColumn) newest(ctx context.Context, q Queryer, project uuid.UUID, m
 	}
 }
 
-// all returns all IDs of a project in the column.
-func (e endedColumn) all(ctx context.Context, q Queryer, project uuid.UUID) ([]store.Key, error) {
-	ids, _, err := e.newest(ctx, q, project, math.MaxInt32)
+// allIDs returns all IDs of a project in the column.
+func (e outboxColumn) allIDs(ctx context.Context, q Queryer, project uuid.UUID) ([]store.Key, error) {
+	ids, _, err := e.newestIDs(ctx, q, project, math.MaxInt32)
 	return ids, err
 }
 
-// without returns the rest of a row after these are consumed.
-func (e ended) without(done map[store.Key]bool) ended {
+// without returns the row without consumed runs.
+func (e endedOutboxRow) without(done map[store.Key]bool) endedOutboxRow {
 	consumed := func(key store.Key) bool { return done[key] }
 	e.runs, e.connectorRuns = slices.DeleteFunc(slices.Clone(e.runs), consumed), slices.DeleteFunc(slices.Clone(e.connectorRuns), consumed)
 	return e
 }
 
 // rowsByProject groups rows by project. The rows are in the order of their projects.
-func rowsByProject(rows []ended) (projects [][]ended) {
+func rowsByProject(rows []endedOutboxRow) (projects [][]endedOutboxRow) {
 	for i, row := range rows {
 		if i == 0 || row.ProjectID != rows[i-1].ProjectID {
 			projects = append(projects, nil)
@@ -122,11 +122,11 @@ func alternate(keys []store.Key) []store.Key {
 	return out
 }
 
-func (e ended) size() int { return len(e.runs) + len(e.connectorRuns) }
+func (e endedOutboxRow) runCount() int { return len(e.runs) + len(e.connectorRuns) }
 
-// halves splits a row in two.
-func (e ended) halves() (a, b ended) {
-	half := (e.size() + 1) / 2
+// splitHalves splits a row in two.
+func (e endedOutboxRow) splitHalves() (a, b endedOutboxRow) {
+	half := (e.runCount() + 1) / 2
 	runs := min(half, len(e.runs))
 	a, b = e, e
 	a.runs, b.runs = e.runs[:runs], e.runs[runs:]
@@ -135,10 +135,10 @@ func (e ended) halves() (a, b ended) {
 	return a, b
 }
 
-// endedBox is an outbox of ended rows.
-type endedBox struct {
+// endedOutbox is an outbox of ended rows.
+type endedOutbox struct {
 	// due are the rows that may be consumed.
-	due outboxRows
+	due outboxSource
 	// take deletes and returns the rows that match a condition on keys.
 	take func(keys string) string
 	// into and row insert the remaining rows.
@@ -149,8 +149,8 @@ type endedBox struct {
 
 const endedColumns = `project_id, ended_id, failures, posted_at, run_ids`
 
-var rollupsBox = endedBox{
-	due: outboxRows{table: `outbox_rollups`, columns: endedColumns + `, connector_run_ids`},
+var rollupsOutbox = endedOutbox{
+	due: outboxSource{table: `outbox_rollups`, columns: endedColumns + `, connector_run_ids`},
 	take: func(keys string) string {
 		return `DELETE FROM outbox_rollups WHERE ` + keys + ` RETURNING ` + endedColumns + `, connector_run_ids`
 	},
@@ -158,8 +158,8 @@ var rollupsBox = endedBox{
 	wait: `UPDATE outbox_rollups SET failures = failures + 1, posted_at = now_us() + $3 WHERE project_id = $1 AND ended_id = $2 AND posted_at <= now_us()`,
 }
 
-var wordsBox = endedBox{
-	due: outboxRows{table: `outbox_words`, columns: endedColumns + `, '{}'`},
+var wordsOutbox = endedOutbox{
+	due: outboxSource{table: `outbox_words`, columns: endedColumns + `, '{}'`},
 	take: func(keys string) string {
 		return `DELETE FROM outbox_words WHERE ` + keys + ` RETURNING ` + endedColumns + `, '{}'`
 	},
@@ -168,24 +168,24 @@ var wordsBox = endedBox{
 }
 
 // takeRows takes rows that no other process has taken, in their current state.
-func (b endedBox) takeRows(ctx context.Context, c *Core, tx *Tx, rows []ended) ([]ended, error) {
-	var l list
+func (b endedOutbox) takeRows(ctx context.Context, c *Core, tx *Tx, rows []endedOutboxRow) ([]endedOutboxRow, error) {
+	var l argList
 	keys := make([]store.Key, len(rows))
 	for i, row := range rows {
 		keys[i] = row.Key
 	}
-	return collect(ctx, tx, scanEnded, b.take(c.keys(&l, "ended_id", keys)), l.args...)
+	return collect(ctx, tx, scanEndedOutboxRow, b.take(c.keyCondition(&l, "ended_id", keys)), l.args...)
 }
 
-// put inserts rows into the outbox, except empty ones.
-func (b endedBox) put(ctx context.Context, tx *Tx, left ...ended) error {
-	var all rows
+// insertRows inserts rows into the outbox, except empty ones.
+func (b endedOutbox) insertRows(ctx context.Context, tx *Tx, left ...endedOutboxRow) error {
+	var all rowBatch
 	for _, e := range left {
-		if e.size() > 0 {
-			all.add(e.ProjectID, e.ID, e.failures, e.postedAt, listText(e.runs), listText(e.connectorRuns))
+		if e.runCount() > 0 {
+			all.addRow(e.ProjectID, e.ID, e.failures, e.postedAt, listText(e.runs), listText(e.connectorRuns))
 		}
 	}
-	return all.insert(ctx, tx, b.into, b.row, ``)
+	return all.insertRows(ctx, tx, b.into, b.row, ``)
 }
 
 // listText is a column of IDs in a form that both engines accept.
@@ -197,19 +197,19 @@ func listText(keys []store.Key) string {
 	return "{" + strings.Join(ids, ",") + "}"
 }
 
-// pace is the batch size of a consumer. It is halved after each call that did not finish in time,
+// batchPace is the batch size of a consumer. It is halved after each call that did not finish in time,
 // and doubled after each other call.
-type pace struct{ slow atomic.Int32 }
+type batchPace struct{ slow atomic.Int32 }
 
 // maxSlow is the maximum number of halvings.
 const maxSlow = 7
 
 // batchSize returns how many of n are taken at once.
-func (p *pace) batchSize(n int) int { return max(n>>p.slow.Load(), 1) }
+func (p *batchPace) batchSize(n int) int { return max(n>>p.slow.Load(), 1) }
 
-// adjustPace records that so many rows were taken, of at most n, and whether that was late. If so, half
-// of them are taken next.
-func (p *pace) adjustPace(late bool, rows, n int) {
+// adjustPace records that rows of at most n were taken, and whether the call was late. After a late call the
+// next call takes half of them.
+func (p *batchPace) adjustPace(late bool, rows, n int) {
 	slow := p.slow.Load()
 	if !late {
 		p.slow.Store(max(slow-1, 0))
@@ -221,24 +221,22 @@ func (p *pace) adjustPace(late bool, rows, n int) {
 	p.slow.Store(min(slow, maxSlow))
 }
 
-// After another gateway has consumed all rows that a consumer has read, the consumer skips the rows
-// that the other gateway will probably read next, by up to spread shares. It stops after
-// maxCollisions.
+// After another gateway has consumed all rows that a consumer has read, the consumer skips up to
+// maxSkippedShares shares, which the other gateway will probably read next. It stops after maxCollisions.
 const (
-	spread        = 8
-	maxCollisions = 4
+	maxSkippedShares = 8
+	maxCollisions    = 4
 )
 
-// consumeEnded consumes an outbox in batches, so that transactions are short. It returns the number
-// of rows, including partly consumed ones. Rows posted meanwhile wait for the next call, because
-// consuming rows one by one costs five times as much as in batches. A failing row blocks no other
-// row: it is set aside, or, if the time of a call is too short for it, tried with fewer rows next
-// time.
+// consumeEnded consumes an outbox in batches, so that transactions are short. It returns the number of
+// rows, including partly consumed ones. Rows posted meanwhile wait for the next call, because consuming
+// rows one by one costs five times as much as in batches. A failing row blocks no other row: the consumer
+// sets it aside. If a row uses up the time of a call, the next call takes fewer rows.
 func (c *Core) consumeEnded(
-	ctx context.Context, box endedBox, pace *pace, turns *projectCursor, limit, most int, by consumer[ended],
+	ctx context.Context, box endedOutbox, pace *batchPace, turns *projectCursor, limit, most int, by consumer[endedOutboxRow],
 ) (n int, err error) {
-	by.Core, by.halve = c, func(ctx context.Context, row ended) (bool, error) { return c.halveEnded(ctx, box, row) }
-	by.wait = func(ctx context.Context, tx *Tx, row ended, wait time.Duration) error {
+	by.Core, by.halveRow = c, func(ctx context.Context, row endedOutboxRow) (bool, error) { return c.halveEnded(ctx, box, row) }
+	by.delayRow = func(ctx context.Context, tx *Tx, row endedOutboxRow, wait time.Duration) error {
 		_, err := tx.exec(ctx, box.wait, row.ProjectID, row.ID, wait.Microseconds())
 		return err
 	}
@@ -250,19 +248,19 @@ func (c *Core) consumeEnded(
 	for collisions := 0; n < limit && collisions < maxCollisions; {
 		in := turn{limit: min(limit-n, pace.batchSize(most)), until: now.UnixMicro()}
 		if collisions > 0 {
-			in.skip = 1 + rand.N(spread) //nolint:gosec // any random number will do
+			in.skip = 1 + rand.N(maxSkippedShares) //nolint:gosec // any random number will do
 		}
-		since := turns.since()
-		rows, err := takeTurn(ctx, c, turns, box.due, in, scanEnded)
+		since := turns.lastProject()
+		rows, err := takeTurn(ctx, c, turns, box.due, in, scanEndedOutboxRow)
 		if err != nil {
 			return n, wrap(err, "reading the outbox")
 		}
 		if len(rows) == 0 {
 			break // other gateways consume the remaining rows, if any
 		}
-		slices.SortFunc(rows, func(a, b ended) int { return CompareKeys(a.Key, b.Key) }) // so that locks are taken in one order
-		err = by.apart(ctx, rows)
-		if errors.Is(err, errOthers) {
+		slices.SortFunc(rows, func(a, b endedOutboxRow) int { return CompareKeys(a.Key, b.Key) }) // so that locks are taken in one order
+		err = by.consumeRows(ctx, rows)
+		if errors.Is(err, errConsumedElsewhere) {
 			collisions++
 			continue
 		}
@@ -278,7 +276,7 @@ func (c *Core) consumeEnded(
 		case errors.As(err, &found):
 			aside = append(aside, found.Rows...)
 		case err != nil:
-			turns.back(since) // the failing row comes again in a smaller batch
+			turns.rewind(since) // the failing row comes again in a smaller batch
 			return n, err
 		}
 		n += len(rows)
@@ -290,21 +288,21 @@ func (c *Core) consumeEnded(
 }
 
 // halveEnded splits a row in two, unless it has a single run or connector run.
-func (c *Core) halveEnded(ctx context.Context, box endedBox, row ended) (halved bool, err error) {
-	if row.size() < 2 {
+func (c *Core) halveEnded(ctx context.Context, box endedOutbox, row endedOutboxRow) (halved bool, err error) {
+	if row.runCount() < 2 {
 		return false, nil
 	}
 	return true, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		taken, err := box.takeRows(ctx, c, tx, []ended{row})
+		taken, err := box.takeRows(ctx, c, tx, []endedOutboxRow{row})
 		if err != nil {
 			return err
 		}
 		for _, row := range taken {
-			if row.size() < 2 {
-				return box.put(ctx, tx, row)
+			if row.runCount() < 2 {
+				return box.insertRows(ctx, tx, row)
 			}
-			a, b := row.halves()
-			if err := box.put(ctx, tx, a, b); err != nil {
+			a, b := row.splitHalves()
+			if err := box.insertRows(ctx, tx, a, b); err != nil {
 				return err
 			}
 		}

@@ -22,7 +22,7 @@ func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
 			return err
 		}
 		var err error
-		if reached, err = takePlace(ctx, tx, e); err != nil || reached != nil {
+		if reached, err = assignPosition(ctx, tx, e); err != nil || reached != nil {
 			return err
 		}
 		if leaving, err = stillLeaving(ctx, tx, e.Key()); err != nil || leaving != nil {
@@ -77,7 +77,7 @@ func stillLeaving(ctx context.Context, tx *Tx, key store.Key) (leaving, err erro
 
 // upsertEnvironment writes the row and returns the slug that it requested before.
 func upsertEnvironment(ctx context.Context, tx *Tx, e store.Environment) (slugBefore string, created bool, err error) {
-	err = found(tx.QueryRowContext(ctx, `SELECT wanted_slug FROM environments WHERE project_id = $1 AND id = $2`,
+	err = mapNoRows(tx.QueryRowContext(ctx, `SELECT wanted_slug FROM environments WHERE project_id = $1 AND id = $2`,
 		e.ProjectID, e.ID).Scan(&slugBefore))
 	if errors.Is(err, store.ErrNotFound) {
 		_, err = tx.exec(ctx, `INSERT INTO environments
@@ -107,7 +107,7 @@ func settleSlug(ctx context.Context, tx *Tx, project uuid.UUID, slug string) err
 	if slug == "" {
 		return nil
 	}
-	asking, err := collect(ctx, tx, scanID, `SELECT id FROM environments WHERE project_id = $1 AND wanted_slug = $2
+	asking, err := collect(ctx, tx, scanUUID, `SELECT id FROM environments WHERE project_id = $1 AND wanted_slug = $2
 		ORDER BY object_created_at, CASE WHEN slug = wanted_slug THEN 0 ELSE 1 END, created_at, id`, project, slug)
 	if err != nil || len(asking) == 0 {
 		return wrap(err, "finding the claimants of slug %q", slug)
@@ -146,7 +146,7 @@ const rebuildTime = time.Hour
 // projection is rebuilt, objects come in any order, so the default may have to yield to an older
 // environment. Its row is then young. An environment with an older row stays the default.
 func settleDefault(ctx context.Context, tx *Tx, project uuid.UUID) error {
-	ids, err := collect(ctx, tx, scanID, `SELECT id FROM environments WHERE project_id = $1
+	ids, err := collect(ctx, tx, scanUUID, `SELECT id FROM environments WHERE project_id = $1
 		ORDER BY CASE WHEN is_default AND created_at < now_us() - $2 THEN 0 ELSE 1 END,
 			object_created_at, CASE WHEN is_default THEN 0 ELSE 1 END, created_at, id LIMIT 1`,
 		project, rebuildTime.Microseconds())
@@ -166,11 +166,11 @@ func settleDefault(ctx context.Context, tx *Tx, project uuid.UUID) error {
 // is enabled only while its environment exists), and clears the live deployment.
 func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) error {
 	project, id := key.ProjectID, key.ID
-	if err := holdLive(ctx, tx, key); err != nil {
+	if err := holdLiveBundle(ctx, tx, key); err != nil {
 		return err
 	}
 	var slug, name string
-	err := found(tx.QueryRowContext(ctx, `DELETE FROM environments WHERE project_id = $1 AND id = $2 RETURNING wanted_slug, display_name`,
+	err := mapNoRows(tx.QueryRowContext(ctx, `DELETE FROM environments WHERE project_id = $1 AND id = $2 RETURNING wanted_slug, display_name`,
 		project, id).Scan(&slug, &name))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -244,22 +244,22 @@ func (c *Core) Environment(ctx context.Context, key store.Key) (store.Environmen
 		LEFT JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 		WHERE e.project_id = $1 AND e.id = $2`, key.ProjectID, key.ID).
 		Scan(append([]any{
-			&e.ID, &e.ProjectID, &e.DisplayName, &e.Slug, &e.Kind, at(&e.ObjectCreatedAt), &e.LiveDeploymentID,
-			&e.LiveRank, maybeAt(&e.LiveActivatedAt), &e.LiveBundleDigest, &e.WantedBundleDigest, at(&e.CreatedAt),
+			&e.ID, &e.ProjectID, &e.DisplayName, &e.Slug, &e.Kind, scanTime(&e.ObjectCreatedAt), &e.LiveDeploymentID,
+			&e.LiveRank, scanNullTime(&e.LiveActivatedAt), &e.LiveBundleDigest, &e.WantedBundleDigest, scanTime(&e.CreatedAt),
 		}, refFields(&e.Ref)...)...)
-	return e, wrap(found(err), "reading environment %s", key)
+	return e, wrap(mapNoRows(err), "reading environment %s", key)
 }
 
 // DefaultEnvironment implements store.Catalog.
 func (c *Core) DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error) {
-	id, err := scanID(c.engine.Reader().QueryRowContext(ctx,
+	id, err := scanUUID(c.engine.Reader().QueryRowContext(ctx,
 		`SELECT id FROM environments WHERE project_id = $1 AND is_default`, projectID))
-	return id, wrap(found(err), "reading the default environment of project %s", projectID)
+	return id, wrap(mapNoRows(err), "reading the default environment of project %s", projectID)
 }
 
 // EnvironmentName implements store.Catalog.
 func (c *Core) EnvironmentName(ctx context.Context, key store.Key) (name string, err error) {
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT e.display_name FROM environments e WHERE e.project_id = $1 AND e.id = $2
+	err = mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT e.display_name FROM environments e WHERE e.project_id = $1 AND e.id = $2
 		UNION ALL SELECT d.name FROM departed d WHERE d.project_id = $1 AND d.id = $2 AND d.kind = $3
 			AND NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.id = $2)`,
 		key.ProjectID, key.ID, store.KindEnvironment).Scan(&name))

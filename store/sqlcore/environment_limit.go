@@ -10,12 +10,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// takePlace gives an environment its position in its project, in the order of claims. The first
+// assignPosition gives an environment its position in its project, in the order of claims. The first
 // ones are in effect, up to the limit. reached is a *store.LimitReachedError if e is beyond it. It
 // keeps its position, and moves up when an earlier environment is deleted. The project is locked.
-func takePlace(ctx context.Context, tx *Tx, e store.Environment) (reached, err error) {
+func assignPosition(ctx context.Context, tx *Tx, e store.Environment) (reached, err error) {
 	var number int64
-	err = found(tx.QueryRowContext(ctx, `SELECT number FROM environment_places
+	err = mapNoRows(tx.QueryRowContext(ctx, `SELECT number FROM environment_places
 		WHERE project_id = $1 AND environment_id = $2`, e.ProjectID, e.ID).Scan(&number))
 	if errors.Is(err, store.ErrNotFound) {
 		if number, err = tx.ordinal(ctx); err == nil {
@@ -40,8 +40,8 @@ func takePlace(ctx context.Context, tx *Tx, e store.Environment) (reached, err e
 	return &store.LimitReachedError{Limit: e.Limit, Stored: stored > 0}, nil
 }
 
-// freePlace moves up the environments behind a deleted one.
-func freePlace(ctx context.Context, tx *Tx, key store.Key) error {
+// releasePosition moves up the environments behind a deleted one.
+func releasePosition(ctx context.Context, tx *Tx, key store.Key) error {
 	_, err := tx.exec(ctx, `DELETE FROM environment_places WHERE project_id = $1 AND environment_id = $2`, key.ProjectID, key.ID)
 	return wrap(err, "freeing a position among the environments")
 }

@@ -47,10 +47,10 @@ func (c *Core) EraseRun(ctx context.Context, run store.Key) error {
 	var e *erasure
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		e = &erasure{Core: c, tx: tx, run: run, sent: sent, less: map[store.Key]int64{}}
-		return e.all(ctx)
+		return e.eraseContents(ctx)
 	})
 	if err == nil {
-		c.dropLoose(ctx, e.blobs)
+		c.dropUnmarked(ctx, e.blobs)
 	}
 	return wrap(err, "erasing run %s", run)
 }
@@ -61,7 +61,7 @@ func deliveriesOf(ctx context.Context, q Queryer, run store.Key) ([]store.Key, e
 }
 
 // deliveriesSentBy returns the deliveries of a run: the open ones first, because they may end meanwhile, then
-// the ended ones. They may be of any day since the run's on which the project has history. It reads
+// the ended ones. They can be on any day since the day of the run with history of the project. It reads
 // outside of transactions, one day at a time, so that no day stays locked.
 func (c *Core) deliveriesSentBy(ctx context.Context, run store.Key) (sent []store.Key, err error) {
 	if sent, err = deliveriesOf(ctx, c.engine.Reader(), run); err != nil {
@@ -76,12 +76,12 @@ func (c *Core) deliveriesSentBy(ctx context.Context, run store.Key) (sent []stor
 		within = nil
 		for _, day := range days {
 			if day >= DayOf(run.ID) {
-				within = append(within, period{begin(day), begin(day + 1)})
+				within = append(within, period{dayStart(day), dayStart(day + 1)})
 			}
 		}
 	}
 	for _, of := range within {
-		l := list{args: []any{run.ProjectID, run.ID}}
+		l := argList{args: []any{run.ProjectID, run.ID}}
 		some, err := collect(ctx, c.engine.Lists(), scanKey, `SELECT c.project_id, c.id FROM ended_connector_runs c
 			WHERE c.project_id = $1 AND c.kind <> '' AND `+c.engine.First("c.run_ids")+` = $2`+inWindow("c.id", of, &l), l.args...)
 		if err != nil {
@@ -98,7 +98,7 @@ func (e *erasure) hasPart(ctx context.Context, table string, id uuid.UUID) (bool
 	return e.engine.HasPart(ctx, e.tx, table, id)
 }
 
-func (e *erasure) all(ctx context.Context) error {
+func (e *erasure) eraseContents(ctx context.Context) error {
 	var open bool
 	err := e.tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM open_runs WHERE project_id = $1 AND id = $2)`, e.run.ProjectID, e.run.ID).Scan(&open)
 	if err == nil && open {
@@ -119,7 +119,7 @@ func (e *erasure) all(ctx context.Context) error {
 		return err
 	}
 	e.recordRemoved(e.run, words, nil)
-	if err := e.journal(ctx); err != nil {
+	if err := e.deleteJournal(ctx); err != nil {
 		return err
 	}
 	if _, err := e.tx.exec(ctx, `DELETE FROM outbox_traces WHERE project_id = $1 AND run_id = $2`, e.run.ProjectID, e.run.ID); err != nil {
@@ -134,10 +134,10 @@ func (e *erasure) all(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := e.deliveries(ctx); err != nil {
+	if err := e.erasePayloads(ctx); err != nil {
 		return err
 	}
-	return e.uncount(ctx)
+	return e.subtractBytes(ctx)
 }
 
 // stripContents removes the contents from the run's row; ErrNotFound if there are none.
@@ -145,8 +145,8 @@ func (e *erasure) stripContents(ctx context.Context) (row erasedRow, err error) 
 	if there, err := e.hasPart(ctx, "ended_runs", e.run.ID); err != nil || !there {
 		return row, cmp.Or(err, store.ErrNotFound)
 	}
-	err = found(e.tx.QueryRowContext(ctx, e.InPart(`SELECT r.input_id, r.connector_run_id, r.output_blob_id, octet_length(r.output) + octet_length(r.error) + octet_length(r.context)
-		FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+unerased("r")+` `+e.exclusive, e.run.ID), e.run.ProjectID, e.run.ID).
+	err = mapNoRows(e.tx.QueryRowContext(ctx, e.InPart(`SELECT r.input_id, r.connector_run_id, r.output_blob_id, octet_length(r.output) + octet_length(r.error) + octet_length(r.context)
+		FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+unerasedCondition("r")+` `+e.exclusive, e.run.ID), e.run.ProjectID, e.run.ID).
 		Scan(&row.input, &row.event, &row.blob, &row.bytes))
 	if err != nil {
 		return row, err
@@ -165,8 +165,8 @@ func (e *erasure) recordRemoved(of store.Key, bytes int64, blob *uuid.UUID) {
 	}
 }
 
-// journal deletes the run's journal. The usage of its model calls is numbers only and stays.
-func (e *erasure) journal(ctx context.Context) error {
+// deleteJournal deletes the run's journal. The usage of its model calls has only numbers and stays.
+func (e *erasure) deleteJournal(ctx context.Context) error {
 	there, err := e.hasPart(ctx, "journal", e.run.ID)
 	if err != nil || !there {
 		return err
@@ -197,7 +197,7 @@ func (e *erasure) isLastRun(ctx context.Context, event *uuid.UUID) (bool, error)
 				return err == nil, err
 			}
 		}
-		err := found(e.tx.QueryRowContext(ctx, e.InPart(`SELECT run_ids FROM `+table+` WHERE project_id = $1 AND id = $2 `+e.exclusive, *event),
+		err := mapNoRows(e.tx.QueryRowContext(ctx, e.InPart(`SELECT run_ids FROM `+table+` WHERE project_id = $1 AND id = $2 `+e.exclusive, *event),
 			e.run.ProjectID, *event).Scan(idList{&runs}))
 		if err == nil {
 			break
@@ -210,18 +210,18 @@ func (e *erasure) isLastRun(ctx context.Context, event *uuid.UUID) (bool, error)
 	if len(runs) == 0 {
 		return true, nil
 	}
-	l := list{args: []any{e.run.ProjectID}}
+	l := argList{args: []any{e.run.ProjectID}}
 	var left bool
-	err := e.tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id IN `+l.ids(runs)+`)`, l.args...).Scan(&left)
+	err := e.tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id IN `+l.addIDs(runs)+`)`, l.args...).Scan(&left)
 	for _, same := range e.ByPart("ended_runs", runs) {
 		var there bool
 		if err == nil && !left {
 			there, err = e.hasPart(ctx, "ended_runs", same[0])
 		}
 		if there && err == nil {
-			l := list{args: []any{e.run.ProjectID}}
-			err = e.tx.QueryRowContext(ctx, e.InPart(`SELECT EXISTS (SELECT 1 FROM {ended_runs} r WHERE r.project_id = $1 AND r.id IN `+l.ids(same)+
-				unerased("r")+`)`, same[0]), l.args...).Scan(&left)
+			l := argList{args: []any{e.run.ProjectID}}
+			err = e.tx.QueryRowContext(ctx, e.InPart(`SELECT EXISTS (SELECT 1 FROM {ended_runs} r WHERE r.project_id = $1 AND r.id IN `+l.addIDs(same)+
+				unerasedCondition("r")+`)`, same[0]), l.args...).Scan(&left)
 		}
 	}
 	return !left, err
@@ -230,7 +230,7 @@ func (e *erasure) isLastRun(ctx context.Context, event *uuid.UUID) (bool, error)
 // deleteInputs deletes the inputs of an event or of deliveries.
 func (e *erasure) deleteInputs(ctx context.Context, ids []store.Key) error {
 	return e.byParts(ctx, "inputs", ids, func(some []store.Key) error {
-		var l list
+		var l argList
 		_, err := collect(ctx, e.tx, func(row scanner) (none struct{}, err error) {
 			var (
 				key   store.Key
@@ -246,7 +246,7 @@ func (e *erasure) deleteInputs(ctx context.Context, ids []store.Key) error {
 				e.blobs, err = addFiles(e.blobs, key.ProjectID, *files)
 			}
 			return none, err
-		}, e.InPart(`DELETE FROM {inputs} WHERE `+e.keys(&l, "id", some)+` RETURNING project_id, id, COALESCE(octet_length(data), 0), blob_id, files`, some[0].ID), l.args...)
+		}, e.InPart(`DELETE FROM {inputs} WHERE `+e.keyCondition(&l, "id", some)+` RETURNING project_id, id, COALESCE(octet_length(data), 0), blob_id, files`, some[0].ID), l.args...)
 		return err
 	})
 }
@@ -269,9 +269,9 @@ func (e *erasure) byParts(ctx context.Context, table string, keys []store.Key, d
 	return nil
 }
 
-// deliveries erases the payloads of the run and the responses to them. The rows stay, also of open
-// deliveries: a claim finds nothing to send.
-func (e *erasure) deliveries(ctx context.Context) error {
+// erasePayloads erases the payloads of the run and the responses to them. The rows stay, also the rows of
+// open deliveries: a claim finds nothing to send.
+func (e *erasure) erasePayloads(ctx context.Context) error {
 	open, err := deliveriesOf(ctx, e.tx, e.run)
 	if err != nil {
 		return err
@@ -283,7 +283,7 @@ func (e *erasure) deliveries(ctx context.Context) error {
 		return err
 	}
 	return e.byParts(ctx, "delivery_attempts", made, func(some []store.Key) error {
-		var had, l list
+		var had, l argList
 		if _, err := collect(ctx, e.tx, func(row scanner) (none struct{}, err error) {
 			var (
 				key   store.Key
@@ -292,24 +292,24 @@ func (e *erasure) deliveries(ctx context.Context) error {
 			err = row.Scan(&key.ProjectID, &key.ID, &bytes)
 			e.less[key] += bytes
 			return none, err
-		}, e.InPart(`SELECT project_id, delivery_id, octet_length(response) FROM {delivery_attempts} WHERE `+e.keys(&had, "delivery_id", some), some[0].ID), had.args...); err != nil {
+		}, e.InPart(`SELECT project_id, delivery_id, octet_length(response) FROM {delivery_attempts} WHERE `+e.keyCondition(&had, "delivery_id", some), some[0].ID), had.args...); err != nil {
 			return err
 		}
-		_, err := e.tx.exec(ctx, e.InPart(`UPDATE {delivery_attempts} SET response = '' WHERE response <> '' AND `+e.keys(&l, "delivery_id", some), some[0].ID), l.args...)
+		_, err := e.tx.exec(ctx, e.InPart(`UPDATE {delivery_attempts} SET response = '' WHERE response <> '' AND `+e.keyCondition(&l, "delivery_id", some), some[0].ID), l.args...)
 		return err
 	})
 }
 
-// uncount releases the blobs and subtracts the stored bytes.
-func (e *erasure) uncount(ctx context.Context) error {
+// subtractBytes releases the blobs and subtracts the stored bytes.
+func (e *erasure) subtractBytes(ctx context.Context) error {
 	for some := range slices.Chunk(e.blobs, chunk) {
-		var l list
+		var l argList
 		if _, err := collect(ctx, e.tx, func(row scanner) (none struct{}, err error) {
 			var size int64
 			err = row.Scan(&size)
 			e.less[e.run] += size
 			return none, err
-		}, `UPDATE blobs SET mark = '' WHERE `+e.keys(&l, "id", some)+` RETURNING size`, l.args...); err != nil {
+		}, `UPDATE blobs SET mark = '' WHERE `+e.keyCondition(&l, "id", some)+` RETURNING size`, l.args...); err != nil {
 			return wrap(err, "releasing blobs")
 		}
 	}

@@ -27,14 +27,14 @@ var openProjects = `WITH RECURSIVE p (project_id) AS (
 // processed round robin from a random one, so the work that one call leaves does not always belong
 // to the same projects.
 func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n int, err error) {
-	projects, err := collect(ctx, c.engine.Reader(), scanID, openProjects)
+	projects, err := collect(ctx, c.engine.Reader(), scanUUID, openProjects)
 	if err != nil {
 		return 0, wrap(err, "reading projects with open runs")
 	}
 	//nolint:gosec // whose turn it is first is no secret
 	rand.Shuffle(len(projects), func(i, j int) { projects[i], projects[j] = projects[j], projects[i] })
 	part := min(max(limit/max(len(projects), 1), 1), chunk)
-	c.asides.turn(tooOld)
+	c.skipped.beginCall(tooOld)
 	var failed []error
 	for len(projects) > 0 && n < limit && ctx.Err() == nil {
 		project, most := projects[0], min(limit-n, part)
@@ -47,7 +47,7 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 			projects = append(projects, project)
 		}
 	}
-	return n, joinAsides(failed...)
+	return n, joinSetAside(failed...)
 }
 
 // expireOf ends runs of a project, which may have a shorter retention.
@@ -56,7 +56,7 @@ func (c *Core) expireOf(ctx context.Context, project uuid.UUID, age time.Duratio
 	if err != nil {
 		return 0, err
 	}
-	swept, err := c.keysOnly(tooOld, `r.project_id = $2 AND r.id < id_at(now_us() - $3)`, `r.id`, c.expireAfter(age), project, age.Microseconds()).sweep(ctx, limit)
+	swept, err := c.keysOnly(tooOld, `r.project_id = $2 AND r.id < id_at(now_us() - $3)`, `r.id`, c.expireAfter(age), project, age.Microseconds()).sweepDue(ctx, limit)
 	return swept.Failed, err
 }
 
@@ -70,7 +70,7 @@ func (c *Core) expireAfter(age time.Duration) func(ctx context.Context, tx *Tx, 
 				Error: fmt.Sprintf("the run has not ended within %d days of its acceptance", int(age.Hours()/24)),
 			}
 		}
-		_, err := c.end(ctx, tx, endings)
+		_, err := c.endRuns(ctx, tx, endings)
 		return store.Swept{Failed: len(runs)}, err
 	}
 }

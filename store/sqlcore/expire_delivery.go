@@ -11,8 +11,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// expiring is the last destination that ExpireDeliveries has checked.
-type expiring struct {
+// expiryCursor is the last destination that ExpireDeliveries has checked.
+type expiryCursor struct {
 	sync.Mutex
 	after store.Key
 }
@@ -30,28 +30,28 @@ const (
 func (c *Core) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	c.expiring.Lock()
 	defer c.expiring.Unlock()
-	c.asides.turn(tooOldDeliveries)
+	c.skipped.beginCall(expiredDeliveries)
 	var failed []error
 	for range maxPages {
 		late, last, err := c.expiredDestinations(ctx, age)
 		if err != nil {
-			return n, joinAsides(append(failed, wrap(err, "reading expired deliveries"))...)
+			return n, joinSetAside(append(failed, wrap(err, "reading expired deliveries"))...)
 		}
 		for _, key := range late {
 			expired, err := c.expireDue(ctx, key, age, min(limit-n, chunk))
 			failed = append(failed, wrap(err, "ending expired deliveries of %s", key))
 			if n += expired; n >= limit { // there may be more for this destination
-				return n, joinAsides(failed...)
+				return n, joinSetAside(failed...)
 			}
 			if c.expiring.after = key; ctx.Err() != nil { // the next call continues behind it, however long it takes
-				return n, joinAsides(failed...)
+				return n, joinSetAside(failed...)
 			}
 		}
 		if c.expiring.after = last; last == (store.Key{}) {
 			break
 		}
 	}
-	return n, joinAsides(failed...)
+	return n, joinSetAside(failed...)
 }
 
 // expiredDestinations returns the next destinations with expired deliveries, and the last one checked; the zero
@@ -75,8 +75,8 @@ func (c *Core) expiredDestinations(ctx context.Context, age time.Duration) (late
 	return late, last, err
 }
 
-// tooOldDeliveries is the name under which deliveries are set aside that cannot be ended.
-const tooOldDeliveries = "expired deliveries"
+// expiredDeliveries is the name under which deliveries are set aside that cannot be ended.
+const expiredDeliveries = "expired deliveries"
 
 // expireDue ends expired deliveries of a destination. It skips deliveries in progress, and
 // deliveries whose result is being recorded, because that transaction may wait for the destination,
@@ -87,7 +87,7 @@ func (c *Core) expireDue(ctx context.Context, of store.Key, age time.Duration, l
 		return 0, err
 	}
 	swept, err := openSweep[store.Delivery]{
-		Core: c, name: tooOldDeliveries, columns: DeliveryColumns, table: `deliveries`,
+		Core: c, name: expiredDeliveries, columns: DeliveryColumns, table: `deliveries`,
 		where: `r.project_id = $2 AND r.connector_id = $3 AND r.id < id_at(now_us() - $4) AND (r.lease_until IS NULL OR r.lease_until <= now_us())`,
 		order: `r.id`, args: []any{of.ProjectID, of.ID, age.Microseconds()}, scan: ScanDelivery, key: store.Delivery.Key,
 		lock: func(ctx context.Context, tx *Tx) (bool, error) {
@@ -98,7 +98,7 @@ func (c *Core) expireDue(ctx context.Context, of store.Key, age time.Duration, l
 		move: func(ctx context.Context, tx *Tx, old []store.Delivery) (store.Swept, error) {
 			return store.Swept{Failed: len(old)}, c.endExpired(ctx, tx, of, age, old)
 		},
-	}.sweep(ctx, limit)
+	}.sweepDue(ctx, limit)
 	return swept.Failed, err
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// pastOf are history tables with a statement that deletes at most $4 rows of project $1 whose IDs
+// historyDeletes are history tables with a statement that deletes at most $4 rows of project $1 whose IDs
 // are from the ID $2 to before the time $3. It returns the IDs, and the blobs that the rows name: one
 // blob, and the blobs of files. Rows that an open run, connector run or delivery needs stay.
-var pastOf = [...]struct{ table, statement string }{
+var historyDeletes = [...]struct{ table, statement string }{
 	{`journal`, `DELETE FROM {journal} WHERE (project_id, run_id, sequence) IN (SELECT t.project_id, t.run_id, t.sequence FROM {journal} t
 		WHERE t.project_id = $1 AND t.run_id >= $2 AND t.run_id < id_at($3)
 			AND NOT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id = t.run_id)
@@ -46,25 +46,25 @@ var pastOf = [...]struct{ table, statement string }{
 		WHERE t.project_id = $1 AND t.id >= $2 AND t.id < id_at($3) ORDER BY t.id LIMIT $4) RETURNING id, NULL, NULL`},
 }
 
-// runsOfPast is the index of ended runs in pastOf.
-var runsOfPast = slices.IndexFunc(pastOf[:], func(of struct{ table, statement string }) bool { return of.table == "ended_runs" })
+// endedRunsIndex is the index of ended_runs in historyDeletes.
+var endedRunsIndex = slices.IndexFunc(historyDeletes[:], func(of struct{ table, statement string }) bool { return of.table == "ended_runs" })
 
 // deleteDays deletes days before one row by row, if there are no partitions: one day of a project
 // at a time, then the audit log of that time. Days from keep on stay completely while a result is
 // still to be delivered.
 func (c *Core) deleteDays(ctx context.Context, before, keep int64, limit int) (n int, err error) {
-	trimmed, err := c.deleteNext(ctx, pastDays, c.dropping, limit, func(l *list, others string) string {
-		return `SELECT s.project_id, s.day, 0 FROM stored_days s WHERE s.day < ` + l.add(before) + `
-			AND (s.day < ` + l.add(keep) + ` OR NOT ` + onItsWay + `)` + others + ` ORDER BY s.day, s.project_id LIMIT 1`
+	trimmed, err := c.deleteNext(ctx, pastDays, c.dropping, limit, func(l *argList, others string) string {
+		return `SELECT s.project_id, s.day, 0 FROM stored_days s WHERE s.day < ` + l.addArg(before) + `
+			AND (s.day < ` + l.addArg(keep) + ` OR NOT ` + undeliveredResult + `)` + others + ` ORDER BY s.day, s.project_id LIMIT 1`
 	})
 	if trimmed.Count > 0 || err != nil && !errors.As(err, new(*store.SetAsideError)) {
 		return trimmed.Count, err
 	}
-	n, auditErr := c.deleteAudit(ctx, begin(before), limit)
-	return n, joinAsides(err, auditErr)
+	n, auditErr := c.deleteAudit(ctx, dayStart(before), limit)
+	return n, joinSetAside(err, auditErr)
 }
 
-// Names under which projects are set aside whose history cannot be deleted.
+// Operations that skip projects if their history cannot be deleted.
 const (
 	pastDays    = "days of history"
 	overdueDays = "days that a project keeps no longer"
@@ -89,42 +89,42 @@ func scanOverdueDay(row scanner) (d overdueDay, err error) {
 // day. others is a condition on s that excludes projects. A project that fails is skipped for some
 // calls, unless some of its rows were deleted, and a project whose lock another transaction has is
 // skipped for this call.
-func (c *Core) deleteNext(ctx context.Context, name string, turns *projectCursor, limit int, pick func(l *list, others string) string) (trimmed store.Trimmed, err error) {
-	c.asides.turn(name)
+func (c *Core) deleteNext(ctx context.Context, name string, turns *projectCursor, limit int, pick func(l *argList, others string) string) (trimmed store.Trimmed, err error) {
+	c.skipped.beginCall(name)
 	var (
 		failed []error
 		busy   []uuid.UUID
 	)
 	for ctx.Err() == nil {
-		var l list
+		var l argList
 		out, others := slices.Clone(busy), ``
-		for _, key := range c.asides.passed(name) {
+		for _, key := range c.skipped.skippedKeys(name) {
 			out = append(out, key.ProjectID)
 		}
 		if len(out) > 0 {
-			others = ` AND s.project_id NOT IN ` + l.ids(out)
+			others = ` AND s.project_id NOT IN ` + l.addIDs(out)
 		}
 		of, err := scanOverdueDay(c.engine.Reader().QueryRowContext(ctx, pick(&l, others), l.args...))
-		if err = found(err); errors.Is(err, store.ErrNotFound) {
-			return trimmed, joinAsides(failed...)
+		if err = mapNoRows(err); errors.Is(err, store.ErrNotFound) {
+			return trimmed, joinSetAside(failed...)
 		}
 		if err != nil {
 			return trimmed, wrap(err, "reading the history to delete")
 		}
-		turns.back(of.project)
+		turns.rewind(of.project)
 		n, err := c.deleteDay(ctx, of.projectDay, limit, 1+int(min(of.us/day.Microseconds(), maxTrimTransactions-1)))
 		switch {
 		case n > 0: // the next call meets an error again
-			return store.Trimmed{Count: n, Overdue: time.Duration(of.us) * time.Microsecond}, joinAsides(failed...)
+			return store.Trimmed{Count: n, Overdue: time.Duration(of.us) * time.Microsecond}, joinSetAside(failed...)
 		case errors.Is(err, ErrBusy):
 			busy = append(busy, of.project)
-		case err != nil && (c.atFault(err) || c.canWrite(ctx)):
-			failed = append(failed, c.asides.put(name, store.Key{ProjectID: of.project}, err))
+		case err != nil && (c.isDataError(err) || c.canWrite(ctx)):
+			failed = append(failed, c.skipped.skipRow(name, store.Key{ProjectID: of.project}, err))
 		case err != nil:
-			return trimmed, joinAsides(append(failed, err)...)
+			return trimmed, joinSetAside(append(failed, err)...)
 		}
 	}
-	return trimmed, joinAsides(append(failed, ctx.Err())...)
+	return trimmed, joinSetAside(append(failed, ctx.Err())...)
 }
 
 // overdue are the days s beyond the retention of projects p.
@@ -142,15 +142,15 @@ func selectOverdue(others, order string) string {
 // is longer if it is more overdue, so a project with a much shorter retention catches up without
 // delaying others. Days are deleted oldest first, so history has no holes.
 func (c *Core) TrimHistory(ctx context.Context, limit int) (store.Trimmed, error) {
-	return c.deleteNext(ctx, overdueDays, c.trimming, limit, func(l *list, others string) string {
-		return selectOverdue(others, `s.project_id <= `+l.add(c.trimming.since())+`, s.project_id`)
+	return c.deleteNext(ctx, overdueDays, c.trimming, limit, func(l *argList, others string) string {
+		return selectOverdue(others, `s.project_id <= `+l.addArg(c.trimming.lastProject())+`, s.project_id`)
 	})
 }
 
 // ProjectHistoryOverdue implements store.Housekeeping.
 func (c *Core) ProjectHistoryOverdue(ctx context.Context) (time.Duration, error) {
 	most, err := scanOverdueDay(c.engine.Reader().QueryRowContext(ctx, selectOverdue(``, `3 DESC`)))
-	if err = found(err); errors.Is(err, store.ErrNotFound) {
+	if err = mapNoRows(err); errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
 	return time.Duration(most.us) * time.Microsecond, wrap(err, "reading the history beyond the retention of projects")
@@ -162,13 +162,13 @@ var countedBytes = `(COALESCE((SELECT s.bytes FROM stored_bytes s WHERE s.projec
 	- COALESCE((SELECT CAST(SUM(d.bytes) AS bigint) FROM stored_days d WHERE d.project_id = p.project_id
 		AND p.history_us <> 0 AND d.day < (now_us() - p.history_us) / ` + dayUS + `), 0))`
 
-// pastTurn is the lock of transactions that delete history of a project. A transaction that finds
-// nothing more of a day has then seen all earlier deletes. It is also the lock of the indexer, so
-// no words of a run are left that is deleted meanwhile.
-var pastTurn = uuid.MustParse("0b6b2b5e-5b0e-4f4e-9a39-2a2f7f6f3c52")
+// pastLockSeed is the seed of the lock of transactions that delete history of a project. A transaction that
+// finds nothing more of a day has then seen all earlier deletes. It is also the lock of the indexer, so no
+// words of a run are left that is deleted meanwhile.
+var pastLockSeed = uuid.MustParse("0b6b2b5e-5b0e-4f4e-9a39-2a2f7f6f3c52")
 
 // PastLock returns the key of that lock.
-func PastLock(project uuid.UUID) uuid.UUID { return uuid.NewSHA1(pastTurn, project[:]) }
+func PastLock(project uuid.UUID) uuid.UUID { return uuid.NewSHA1(pastLockSeed, project[:]) }
 
 // lockPast waits for that lock.
 func (c *Core) lockPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
@@ -194,39 +194,39 @@ func (c *Core) tryPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
 	if err != nil {
 		return err
 	}
-	c.deleting.attempted(project, free)
+	c.deleting.recordAttempt(project, free)
 	if !free {
 		return ErrBusy
 	}
 	return nil
 }
 
-// deleting is the progress of days that are being deleted, so that deleted rows are not read again
+// deletionProgress is the progress of days that are being deleted, so that deleted rows are not read again
 // for each batch of the next rows.
-type deleting struct {
+type deletionProgress struct {
 	mutex sync.Mutex
-	days  map[projectDay]progress
+	days  map[projectDay]dayProgress
 	busy  map[uuid.UUID]int // consecutive attempts without the lock
 }
 
-// progress is how far the deletion of a day has come. done is the number of finished tables of
-// pastOf. after has the last deleted ID per table: an index has entries of deleted rows until the
+// dayProgress is the progress of the deletion of a day. done is the number of finished tables of
+// historyDeletes. after has the last deleted ID per table: an index has entries of deleted rows until the
 // next vacuum, and a walk over all of them would take longer with each batch.
-type progress struct {
+type dayProgress struct {
 	done  int
-	after [len(pastOf)]uuid.UUID
+	after [len(historyDeletes)]uuid.UUID
 }
 
 // busyAttempts returns the number of consecutive attempts to delete history of a project that found
 // its lock taken.
-func (d *deleting) busyAttempts(project uuid.UUID) int {
+func (d *deletionProgress) busyAttempts(project uuid.UUID) int {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	return d.busy[project]
 }
 
-// attempted records whether an attempt got the lock of a project.
-func (d *deleting) attempted(project uuid.UUID, locked bool) {
+// recordAttempt records whether an attempt got the lock of a project.
+func (d *deletionProgress) recordAttempt(project uuid.UUID, locked bool) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	if locked {
@@ -242,26 +242,26 @@ func (d *deleting) attempted(project uuid.UUID, locked bool) {
 // maxDeleting is the maximum number of remembered days, because few take long.
 const maxDeleting = 1000
 
-// of returns the progress of a day. Runs that have ended since are searched in any case, because
+// progressOf returns the progress of a day. Runs that have ended since are searched in any case, because
 // their calls are deleted after them.
-func (d *deleting) of(on projectDay) progress {
+func (d *deletionProgress) progressOf(on projectDay) dayProgress {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	of := d.days[on]
-	of.done = min(of.done, runsOfPast)
+	of.done = min(of.done, endedRunsIndex)
 	return of
 }
 
-// reached records the progress of a day.
-func (d *deleting) reached(on projectDay, of progress) {
+// recordProgress records the progress of a day.
+func (d *deletionProgress) recordProgress(on projectDay, of dayProgress) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	if of == (progress{}) {
+	if of == (dayProgress{}) {
 		delete(d.days, on)
 		return
 	}
 	if d.days == nil || len(d.days) >= maxDeleting {
-		d.days = map[projectDay]progress{}
+		d.days = map[projectDay]dayProgress{}
 	}
 	d.days[on] = of
 }
@@ -271,24 +271,24 @@ func (d *deleting) reached(on projectDay, of progress) {
 // deleted ID on, and once more from the first ID by forgetDay. ErrBusy means that another
 // transaction is deleting history of the project.
 func (c *Core) deleteDay(ctx context.Context, on projectDay, limit, transactions int) (n int, err error) {
-	for of := c.deleting.of(on); of.done < len(pastOf); {
+	for of := c.deleting.progressOf(on); of.done < len(historyDeletes); {
 		most := min(limit-n, c.atOnce)
-		deleted, last, err := c.deletePast(ctx, on, pastOf[of.done].statement, of.after[of.done], most)
+		deleted, last, err := c.deletePast(ctx, on, historyDeletes[of.done].statement, of.after[of.done], most)
 		n += deleted
 		if err != nil {
 			return n, wrap(err, "deleting a day of project %s", on.project)
 		}
 		if of.after[of.done] = last; deleted < most {
 			of.done++
-			c.deleting.reached(on, of)
+			c.deleting.recordProgress(on, of)
 			continue
 		}
-		c.deleting.reached(on, of)
+		c.deleting.recordProgress(on, of)
 		if transactions--; transactions == 0 || n == limit {
 			return n, nil
 		}
 	}
-	c.deleting.reached(on, progress{})
+	c.deleting.recordProgress(on, dayProgress{})
 	if err := c.forgetDay(ctx, on); err != nil {
 		return n, wrap(err, "deleting the record of a day of project %s", on.project)
 	}
@@ -306,10 +306,10 @@ func (c *Core) forgetDay(ctx context.Context, on projectDay) error {
 		if err := c.tryPast(ctx, tx, on.project); err != nil {
 			return err
 		}
-		if _, err := c.subtract(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, day, bytes`, on.project, on.day); err != nil {
+		if _, err := c.subtractDays(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, day, bytes`, on.project, on.day); err != nil {
 			return err
 		}
-		for _, of := range pastOf {
+		for _, of := range historyDeletes {
 			n := 0
 			there, err := c.engine.HasPart(ctx, tx, of.table, firstID(on.day))
 			if err == nil && there {
@@ -330,7 +330,7 @@ func (c *Core) forgetDay(ctx context.Context, on projectDay) error {
 	return err
 }
 
-// deletePast runs a statement of pastOf from an ID on, and returns the last deleted ID. If the
+// deletePast runs a statement of historyDeletes from an ID on, and returns the last deleted ID. If the
 // partition of a day is deleted, so are its rows.
 func (c *Core) deletePast(
 	ctx context.Context, on projectDay, statement string, after uuid.UUID, limit int,
@@ -354,7 +354,7 @@ func (c *Core) deletePast(
 	return n, last, err
 }
 
-// deleteRows runs a statement of pastOf from an ID on, and returns the last deleted ID. The blobs
+// deleteRows runs a statement of historyDeletes from an ID on, and returns the last deleted ID. The blobs
 // that its rows named become unmarked.
 func (c *Core) deleteRows(
 	ctx context.Context, tx *Tx, on projectDay, statement string, after uuid.UUID, limit int,
@@ -382,11 +382,11 @@ func (c *Core) deleteRows(
 			loose, err = addFiles(loose, on.project, *files)
 		}
 		return none, err
-	}, c.InPart(statement, firstID(on.day)), on.project, from, begin(on.day+1), limit)
+	}, c.InPart(statement, firstID(on.day)), on.project, from, dayStart(on.day+1), limit)
 	if err != nil {
 		return n, last, err
 	}
-	return n, last, c.loosen(ctx, tx, loose)
+	return n, last, c.unmarkBlobs(ctx, tx, loose)
 }
 
 // addFiles adds the blobs of the files of an input.
@@ -400,19 +400,19 @@ func addFiles(blobs []store.Key, project uuid.UUID, column string) ([]store.Key,
 	return blobs, err
 }
 
-// loosen unmarks blobs, so that the next sweep deletes them.
-func (c *Core) loosen(ctx context.Context, tx *Tx, blobs []store.Key) error {
+// unmarkBlobs unmarks blobs, so that the next sweep deletes them.
+func (c *Core) unmarkBlobs(ctx context.Context, tx *Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
-	var l list
-	_, err := tx.exec(ctx, `UPDATE blobs SET mark = '' WHERE `+c.keys(&l, "id", blobs), l.args...)
+	var l argList
+	_, err := tx.exec(ctx, `UPDATE blobs SET mark = '' WHERE `+c.keyCondition(&l, "id", blobs), l.args...)
 	return wrap(err, "releasing blobs")
 }
 
 // deleteAudit deletes the audit log of a project before a time.
 func (c *Core) deleteAudit(ctx context.Context, before int64, limit int) (n int, err error) {
-	project, err := scanID(c.engine.Reader().QueryRowContext(ctx, `WITH RECURSIVE p (project_id) AS (
+	project, err := scanUUID(c.engine.Reader().QueryRowContext(ctx, `WITH RECURSIVE p (project_id) AS (
 			SELECT (SELECT a.project_id FROM audit_log a WHERE a.project_id >= '`+uuid.Nil.String()+`' ORDER BY a.project_id LIMIT 1)
 			UNION ALL
 			SELECT (SELECT a.project_id FROM audit_log a WHERE a.project_id > p.project_id ORDER BY a.project_id LIMIT 1)
@@ -420,7 +420,7 @@ func (c *Core) deleteAudit(ctx context.Context, before int64, limit int) (n int,
 		)
 		SELECT p.project_id FROM p WHERE p.project_id IS NOT NULL
 			AND EXISTS (SELECT 1 FROM audit_log a WHERE a.project_id = p.project_id AND a.id < id_at($1)) LIMIT 1`, before))
-	if err = found(err); errors.Is(err, store.ErrNotFound) {
+	if err = mapNoRows(err); errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
 	for _, statement := range []string{

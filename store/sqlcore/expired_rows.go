@@ -19,16 +19,16 @@ type expiredRows struct {
 	args                    []any
 	// drop deletes expired rows in order, at most as many as the first argument of l. narrow is
 	// another condition on r.
-	drop func(ctx context.Context, tx *Tx, narrow string, l list) (int64, error)
+	drop func(ctx context.Context, tx *Tx, narrow string, l argList) (int64, error)
 }
 
-// narrow excludes the rows that are set aside, and selects only some rows if there are any.
-func (e expiredRows) narrow(l *list, only []store.Key) (text string) {
+// rowCondition excludes the rows that are set aside, and selects only some rows if there are any.
+func (e expiredRows) rowCondition(l *argList, only []store.Key) (text string) {
 	if len(only) > 0 {
-		text += ` AND ` + e.keys(l, "r."+e.id, only)
+		text += ` AND ` + e.keyCondition(l, "r."+e.id, only)
 	}
-	if passed := e.asides.passed(e.what); len(passed) > 0 {
-		text += ` AND NOT (` + e.keys(l, "r."+e.id, passed) + `)`
+	if passed := e.skipped.skippedKeys(e.what); len(passed) > 0 {
+		text += ` AND NOT (` + e.keyCondition(l, "r."+e.id, passed) + `)`
 	}
 	return text
 }
@@ -36,8 +36,8 @@ func (e expiredRows) narrow(l *list, only []store.Key) (text string) {
 // dropSome deletes at most limit rows in a transaction, of these keys if there are any.
 func (e expiredRows) dropSome(ctx context.Context, limit int, only []store.Key) (n int, err error) {
 	err = e.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		l := list{args: append([]any{limit}, e.args...)}
-		narrow := e.narrow(&l, only)
+		l := argList{args: append([]any{limit}, e.args...)}
+		narrow := e.rowCondition(&l, only)
 		dropped, err := e.drop(ctx, tx, narrow, l)
 		n = int(dropped)
 		return err
@@ -48,27 +48,29 @@ func (e expiredRows) dropSome(ctx context.Context, limit int, only []store.Key) 
 	return n, nil
 }
 
-// sweep deletes at most limit rows. If that fails, it looks for the failing rows and sets them aside,
+// sweepRows deletes at most limit rows. If that fails, it looks for the failing rows and sets them aside,
 // so that they block no other row.
-func (e expiredRows) sweep(ctx context.Context, limit int) (n int, err error) {
-	e.asides.turn(e.what)
+func (e expiredRows) sweepRows(ctx context.Context, limit int) (n int, err error) {
+	e.skipped.beginCall(e.what)
 	if n, err = e.dropSome(ctx, limit, nil); err == nil {
 		return n, nil
 	}
-	l := list{args: append([]any{limit}, e.args...)}
-	narrow := e.narrow(&l, nil)
+	l := argList{args: append([]any{limit}, e.args...)}
+	narrow := e.rowCondition(&l, nil)
 	rows, readErr := collect(ctx, e.engine.Reader(), scanKey, `SELECT r.project_id, r.`+e.id+` FROM `+e.table+` r
 		WHERE `+e.where+narrow+` ORDER BY `+e.order+` LIMIT $1`, l.args...)
 	if readErr != nil || len(rows) == 0 {
 		return 0, err
 	}
 	return n, isolation[store.Key]{
-		all: func(ctx context.Context, rows []store.Key) error {
+		processAll: func(ctx context.Context, rows []store.Key) error {
 			dropped, err := e.dropSome(ctx, len(rows), rows)
 			n += dropped
 			return err
 		},
-		atFault: e.atFault, can: e.canWrite,
-		aside: func(_ context.Context, row store.Key, because error) error { return e.asides.put(e.what, row, because) },
+		isDataError: e.isDataError, canProceed: e.canWrite,
+		setAside: func(_ context.Context, row store.Key, because error) error {
+			return e.skipped.skipRow(e.what, row, because)
+		},
 	}.isolateAfter(ctx, rows, err)
 }

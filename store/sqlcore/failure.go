@@ -23,7 +23,7 @@ func postFailures(ctx context.Context, tx *Tx, attempts []store.Attempt) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	telling, err := tellingProjects(ctx, tx, failed)
+	telling, err := noticeProjects(ctx, tx, failed)
 	if err != nil {
 		return err
 	}
@@ -38,43 +38,43 @@ func postFailures(ctx context.Context, tx *Tx, attempts []store.Attempt) error {
 			tx.Hint(store.TopicDelivery, store.Key{ProjectID: a.Delivery.ProjectID, ID: a.Delivery.EnvironmentID})
 		}
 	}
-	var r rows
+	var r rowBatch
 	for _, connector := range slices.SortedFunc(maps.Keys(of), CompareKeys) {
-		r.add(connector.ProjectID, connector.ID, of[connector].count, of[connector].last)
+		r.addRow(connector.ProjectID, connector.ID, of[connector].count, of[connector].last)
 	}
-	return r.insert(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at, failed, last_failed) VALUES `,
+	return r.insertRows(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at, failed, last_failed) VALUES `,
 		`(%, '`+failures+`', %, 0, now_us(), %, %)`,
 		` ON CONFLICT (project_id, consumer, ended_id) DO UPDATE SET failed = o.failed + excluded.failed, last_failed = excluded.last_failed`)
 }
 
-// tellingProjects returns the projects of attempts that have links for failure notices.
-func tellingProjects(ctx context.Context, tx *Tx, attempts []store.Attempt) ([]uuid.UUID, error) {
+// noticeProjects returns the projects of attempts that have links for failure notices.
+func noticeProjects(ctx context.Context, tx *Tx, attempts []store.Attempt) ([]uuid.UUID, error) {
 	var projects []uuid.UUID
 	for _, a := range attempts {
 		if !slices.Contains(projects, a.Delivery.ProjectID) {
 			projects = append(projects, a.Delivery.ProjectID)
 		}
 	}
-	var l list
-	return collect(ctx, tx, scanID, `SELECT DISTINCT l.project_id FROM links l WHERE l.tells_failures AND l.project_id IN `+l.ids(projects), l.args...)
+	var l argList
+	return collect(ctx, tx, scanUUID, `SELECT DISTINCT l.project_id FROM links l WHERE l.tells_failures AND l.project_id IN `+l.addIDs(projects), l.args...)
 }
 
 // takeFailing takes the outbox rows of failing connectors, if no other process has since they were
 // read. own is the number of failed deliveries at that time. The next notice follows after
 // TellEvery at the earliest. A row without further failures is then deleted. The destinations of
 // the notices are locked before.
-func (c *Core) takeFailing(ctx context.Context, tx *Tx, failing []posted, targets []target, own map[store.Key]int64) error {
+func (c *Core) takeFailing(ctx context.Context, tx *Tx, failing []deliveryOutboxRow, targets []target, own map[store.Key]int64) error {
 	if len(failing) == 0 {
 		return nil
 	}
 	if len(targets) > 0 {
-		var l list
+		var l argList
 		to := make([]store.Key, len(targets))
 		for i, t := range targets {
 			to[i] = t.destination()
 		}
 		if _, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+
-			c.keys(&l, "connector_id", slices.Compact(to))+` ORDER BY project_id, connector_id `+c.exclusive, l.args...); err != nil {
+			c.keyCondition(&l, "connector_id", slices.Compact(to))+` ORDER BY project_id, connector_id `+c.exclusive, l.args...); err != nil {
 			return err
 		}
 	}
@@ -82,9 +82,9 @@ func (c *Core) takeFailing(ctx context.Context, tx *Tx, failing []posted, target
 	for i, p := range failing {
 		keys[i], last[p.Key] = p.Key, *p.last
 	}
-	var l list
-	rows, err := collect(ctx, tx, scanPosted, `SELECT `+postedColumns+` FROM outbox WHERE consumer = '`+failures+`' AND posted_at <= now_us() AND `+
-		c.keys(&l, "ended_id", keys)+` ORDER BY project_id, ended_id `+c.exclusive, l.args...)
+	var l argList
+	rows, err := collect(ctx, tx, scanDeliveryOutboxRow, `SELECT `+deliveryOutboxColumns+` FROM outbox WHERE consumer = '`+failures+`' AND posted_at <= now_us() AND `+
+		c.keyCondition(&l, "ended_id", keys)+` ORDER BY project_id, ended_id `+c.exclusive, l.args...)
 	if err != nil {
 		return err
 	}
@@ -98,17 +98,17 @@ func (c *Core) takeFailing(ctx context.Context, tx *Tx, failing []posted, target
 		}
 	}
 	if len(over) > 0 {
-		l = list{}
-		if _, err := tx.exec(ctx, `DELETE FROM outbox WHERE consumer = '`+failures+`' AND `+c.keys(&l, "ended_id", over), l.args...); err != nil {
+		l = argList{}
+		if _, err := tx.exec(ctx, `DELETE FROM outbox WHERE consumer = '`+failures+`' AND `+c.keyCondition(&l, "ended_id", over), l.args...); err != nil {
 			return err
 		}
 	}
 	if len(told) == 0 {
 		return nil
 	}
-	l = list{args: []any{store.TellEvery.Microseconds()}}
+	l = argList{args: []any{store.TellEvery.Microseconds()}}
 	_, err = tx.exec(ctx, `UPDATE outbox SET failed = 0, failures = 0, posted_at = now_us() + $1 WHERE consumer = '`+failures+`' AND `+
-		c.keys(&l, "ended_id", told), l.args...)
+		c.keyCondition(&l, "ended_id", told), l.args...)
 	return err
 }
 
@@ -120,7 +120,7 @@ type failedDelivery struct {
 }
 
 // noticeLinks returns the links that send failure notices about these connectors.
-func (c *Core) noticeLinks(ctx context.Context, failing []posted) (all []target, err error) {
+func (c *Core) noticeLinks(ctx context.Context, failing []deliveryOutboxRow) (all []target, err error) {
 	var last []store.Key
 	for _, p := range failing {
 		if p.failed > 0 {
@@ -135,7 +135,7 @@ func (c *Core) noticeLinks(ctx context.Context, failing []posted) (all []target,
 	for _, f := range failures {
 		of := store.Key{ProjectID: f.ProjectID, ID: f.environment}
 		if _, known := links[of]; !known {
-			if links[of], err = c.tellingLinks(ctx, of); err != nil {
+			if links[of], err = c.noticeLinksOf(ctx, of); err != nil {
 				return nil, err
 			}
 		}
@@ -152,17 +152,17 @@ func (c *Core) noticeLinks(ctx context.Context, failing []posted) (all []target,
 // failedDeliveries reads failed deliveries with the last attempt of each.
 func (c *Core) failedDeliveries(ctx context.Context, keys []store.Key) (all []failedDelivery, err error) {
 	for _, same := range c.keysByPart("ended_connector_runs", keys) {
-		var l list
+		var l argList
 		past, err := pastRows(ctx, c, c.engine.Reader(), same[0].ID, func(row scanner) (f failedDelivery, err error) {
 			var (
 				runs  []uuid.UUID
 				ended time.Time
 			)
-			err = row.Scan(&f.ProjectID, &f.ID, &f.environment, &f.word.ConnectorID, idList{&runs}, &f.word.Error, at(&ended))
+			err = row.Scan(&f.ProjectID, &f.ID, &f.environment, &f.word.ConnectorID, idList{&runs}, &f.word.Error, scanTime(&ended))
 			f.word.Type, f.word.DeliveryID, f.word.FailedAt, f.word.RunID = store.StatusDeliveryFailed, f.ID, ended, firstOf(runs)
 			return f, err
 		}, `SELECT project_id, id, environment_id, connector_id, run_ids, error, ended_at FROM {ended_connector_runs}
-			WHERE status = 'failed' AND trigger_type = 'outbound' AND `+c.keys(&l, "id", same), l.args...)
+			WHERE status = 'failed' AND trigger_type = 'outbound' AND `+c.keyCondition(&l, "id", same), l.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -182,8 +182,8 @@ func (c *Core) failedDeliveries(ctx context.Context, keys []store.Key) (all []fa
 	return all, nil
 }
 
-// tellingLinks returns the links of an environment that send failure notices, one per connector.
-func (c *Core) tellingLinks(ctx context.Context, environment store.Key) (all []target, err error) {
+// noticeLinksOf returns the links of an environment that send failure notices, one per connector.
+func (c *Core) noticeLinksOf(ctx context.Context, environment store.Key) (all []target, err error) {
 	links, err := collect(ctx, c.engine.Reader(), func(row scanner) (to target, err error) {
 		return to, row.Scan(&to.link, &to.connector)
 	}, `SELECT l.id, l.connector_id FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id

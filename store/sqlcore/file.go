@@ -42,7 +42,7 @@ func (c *Core) KeepFiles(ctx context.Context, tx *Tx, events []store.Event) erro
 				blobs = append(blobs, store.Key{ProjectID: e.ProjectID, ID: *f.Blob})
 			}
 		}
-		if err := c.keep(ctx, tx, blobs); err != nil {
+		if err := c.markBlobs(ctx, tx, blobs); err != nil {
 			return err
 		}
 	}
@@ -51,7 +51,7 @@ func (c *Core) KeepFiles(ctx context.Context, tx *Tx, events []store.Event) erro
 
 // EventFiles implements store.Files.
 func (c *Core) EventFiles(ctx context.Context, connectorRun store.Key) ([]store.File, error) {
-	files, err := c.inputFiles(ctx, connectorRun, since("id", "$1"))
+	files, err := c.inputFiles(ctx, connectorRun, sinceCondition("id", "$1"))
 	return files, wrap(err, "reading the files of connector run %s", connectorRun)
 }
 
@@ -86,10 +86,10 @@ func (c *Core) RunFiles(ctx context.Context, run store.Key) ([]store.File, error
 
 // inputOf returns the input of a run.
 func (c *Core) inputOf(ctx context.Context, run store.Key) (input uuid.UUID, err error) {
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT input_id FROM open_runs WHERE project_id = $1 AND id = $2`,
+	err = mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT input_id FROM open_runs WHERE project_id = $1 AND id = $2`,
 		run.ProjectID, run.ID).Scan(&input))
 	if errors.Is(err, store.ErrNotFound) {
-		err = c.inHistory(ctx, c.engine.Reader(), run, `SELECT r.input_id FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+readable("$1"), &input)
+		err = c.inHistory(ctx, c.engine.Reader(), run, `SELECT r.input_id FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+readableCondition("$1"), &input)
 	}
 	return input, err
 }

@@ -46,21 +46,21 @@ func (c *Core) InPart(statement string, id uuid.UUID) string {
 // connection.
 func (c *Core) inHistory(ctx context.Context, q Queryer, key store.Key, statement string, into any, args ...any) error {
 	args = append([]any{key.ProjectID, key.ID}, args...)
-	return c.foundPart(q.QueryRowContext(ctx, c.InPart(statement, key.ID), args...).Scan(into))
+	return c.mapNoRowsOrPart(q.QueryRowContext(ctx, c.InPart(statement, key.ID), args...).Scan(into))
 }
 
-// foundPart is found, also for a missing partition.
-func (c *Core) foundPart(err error) error {
+// mapNoRowsOrPart is mapNoRows, also for a missing partition.
+func (c *Core) mapNoRowsOrPart(err error) error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) && c.noTable(err) {
 		return store.ErrNotFound
 	}
-	return found(err)
+	return mapNoRows(err)
 }
 
 // pastRows returns the history rows that a statement selects; none if the partition is missing.
 func pastRows[T any](ctx context.Context, c *Core, q Queryer, id uuid.UUID, scan func(scanner) (T, error), statement string, args ...any) ([]T, error) {
 	rows, err := collect(ctx, q, scan, c.InPart(statement, id), args...)
-	if err = c.foundPart(err); errors.Is(err, store.ErrNotFound) {
+	if err = c.mapNoRowsOrPart(err); errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
 	return rows, err

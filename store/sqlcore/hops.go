@@ -63,16 +63,16 @@ func (c *Core) startsOf(ctx context.Context, q Queryer, runs []store.Key) (start
 		return s, err
 	}
 	for _, same := range c.keysByPart("ended_runs", runs) {
-		var l list
-		ended, err := pastRows(ctx, c, q, same[0].ID, scan, `SELECT project_id, id, input_id FROM {ended_runs} WHERE `+c.keys(&l, "id", same), l.args...)
+		var l argList
+		ended, err := pastRows(ctx, c, q, same[0].ID, scan, `SELECT project_id, id, input_id FROM {ended_runs} WHERE `+c.keyCondition(&l, "id", same), l.args...)
 		if err != nil {
 			return nil, err
 		}
 		starts = append(starts, ended...)
 	}
 	if len(starts) < len(runs) {
-		var l list
-		open, err := collect(ctx, q, scan, `SELECT project_id, id, input_id FROM open_runs WHERE `+c.keys(&l, "id", runs), l.args...)
+		var l argList
+		open, err := collect(ctx, q, scan, `SELECT project_id, id, input_id FROM open_runs WHERE `+c.keyCondition(&l, "id", runs), l.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -90,7 +90,7 @@ func (c *Core) originsByRun(ctx context.Context, q Queryer, starts []start) (map
 	slices.SortFunc(inputs, CompareKeys)
 	of := map[store.Key]origin{}
 	for _, same := range c.keysByPart("inputs", slices.Compact(inputs)) {
-		var l list
+		var l argList
 		if _, err := pastRows(ctx, c, q, same[0].ID, func(row scanner) (id uuid.UUID, err error) {
 			var (
 				key  store.Key
@@ -99,7 +99,7 @@ func (c *Core) originsByRun(ctx context.Context, q Queryer, starts []start) (map
 			err = row.Scan(&key.ProjectID, &key.ID, &from.hops, &from.traceparent)
 			of[key] = from
 			return id, err
-		}, `SELECT project_id, id, hops, COALESCE(traceparent, '') FROM {inputs} WHERE `+c.keys(&l, "id", same), l.args...); err != nil {
+		}, `SELECT project_id, id, hops, COALESCE(traceparent, '') FROM {inputs} WHERE `+c.keyCondition(&l, "id", same), l.args...); err != nil {
 			return nil, err
 		}
 	}

@@ -77,13 +77,13 @@ func (h *Hub) Publish(hints []store.Hint) {
 			h.followed.addRun(hint.Key)
 		}
 		for s := range h.subscribers[hint.Topic] {
-			s.take(hint)
+			s.addHint(hint)
 		}
 	}
 }
 
-// take records a hint. The hint that hints were lost replaces all others of its topic.
-func (s *subscriber) take(hint store.Hint) {
+// addHint records a hint. The hint that hints were lost replaces all others of its topic.
+func (s *subscriber) addHint(hint store.Hint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.pending) >= subscriberEnds {
@@ -107,8 +107,8 @@ func (s *subscriber) take(hint store.Hint) {
 	}
 }
 
-// next returns the hint that has waited longest.
-func (s *subscriber) next() (hint store.Hint, ok bool) {
+// nextHint returns the hint that has waited longest.
+func (s *subscriber) nextHint() (hint store.Hint, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.order) == 0 {
@@ -123,7 +123,7 @@ func (s *subscriber) next() (hint store.Hint, ok bool) {
 func (s *subscriber) deliverHints() {
 	defer close(s.out)
 	for {
-		hint, ok := s.next()
+		hint, ok := s.nextHint()
 		if !ok {
 			select {
 			case <-s.wake:
@@ -146,7 +146,7 @@ func (h *Hub) Lost() {
 	defer h.mu.Unlock()
 	for topic, subscribers := range h.subscribers {
 		for s := range subscribers {
-			s.take(store.Hint{Topic: topic})
+			s.addHint(store.Hint{Topic: topic})
 		}
 	}
 }

@@ -48,18 +48,18 @@ func TestHub_MergesDuplicateHints(t *testing.T) {
 	s := &subscriber{wake: make(chan struct{}, 1), pending: map[store.Hint]struct{}{}}
 	first, second := done(), done()
 	for range 3 {
-		s.take(first)
-		s.take(second)
+		s.addHint(first)
+		s.addHint(second)
 	}
 	for _, want := range []store.Hint{first, second} {
-		hint, ok := s.next()
+		hint, ok := s.nextHint()
 		require.True(t, ok)
 		require.Equal(t, want, hint)
 	}
-	_, ok := s.next()
+	_, ok := s.nextHint()
 	require.False(t, ok)
-	s.take(first)
-	hint, ok := s.next()
+	s.addHint(first)
+	hint, ok := s.nextHint()
 	require.True(t, ok, "published again after it was read")
 	require.Equal(t, first, hint)
 }
@@ -69,16 +69,16 @@ func TestHub_ReportsLossToSlowReaders(t *testing.T) {
 	t.Parallel()
 	s := &subscriber{wake: make(chan struct{}, 1), pending: map[store.Hint]struct{}{}}
 	for range subscriberHints + 10 {
-		s.take(done())
+		s.addHint(done())
 	}
-	hint, ok := s.next()
+	hint, ok := s.nextHint()
 	require.True(t, ok)
 	require.Equal(t, store.Hint{Topic: store.TopicDone}, hint)
-	_, ok = s.next()
+	_, ok = s.nextHint()
 	require.False(t, ok)
 	last := done()
-	s.take(last)
-	hint, ok = s.next()
+	s.addHint(last)
+	hint, ok = s.nextHint()
 	require.True(t, ok)
 	require.Equal(t, last, hint)
 }
@@ -112,10 +112,10 @@ func TestHub_LimitsWaitingEnds(t *testing.T) {
 	for range 2 * subscriberEnds {
 		hint := done()
 		hint.End = &store.RunEnd{}
-		s.take(hint)
+		s.addHint(hint)
 	}
 	ends := 0
-	for hint, ok := s.next(); ok; hint, ok = s.next() {
+	for hint, ok := s.nextHint(); ok; hint, ok = s.nextHint() {
 		if hint.End != nil {
 			ends++
 		}

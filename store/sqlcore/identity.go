@@ -41,7 +41,7 @@ func scanIdentity(row scanner) (i identity, err error) {
 func identityOf(ctx context.Context, q Queryer, key store.Key) (identity, error) {
 	i, err := scanIdentity(q.QueryRowContext(ctx, selectIdentities+`WHERE k.project_id = $1 AND k.id = $2`,
 		key.ProjectID, key.ID))
-	return i, found(err)
+	return i, mapNoRows(err)
 }
 
 // ClaimID implements store.Projector. It reads first, because the object usually has the ID
@@ -135,7 +135,7 @@ func (c *Core) Remove(ctx context.Context, projectID uuid.UUID, ref store.Object
 		}
 		held, err := scanIdentity(tx.QueryRowContext(ctx,
 			selectIdentities+`WHERE k.project_id = $1 AND k.kind = $2 AND k.name = $3`, projectID, ref.Kind, ref.Name))
-		switch err = found(err); {
+		switch err = mapNoRows(err); {
 		case errors.Is(err, store.ErrNotFound):
 			return nil
 		case err != nil:
@@ -169,7 +169,7 @@ func (c *Core) removeObject(ctx context.Context, tx *Tx, held identity) error {
 	case store.KindProject:
 		err = removeProject(ctx, tx, held.key.ProjectID)
 	case store.KindEnvironment:
-		if err = freePlace(ctx, tx, held.key); err == nil {
+		if err = releasePosition(ctx, tx, held.key); err == nil {
 			err = c.removeEnvironment(ctx, tx, held.key)
 		}
 	case store.KindDeployment:

@@ -32,7 +32,7 @@ const platformKeyColumns = `id, ring, fingerprint, rank, current, used, revoked_
 
 func scanPlatformKey(row scanner) (k store.PlatformKey, err error) {
 	err = row.Scan(&k.ID, &k.Ring, &k.Fingerprint, &k.Rank, &k.Current, &k.Used,
-		maybeAt(&k.RevokedAt), maybeAt(&k.EndsAt), maybeAt(&k.RetiredAt))
+		scanNullTime(&k.RevokedAt), scanNullTime(&k.EndsAt), scanNullTime(&k.RetiredAt))
 	return k, err
 }
 
@@ -42,7 +42,7 @@ func platformKeys(ctx context.Context, q Queryer) ([]store.PlatformKey, error) {
 
 // ReportKeys implements store.KeyRegister.
 func (c *Core) ReportKeys(ctx context.Context, process string, held map[string]string) (current []string, err error) {
-	ids, err := marshalled(slices.Sorted(maps.Keys(held)))
+	ids, err := marshalText(slices.Sorted(maps.Keys(held)))
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,9 @@ import (
 // the transaction whose rows name them, so that shared transactions stay small. That transaction
 // marks them as history. Unmarked blobs are deleted.
 
-// writtenAtOnce is the number of blobs of one call that are written concurrently, because each
+// blobWriters is the number of blobs of one call that are written concurrently, because each
 // takes a connection.
-const writtenAtOnce = 2
+const blobWriters = 2
 
 // Large are the blobs of the large parts of a run, by the sequence of a journal entry, or
 // OutputPart.
@@ -49,8 +49,8 @@ func (l Large) Row(e store.JournalEntry) (data *string, blob *uuid.UUID) {
 	return &text, nil
 }
 
-// of returns the blobs of entries, and of the output if it is stored too.
-func (l Large) of(project uuid.UUID, output bool, entries []store.JournalEntry) (blobs []store.Key) {
+// blobsOf returns the blobs of entries, and of the output if it is stored too.
+func (l Large) blobsOf(project uuid.UUID, output bool, entries []store.JournalEntry) (blobs []store.Key) {
 	if len(l) == 0 {
 		return nil
 	}
@@ -84,7 +84,7 @@ func isLarge(output string, entries []store.JournalEntry) bool {
 func (e Ending) isLarge() bool { return isLarge(e.Output, e.Journal) }
 
 // blobKeys returns the blobs that an ending names.
-func (e Ending) blobKeys() []store.Key { return e.Large.of(e.Run.ProjectID, true, e.Journal) }
+func (e Ending) blobKeys() []store.Key { return e.Large.blobsOf(e.Run.ProjectID, true, e.Journal) }
 
 // putLarge writes the blobs that a claim needs to append entries to its run's journal and to end
 // the run with an output. It writes none if the transaction would not store anything: the claim has
@@ -98,11 +98,11 @@ func (c *Core) putLarge(ctx context.Context, l store.Lease, output string, entri
 	if err != nil || !current {
 		return nil, err
 	}
-	_, fresh, err := continuing(held.length, entries)
+	_, fresh, err := splitEntries(held.length, entries)
 	if err != nil || held.size+SizeOf(fresh) > store.MaxJournal {
 		return nil, nil
 	}
-	return c.putParts(ctx, l.Run.ProjectID, output, fresh, writtenAtOnce)
+	return c.putParts(ctx, l.Run.ProjectID, output, fresh, blobWriters)
 }
 
 // putResumption writes the blob for the entry that resumes a run, if the run is suspended.
@@ -111,7 +111,7 @@ func (c *Core) putResumption(ctx context.Context, run store.Key, entries []store
 		return nil, nil
 	}
 	var one int
-	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
+	err := mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval'`, run.ProjectID, run.ID).Scan(&one))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -140,7 +140,7 @@ func (c *Core) putLargeBlobs(ctx context.Context, endings []Ending) (ready []End
 		group errgroup.Group
 		mutex sync.Mutex
 	)
-	group.SetLimit(writtenAtOnce)
+	group.SetLimit(blobWriters)
 	for i, e := range endings {
 		held, current := claims[leases[i]]
 		if !current || len(e.Journal) > 0 && e.Journal[0].Sequence != held.length+1 || held.size+SizeOf(e.Journal) > store.MaxJournal {
@@ -184,7 +184,7 @@ func (c *Core) putParts(ctx context.Context, project uuid.UUID, output string, e
 		})
 	}
 	if err := group.Wait(); err != nil {
-		c.dropLoose(ctx, large.of(project, true, entries))
+		c.dropUnmarked(ctx, large.blobsOf(project, true, entries))
 		return nil, wrap(err, "storing large values")
 	}
 	return large, nil
@@ -192,37 +192,37 @@ func (c *Core) putParts(ctx context.Context, project uuid.UUID, output string, e
 
 // currentClaims reads the runs of claims that are current or can be revived. All other claims are never
 // current again.
-func (c *Core) currentClaims(ctx context.Context, leases []store.Lease) (map[store.Lease]claimed, error) {
-	out := map[store.Lease]claimed{}
+func (c *Core) currentClaims(ctx context.Context, leases []store.Lease) (map[store.Lease]claimedState, error) {
+	out := map[store.Lease]claimedState{}
 	for part := range slices.Chunk(leases, chunk) {
 		keys := make([]store.Key, len(part))
 		for i, l := range part {
 			keys[i] = l.Run
 		}
-		var args list
+		var args argList
 		if _, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
 			var (
 				l    store.Lease
-				held claimed
+				held claimedState
 			)
 			err = row.Scan(&l.Run.ProjectID, &l.Run.ID, &l.Token, &held.length, &held.size)
 			out[l] = held
 			return none, err
 		}, `SELECT project_id, id, token, journal_length, journal_size FROM open_runs
-			WHERE (status = 'running' OR status = 'queued' AND runner_id <> '') AND `+c.keys(&args, "id", keys), args.args...); err != nil {
+			WHERE (status = 'running' OR status = 'queued' AND runner_id <> '') AND `+c.keyCondition(&args, "id", keys), args.args...); err != nil {
 			return nil, wrap(err, "reading claims")
 		}
 	}
 	return out, nil
 }
 
-// keep marks the blobs that rows of the transaction name. All of them must exist.
-func (c *Core) keep(ctx context.Context, tx *Tx, blobs []store.Key) error {
+// markBlobs marks the blobs that rows of the transaction name. All of them must exist.
+func (c *Core) markBlobs(ctx context.Context, tx *Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
-	var l list
-	n, err := tx.exec(ctx, `UPDATE blobs SET mark = 'history' WHERE complete AND mark = '' AND `+c.keys(&l, "id", blobs), l.args...)
+	var l argList
+	n, err := tx.exec(ctx, `UPDATE blobs SET mark = 'history' WHERE complete AND mark = '' AND `+c.keyCondition(&l, "id", blobs), l.args...)
 	if err == nil && n != int64(len(blobs)) {
 		err = fmt.Errorf("%d of %d exist: %w", n, len(blobs), store.ErrNotFound)
 	}
@@ -238,7 +238,7 @@ func (c *Core) writeWith(ctx context.Context, blobs []store.Key, fn func(ctx con
 		last = tx
 		return fn(ctx, tx)
 	})
-	c.dropLoose(ctx, slices.DeleteFunc(slices.Clone(blobs), func(blob store.Key) bool {
+	c.dropUnmarked(ctx, slices.DeleteFunc(slices.Clone(blobs), func(blob store.Key) bool {
 		return err == nil && slices.Contains(last.kept, blob)
 	}))
 	return err
@@ -247,17 +247,17 @@ func (c *Core) writeWith(ctx context.Context, blobs []store.Key, fn func(ctx con
 // dropTimeout limits deleting blobs that were written in vain.
 const dropTimeout = 5 * time.Second
 
-// dropLoose deletes the unmarked ones of these blobs, even if the caller has gone, which is the
-// usual reason. It ignores errors, because the sweep deletes the rest.
-func (c *Core) dropLoose(ctx context.Context, blobs []store.Key) {
+// dropUnmarked deletes unmarked blobs among these, even if the context has ended, which is the usual reason.
+// It ignores errors, because the sweep deletes the rest.
+func (c *Core) dropUnmarked(ctx context.Context, blobs []store.Key) {
 	if len(blobs) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
 	defer cancel()
 	_ = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		var l list
-		loose, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM blobs WHERE mark = '' AND `+c.keys(&l, "id", blobs)+` `+c.exclusive, l.args...)
+		var l argList
+		loose, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM blobs WHERE mark = '' AND `+c.keyCondition(&l, "id", blobs)+` `+c.exclusive, l.args...)
 		if err != nil {
 			return err
 		}
@@ -265,12 +265,12 @@ func (c *Core) dropLoose(ctx context.Context, blobs []store.Key) {
 	})
 }
 
-// texts reads blobs completely, in one statement.
-func (c *Core) texts(ctx context.Context, q Queryer, blobs []store.Key) (map[uuid.UUID][]byte, error) {
+// readBlobs reads blobs completely, in one statement.
+func (c *Core) readBlobs(ctx context.Context, q Queryer, blobs []store.Key) (map[uuid.UUID][]byte, error) {
 	if len(blobs) == 0 {
 		return nil, nil
 	}
-	var l list
+	var l argList
 	texts, sizes := map[uuid.UUID][]byte{}, map[uuid.UUID]int{}
 	if _, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 		var (
@@ -285,7 +285,7 @@ func (c *Core) texts(ctx context.Context, q Queryer, blobs []store.Key) (map[uui
 		texts[id], sizes[id] = append(texts[id], data...), size
 		return none, err
 	}, `SELECT c.blob_id, c.data, b.size FROM blob_chunks c JOIN blobs b ON b.project_id = c.project_id AND b.id = c.blob_id
-		WHERE `+c.keys(&l, "c.blob_id", blobs)+` ORDER BY c.blob_id, c.number`, l.args...); err != nil {
+		WHERE `+c.keyCondition(&l, "c.blob_id", blobs)+` ORDER BY c.blob_id, c.number`, l.args...); err != nil {
 		return nil, wrap(err, "reading blobs")
 	}
 	for _, blob := range blobs {
@@ -321,7 +321,7 @@ func (c *Core) withOutputs(ctx context.Context, q Queryer, project uuid.UUID, pa
 			blobs = append(blobs, store.Key{ProjectID: project, ID: *run.blob})
 		}
 	}
-	texts, err := c.texts(ctx, q, blobs)
+	texts, err := c.readBlobs(ctx, q, blobs)
 	if err != nil {
 		return nil, err
 	}
@@ -345,7 +345,7 @@ func (c *Core) wholeEntries(ctx context.Context, q Queryer, project uuid.UUID, p
 			blobs = append(blobs, store.Key{ProjectID: project, ID: *e.blob})
 		}
 	}
-	texts, err := c.texts(ctx, q, blobs)
+	texts, err := c.readBlobs(ctx, q, blobs)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ const linkOrder = `l.object_created_at, l.id`
 func scanLink(row scanner) (l store.Link, err error) {
 	err = row.Scan(append([]any{
 		&l.ID, &l.ProjectID, &l.ConnectorID, &l.AgentName, &l.FilesRequired, document{&l.Outbound},
-		at(&l.ObjectCreatedAt), at(&l.CreatedAt), at(&l.UpdatedAt),
+		scanTime(&l.ObjectCreatedAt), scanTime(&l.CreatedAt), scanTime(&l.UpdatedAt),
 	}, refFields(&l.Ref)...)...)
 	return l, err
 }
@@ -37,7 +37,7 @@ func (c *Core) PutLink(ctx context.Context, l store.Link) error {
 	if err == nil && sameLink(stored, l) {
 		return nil
 	}
-	if err = found(err); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err = mapNoRows(err); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("reading the stored row of %s: %w", l.Ref, err)
 	}
 	var refused error // the claim stays
@@ -145,13 +145,13 @@ func policyOf(l store.Link) (any, error) {
 	if l.Outbound == nil {
 		return nil, nil
 	}
-	return marshalled(l.Outbound)
+	return marshalText(l.Outbound)
 }
 
 func removeLink(ctx context.Context, tx *Tx, key store.Key) error {
-	connector, err := scanID(tx.QueryRowContext(ctx,
+	connector, err := scanUUID(tx.QueryRowContext(ctx,
 		`DELETE FROM links WHERE project_id = $1 AND id = $2 RETURNING connector_id`, key.ProjectID, key.ID))
-	switch err = found(err); {
+	switch err = mapNoRows(err); {
 	case errors.Is(err, store.ErrNotFound):
 		return nil
 	case err != nil:

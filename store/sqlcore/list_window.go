@@ -51,7 +51,7 @@ func windowsOf(days []int64, of period, last int64) (windows []listWindow) {
 	for i, group := range groups {
 		next := period{of.from, of.to}
 		if i < len(groups)-1 {
-			next.from = begin(group[len(group)-1])
+			next.from = dayStart(group[len(group)-1])
 		}
 		windows = append(windows, listWindow{next, joinDays(group, next)})
 		of.to = next.from
@@ -79,8 +79,8 @@ func (c *Core) historyWindows(ctx context.Context, q Queryer, table string, proj
 func (c *Core) firstSince(ctx context.Context, table string, project uuid.UUID, from int64) (uuid.UUID, error) {
 	windows, err := c.historyWindows(ctx, c.engine.Lists(), table, project, period{from, never})
 	for _, window := range windows {
-		l := list{args: []any{project}}
-		ids, err := collect(ctx, c.engine.Lists(), scanID, `SELECT r.id FROM `+table+` r WHERE r.project_id = $1`+onDays("r.id", window, &l)+` ORDER BY r.id LIMIT 1`, l.args...)
+		l := argList{args: []any{project}}
+		ids, err := collect(ctx, c.engine.Lists(), scanUUID, `SELECT r.id FROM `+table+` r WHERE r.project_id = $1`+dayCondition("r.id", window, &l)+` ORDER BY r.id LIMIT 1`, l.args...)
 		if err != nil || len(ids) > 0 {
 			return slices.Concat(ids, []uuid.UUID{uuid.Nil})[0], err
 		}
@@ -99,7 +99,7 @@ func (c *Core) nextSince(ctx context.Context, table string, project uuid.UUID, f
 
 // daysWithin returns the days that overlap a period.
 func daysWithin(days []int64, of period) []int64 {
-	return slices.DeleteFunc(days, func(d int64) bool { return begin(d) >= of.to || begin(d+1) <= of.from })
+	return slices.DeleteFunc(days, func(d int64) bool { return dayStart(d) >= of.to || dayStart(d+1) <= of.from })
 }
 
 // splitDays splits days into groups of growing size, at least one.
@@ -113,7 +113,7 @@ func splitDays(days []int64) (groups [][]int64) {
 // joinDays returns the periods of days in order, within a period. Consecutive days are one period.
 func joinDays(days []int64, within period) (periods []period) {
 	for _, d := range slices.Sorted(slices.Values(days)) {
-		next := period{begin(d), begin(d + 1)}.overlap(within)
+		next := period{dayStart(d), dayStart(d + 1)}.overlap(within)
 		if last := len(periods) - 1; last >= 0 && periods[last].to == next.from {
 			periods[last].to = next.to
 			continue
@@ -133,10 +133,10 @@ func clipPeriods(periods []period, within period) (clipped []period) {
 	return clipped
 }
 
-// onDays limits to IDs of history in a window. The planner skips the partitions of other days. The
+// dayCondition limits to IDs of history in a window. The planner skips the partitions of other days. The
 // last alternative matches no ID. It keeps the planner from a search by the bounds of the days alone,
 // because the bounds look more selective than they are.
-func onDays(id string, window listWindow, l *list) string {
+func dayCondition(id string, window listWindow, l *argList) string {
 	if len(window.history) == 0 {
 		return ` AND FALSE`
 	}

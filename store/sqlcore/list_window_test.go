@@ -68,8 +68,8 @@ func TestOnDays_MatchesIDsOfHistory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var l list
-			require.Equal(t, row.want, onDays("r.id", row.window, &l))
+			var l argList
+			require.Equal(t, row.want, dayCondition("r.id", row.window, &l))
 			require.Equal(t, row.args, l.args)
 		})
 	}

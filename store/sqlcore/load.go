@@ -23,7 +23,7 @@ func (c *Core) ProjectLoad(ctx context.Context, project uuid.UUID) (store.Projec
 		FROM projects p WHERE p.project_id = $1`, project).
 		Scan(&load.Limits.BacklogRuns, &load.Limits.BacklogInput, &load.Limits.Storage, &load.Limits.RequestsPerMinute, &load.Stored)
 	if err != nil {
-		return load, wrap(found(err), "reading the limits of project %s", project)
+		return load, wrap(mapNoRows(err), "reading the limits of project %s", project)
 	}
 	if load.Limits.BacklogRuns == 0 && load.Limits.BacklogInput == 0 {
 		return load, nil

@@ -35,15 +35,15 @@ func (c *Core) keysOnly(name, where, order string, move func(ctx context.Context
 	}
 }
 
-// pick reads at most limit rows, of these keys if there are any.
-func (s openSweep[R]) pick(ctx context.Context, q Queryer, limit int, only []store.Key, lock string) ([]R, error) {
-	l := list{args: append([]any{limit}, s.args...)}
+// readDue reads at most limit rows, of these keys if there are any.
+func (s openSweep[R]) readDue(ctx context.Context, q Queryer, limit int, only []store.Key, lock string) ([]R, error) {
+	l := argList{args: append([]any{limit}, s.args...)}
 	rest := ``
 	if len(only) > 0 {
-		rest = ` AND ` + s.keys(&l, "r.id", only)
+		rest = ` AND ` + s.keyCondition(&l, "r.id", only)
 	}
-	if passed := s.asides.passed(s.name); len(passed) > 0 {
-		rest += ` AND NOT (` + s.keys(&l, "r.id", passed) + `)`
+	if passed := s.skipped.skippedKeys(s.name); len(passed) > 0 {
+		rest += ` AND NOT (` + s.keyCondition(&l, "r.id", passed) + `)`
 	}
 	if s.order != "" {
 		rest += ` ORDER BY ` + s.order
@@ -51,8 +51,8 @@ func (s openSweep[R]) pick(ctx context.Context, q Queryer, limit int, only []sto
 	return collect(ctx, q, s.scan, `SELECT `+s.columns+` FROM `+s.table+` r WHERE `+s.where+rest+` LIMIT $1 `+lock, l.args...)
 }
 
-// moveSome processes at most limit rows in one transaction, of these keys if there are any.
-func (s openSweep[R]) moveSome(ctx context.Context, limit int, only []store.Key) (moved store.Swept, err error) {
+// moveBatch processes at most limit rows in one transaction, of these keys if there are any.
+func (s openSweep[R]) moveBatch(ctx context.Context, limit int, only []store.Key) (moved store.Swept, err error) {
 	err = s.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		moved = store.Swept{}
 		if s.lock != nil {
@@ -60,7 +60,7 @@ func (s openSweep[R]) moveSome(ctx context.Context, limit int, only []store.Key)
 				return err
 			}
 		}
-		rows, err := s.pick(ctx, tx, limit, only, s.skipLocked)
+		rows, err := s.readDue(ctx, tx, limit, only, s.skipLocked)
 		if err == nil && len(rows) > 0 {
 			moved, err = s.move(ctx, tx, rows)
 		}
@@ -77,32 +77,32 @@ func (s openSweep[R]) setAside(ctx context.Context, row R, because error) error 
 	if s.aside != nil {
 		s.aside(ctx, row)
 	}
-	return s.asides.put(s.name, s.key(row), because)
+	return s.skipped.skipRow(s.name, s.key(row), because)
 }
 
-// sweep processes at most limit rows, in one transaction unless some fail. It opens none if there
+// sweepDue processes at most limit rows, in one transaction unless some fail. It opens none if there
 // are no rows. Rows that fail alone are set aside.
-func (s openSweep[R]) sweep(ctx context.Context, limit int) (swept store.Swept, err error) {
-	rows, err := s.pick(ctx, s.engine.Reader(), limit, nil, ``)
+func (s openSweep[R]) sweepDue(ctx context.Context, limit int) (swept store.Swept, err error) {
+	rows, err := s.readDue(ctx, s.engine.Reader(), limit, nil, ``)
 	if err != nil || len(rows) == 0 {
 		return swept, err
 	}
-	if swept, err = s.moveSome(ctx, limit, nil); err == nil {
+	if swept, err = s.moveBatch(ctx, limit, nil); err == nil {
 		return swept, nil
 	}
 	if len(rows) == 1 && errors.Is(ctx.Err(), context.DeadlineExceeded) && s.canWrite(ctx) { // this row takes too long
 		return swept, s.setAside(ctx, rows[0], err)
 	}
 	return swept, isolation[R]{
-		all: func(ctx context.Context, rows []R) error {
+		processAll: func(ctx context.Context, rows []R) error {
 			keys := make([]store.Key, len(rows))
 			for i, row := range rows {
 				keys[i] = s.key(row)
 			}
-			moved, err := s.moveSome(ctx, len(rows), keys)
+			moved, err := s.moveBatch(ctx, len(rows), keys)
 			swept = swept.Plus(moved)
 			return err
 		},
-		atFault: s.atFault, can: s.canWrite, aside: s.setAside,
+		isDataError: s.isDataError, canProceed: s.canWrite, setAside: s.setAside,
 	}.isolateAfter(ctx, rows, err)
 }

@@ -18,7 +18,7 @@ type openRuns struct {
 	// runs r. begun is a condition on fields that runs have after their start.
 	only          []string
 	within, begun string
-	args          list
+	args          argList
 	// fresh means that never started runs are counted, which have neither deployment nor variant.
 	fresh bool
 }
@@ -38,10 +38,10 @@ const (
 	openColumns = `r.agent_name, r.test_name, r.status, r.deployment_id, r.queued_at, r.started_at`
 )
 
-// count counts the runs. Nearly all runs of a backlog have never started. These are counted
+// countRuns counts the runs. Nearly all runs of a backlog have never started. These are counted
 // index-only, queue by queue, because grouping them would cost more.
-func (o openRuns) count(ctx context.Context, q Queryer) ([]openCount, error) {
-	heads, names := o.heads()
+func (o openRuns) countRuns(ctx context.Context, q Queryer) ([]openCount, error) {
+	heads, names := o.selectHeads()
 	some := ``
 	if !o.fresh {
 		some = ` WHERE NOT h.fresh`
@@ -54,7 +54,7 @@ func (o openRuns) count(ctx context.Context, q Queryer) ([]openCount, error) {
 		return text
 	}
 	return collect(ctx, q, func(row scanner) (n openCount, err error) {
-		err = row.Scan(&n.agent, &n.testName, &n.status, &n.runs, maybeAt(&n.last))
+		err = row.Scan(&n.agent, &n.testName, &n.status, &n.runs, scanNullTime(&n.last))
 		return n, err
 	}, `WITH RECURSIVE `+heads+`, lines AS MATERIALIZED (SELECT h.class, h.agent_name, h.fresh, (SELECT count(*) FROM open_runs r
 			WHERE `+openHere+` AND r.status = 'queued' AND r.blocked = FALSE AND r.class = h.class AND r.agent_name = h.agent_name AND r.fresh = h.fresh`+o.within+`) AS runs FROM heads h`+some+`)
@@ -68,8 +68,8 @@ func (o openRuns) count(ctx context.Context, q Queryer) ([]openCount, error) {
 		WHERE TRUE`+o.begun+` GROUP BY r.agent_name, r.test_name, r.status`, o.args.args...)
 }
 
-// heads selects the common fields of queues: of the agents in names, or of all agents.
-func (o *openRuns) heads() (heads, names string) {
+// selectHeads selects the common fields of queues: of the agents in names, or of all agents.
+func (o *openRuns) selectHeads() (heads, names string) {
 	if o.only == nil {
 		return QueuedLines(o.address, QueuedHere) + `, heads AS (SELECT c.class, c.agent_name, c.fresh FROM q
 			JOIN open_runs c ON c.project_id = $1 AND c.` + o.address + ` = q.address)`, ``
@@ -79,7 +79,7 @@ func (o *openRuns) heads() (heads, names string) {
 		classes = append(classes, `SELECT `+strconv.Itoa(class)+` AS class`)
 	}
 	for _, agent := range o.only {
-		name := o.args.add(Text(agent))
+		name := o.args.addArg(Text(agent))
 		agents, all = append(agents, `SELECT CAST(`+name+` AS text) AS agent_name`), append(all, name)
 	}
 	const either = ` UNION ALL `

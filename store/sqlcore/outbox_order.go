@@ -32,32 +32,32 @@ type projectCursor struct {
 // newProjectCursor starts at a random project, so that gateways serve different projects at the same time.
 func newProjectCursor() *projectCursor { return &projectCursor{last: uuid.New()} }
 
-// since returns the project with the last turn. back repeats the turns after it: the failing row is
-// found in smaller batches, not after all others.
-func (t *projectCursor) since() uuid.UUID {
+// lastProject returns the project with the last turn. rewind repeats the turns after it, so that smaller
+// batches find the failing row before other projects have their turn.
+func (t *projectCursor) lastProject() uuid.UUID {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	return t.last
 }
 
-func (t *projectCursor) back(since uuid.UUID) {
+func (t *projectCursor) rewind(since uuid.UUID) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
 	t.last = since
 }
 
-// next returns at most limit projects, which list returns in ID order from after on, cyclically.
-// The next turn continues after them unless all have had theirs.
-func (t *projectCursor) next(limit int, list func(after uuid.UUID, limit int) ([]uuid.UUID, error)) ([]uuid.UUID, error) {
-	projects, err := list(t.since(), limit)
+// nextProjects returns at most limit projects, which list returns in ID order from after on, cyclically.
+// The next turn continues after them, or starts over after the last project.
+func (t *projectCursor) nextProjects(limit int, list func(after uuid.UUID, limit int) ([]uuid.UUID, error)) ([]uuid.UUID, error) {
+	projects, err := list(t.lastProject(), limit)
 	if err == nil && len(projects) == limit {
-		t.back(projects[limit-1])
+		t.rewind(projects[limit-1])
 	}
 	return projects, err
 }
 
-// posted is an outbox row.
-type posted struct {
+// deliveryOutboxRow is a row of the outbox of deliveries.
+type deliveryOutboxRow struct {
 	store.Key
 	// failures is how often the row has failed.
 	failures int
@@ -68,43 +68,43 @@ type posted struct {
 }
 
 // consumer returns the consumer of the row.
-func (p posted) consumer() string {
+func (p deliveryOutboxRow) consumer() string {
 	if p.last != nil {
 		return failures
 	}
 	return outbound
 }
 
-func (p posted) row() (store.Key, int) { return p.Key, p.failures }
+func (p deliveryOutboxRow) keyAndFailures() (store.Key, int) { return p.Key, p.failures }
 
-// waitPosted delays a row.
-func waitPosted(ctx context.Context, tx *Tx, p posted, wait time.Duration) error {
+// delayOutboxRow delays a row.
+func delayOutboxRow(ctx context.Context, tx *Tx, p deliveryOutboxRow, wait time.Duration) error {
 	_, err := tx.exec(ctx, `UPDATE outbox SET failures = failures + 1, posted_at = now_us() + $3
 		WHERE project_id = $1 AND consumer = $4 AND ended_id = $2 AND posted_at <= now_us()`,
 		p.ProjectID, p.ID, wait.Microseconds(), p.consumer())
 	return err
 }
 
-const postedColumns = `project_id, ended_id, failures, last_failed, failed`
+const deliveryOutboxColumns = `project_id, ended_id, failures, last_failed, failed`
 
-func scanPosted(row scanner) (p posted, err error) {
+func scanDeliveryOutboxRow(row scanner) (p deliveryOutboxRow, err error) {
 	err = row.Scan(&p.ProjectID, &p.ID, &p.failures, &p.last, &p.failed)
 	return p, err
 }
 
-// outboxRows selects the outbox rows of a consumer.
-type outboxRows struct {
+// outboxSource selects the outbox rows of a consumer.
+type outboxSource struct {
 	// table is read as o. narrow is a condition on o that ends with AND, or empty. columns are
 	// read.
 	table, narrow, columns string
 }
 
-// postedRows are the rows for deliveries.
-var postedRows = outboxRows{table: `outbox`, narrow: `o.consumer IN (` + posting + `) AND `, columns: postedColumns}
+// deliveryOutbox selects the rows for deliveries.
+var deliveryOutbox = outboxSource{table: `outbox`, narrow: `o.consumer IN (` + posting + `) AND `, columns: deliveryOutboxColumns}
 
-// postableRows returns at most limit outbox rows for deliveries, of the projects whose turn it is.
-func (c *Core) postableRows(ctx context.Context, limit int) ([]posted, error) {
-	return takeTurn(ctx, c, c.turns, postedRows, turn{limit: limit, until: math.MaxInt64}, scanPosted)
+// dueOutboxRows returns at most limit outbox rows for deliveries, of the projects whose turn it is.
+func (c *Core) dueOutboxRows(ctx context.Context, limit int) ([]deliveryOutboxRow, error) {
+	return takeTurn(ctx, c, c.turns, deliveryOutbox, turn{limit: limit, until: math.MaxInt64}, scanDeliveryOutboxRow)
 }
 
 // turn limits the rows of a turn: at most limit rows that were posted before a time. Of each
@@ -117,7 +117,7 @@ type turn struct {
 // takeTurn reads the rows of the projects whose turn it is. Each project has an equal share, so a
 // busy project delays only itself.
 func takeTurn[R any](
-	ctx context.Context, c *Core, t *projectCursor, of outboxRows, in turn, scan func(scanner) (R, error),
+	ctx context.Context, c *Core, t *projectCursor, of outboxSource, in turn, scan func(scanner) (R, error),
 ) ([]R, error) {
 	due := of.narrow + `o.posted_at <= now_us() AND o.posted_at <= `
 	lap := func(name, from, to string) string {
@@ -126,8 +126,8 @@ func takeTurn[R any](
 			UNION ALL ` + first + `t.project_id ORDER BY o.project_id, o.posted_at LIMIT 1) FROM ` + name + ` t WHERE t.project_id IS NOT NULL)`
 	}
 	most := min(in.limit, maxTurns)
-	projects, err := t.next(most, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
-		return collect(ctx, c.engine.Reader(), scanID, `WITH RECURSIVE `+lap(`later`, `$1`, ``)+`, `+
+	projects, err := t.nextProjects(most, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
+		return collect(ctx, c.engine.Reader(), scanUUID, `WITH RECURSIVE `+lap(`later`, `$1`, ``)+`, `+
 			lap(`earlier`, `'`+uuid.Nil.String()+`'`, `AND o.project_id <= $1`)+`
 			SELECT t.project_id FROM (SELECT project_id FROM later UNION ALL SELECT project_id FROM earlier) t
 				WHERE t.project_id IS NOT NULL LIMIT $2`,
@@ -141,14 +141,14 @@ func takeTurn[R any](
 	for places < len(projects) {
 		places *= 2
 	}
-	l := list{args: []any{share, in.until, in.skip * share}}
+	l := argList{args: []any{share, in.until, in.skip * share}}
 	each := make([]string, places)
 	for i := range each {
 		project := uuid.Nil // no project
 		if i < len(projects) {
 			project = projects[i]
 		}
-		each[i] = `SELECT * FROM (SELECT ` + of.columns + ` FROM ` + of.table + ` o WHERE o.project_id = ` + l.add(project) + ` AND ` + due + `$2
+		each[i] = `SELECT * FROM (SELECT ` + of.columns + ` FROM ` + of.table + ` o WHERE o.project_id = ` + l.addArg(project) + ` AND ` + due + `$2
 			ORDER BY o.posted_at LIMIT $1 OFFSET $3) t`
 	}
 	return collect(ctx, c.engine.Reader(), scan, strings.Join(each, ` UNION ALL `), l.args...)

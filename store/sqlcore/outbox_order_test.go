@@ -11,5 +11,5 @@ import (
 // Gateways that start together serve different projects first.
 func TestTurns_BeginByLot(t *testing.T) {
 	t.Parallel()
-	require.NotEqual(t, newProjectCursor().since(), newProjectCursor().since())
+	require.NotEqual(t, newProjectCursor().lastProject(), newProjectCursor().lastProject())
 }

@@ -32,7 +32,7 @@ func (c *Core) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map[
 	if err != nil {
 		return nil, err
 	}
-	asked, l := map[uuid.UUID]bool{}, list{}
+	asked, l := map[uuid.UUID]bool{}, argList{}
 	_, err = collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
 		var (
 			id uuid.UUID
@@ -42,13 +42,13 @@ func (c *Core) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map[
 		asked[id] = is
 		return none, err
 	}, `SELECT p.project_id, l.project_id IS NOT NULL FROM projects p LEFT JOIN looks l ON l.project_id = p.project_id
-		WHERE `+c.keys(&l, "p.project_id", keys), l.args...)
+		WHERE `+c.keyCondition(&l, "p.project_id", keys), l.args...)
 	return asked, wrap(err, "reading which of %d projects exist", len(keys))
 }
 
 // ProjectIDs implements store.PollRequests.
 func (c *Core) ProjectIDs(ctx context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
-	ids, err := collect(ctx, c.engine.Reader(), scanID, `SELECT project_id FROM projects WHERE project_id > $1 ORDER BY project_id LIMIT $2`, after, limit)
+	ids, err := collect(ctx, c.engine.Reader(), scanUUID, `SELECT project_id FROM projects WHERE project_id > $1 ORDER BY project_id LIMIT $2`, after, limit)
 	return ids, wrap(err, "listing projects")
 }
 
@@ -59,9 +59,9 @@ func (c *Core) RequestPolls(ctx context.Context, projects []uuid.UUID) error {
 		return err
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		var l list
-		made, err := collect(ctx, tx, scanID, `INSERT INTO looks (project_id, asked_at)
-			SELECT project_id, now_us() FROM projects WHERE `+c.keys(&l, "project_id", keys)+`
+		var l argList
+		made, err := collect(ctx, tx, scanUUID, `INSERT INTO looks (project_id, asked_at)
+			SELECT project_id, now_us() FROM projects WHERE `+c.keyCondition(&l, "project_id", keys)+`
 			ORDER BY project_id ON CONFLICT (project_id) DO NOTHING RETURNING project_id`, l.args...)
 		for _, id := range made {
 			tx.Hint(store.TopicLook, store.Project{ID: id}.Key())

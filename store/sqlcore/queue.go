@@ -60,7 +60,7 @@ func (c *Core) QueueFigures(ctx context.Context) (figures store.QueueFigures, er
 		return c.engine.Reader().QueryRowContext(ctx, statement, store.MaxQueueCounted).Scan(into...)
 	}
 	measure := map[store.QueueFigure]func(ctx context.Context) error{
-		store.FigureQueued:  func(ctx context.Context) (err error) { figures.Queued, err = c.queued(ctx); return err },
+		store.FigureQueued:  func(ctx context.Context) (err error) { figures.Queued, err = c.countQueued(ctx); return err },
 		store.FigureRunning: func(ctx context.Context) error { return read(ctx, RunningStatement, &figures.Running) },
 		store.FigureKeys: func(ctx context.Context) error {
 			return limited(ctx, KeysStatement, &figures.KeysHeld, &figures.Blocked)
@@ -82,8 +82,8 @@ func (c *Core) QueueFigures(ctx context.Context) (figures store.QueueFigures, er
 	return figures, errors.Join(failed...)
 }
 
-// queued counts the queued runs of each state and class.
-func (c *Core) queued(ctx context.Context) (map[store.QueueState]map[store.Class]store.QueueDepth, error) {
+// countQueued counts the queued runs of each state and class.
+func (c *Core) countQueued(ctx context.Context) (map[store.QueueState]map[store.Class]store.QueueDepth, error) {
 	queued := map[store.QueueState]map[store.Class]store.QueueDepth{}
 	for _, state := range store.QueueStates {
 		queued[state] = map[store.Class]store.QueueDepth{}

@@ -10,12 +10,12 @@ import (
 
 // PutRates implements store.Rates.
 func (c *Core) PutRates(ctx context.Context, rates []store.Rate) error {
-	var r rows
+	var r rowBatch
 	for _, rate := range rates {
-		r.add(string(rate.Currency), int64(rate.Day), rate.Micros)
+		r.addRow(string(rate.Currency), int64(rate.Day), rate.Micros)
 	}
 	return wrap(c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		return r.insert(ctx, tx, `INSERT INTO exchange_rates AS e (currency, day, micros) VALUES `, `(%, %, %)`,
+		return r.insertRows(ctx, tx, `INSERT INTO exchange_rates AS e (currency, day, micros) VALUES `, `(%, %, %)`,
 			` ON CONFLICT (currency, day) DO UPDATE SET micros = excluded.micros WHERE e.micros <> excluded.micros`)
 	}), "keeping %d exchange rates", len(rates))
 }
@@ -31,6 +31,6 @@ func (c *Core) Rates(ctx context.Context, currency store.Currency, from, to stor
 
 // LatestRate implements store.Rates.
 func (c *Core) LatestRate(ctx context.Context, currency store.Currency) (day store.Day, err error) {
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT e.day FROM exchange_rates e WHERE e.currency = $1 ORDER BY e.day DESC LIMIT 1`, string(currency)).Scan(&day))
+	err = mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT e.day FROM exchange_rates e WHERE e.currency = $1 ORDER BY e.day DESC LIMIT 1`, string(currency)).Scan(&day))
 	return day, wrap(err, "reading the latest exchange rate of %s", currency)
 }

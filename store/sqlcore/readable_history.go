@@ -15,29 +15,31 @@ import (
 // Conditions for readable history. Every read of history uses one of them. Rows that they hide are
 // erased, or will be deleted.
 
-// since limits history rows by ID to the retention of their project. project is its ID, as an
+// sinceCondition limits history rows by ID to the retention of their project. project is its ID, as an
 // argument or a column.
-func since(id, project string) string { return ` AND ` + isSince(id, project) }
+func sinceCondition(id, project string) string { return ` AND ` + isSinceRetention(id, project) }
 
-func isSince(id, project string) string {
+func isSinceRetention(id, project string) string {
 	return id + ` >= COALESCE((SELECT id_at(now_us() - p.history_us) FROM projects p WHERE p.project_id = ` + project + ` AND p.history_us <> 0), '` + uuid.Nil.String() + `')`
 }
 
-// sinceOrOpen limits rows that belong to runs in the same way, but includes the rows of open runs,
+// sinceOrOpenCondition limits rows that belong to runs in the same way, but includes the rows of open runs,
 // which continue.
-func sinceOrOpen(run, project string) string {
-	return ` AND (` + isSince(run, project) + ` OR EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = ` + project + ` AND o.id = ` + run + `))`
+func sinceOrOpenCondition(run, project string) string {
+	return ` AND (` + isSinceRetention(run, project) + ` OR EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = ` + project + ` AND o.id = ` + run + `))`
 }
 
-// readable limits ended runs r to the retention and excludes erased ones.
-func readable(project string) string { return unerased("r") + since("r.id", project) }
+// readableCondition limits ended runs r to the retention and excludes erased ones.
+func readableCondition(project string) string {
+	return unerasedCondition("r") + sinceCondition("r.id", project)
+}
 
-// unerased excludes erased runs.
-func unerased(alias string) string { return ` AND ` + alias + `.erased_at IS NULL` }
+// unerasedCondition excludes erased runs.
+func unerasedCondition(alias string) string { return ` AND ` + alias + `.erased_at IS NULL` }
 
 // readableSince returns the time from which history of a project is readable, 0 if all of it is.
 func (c *Core) readableSince(ctx context.Context, q Queryer, project uuid.UUID) (us int64, err error) {
-	err = found(q.QueryRowContext(ctx, `SELECT now_us() - p.history_us FROM projects p WHERE p.project_id = $1 AND p.history_us <> 0`, project).Scan(&us))
+	err = mapNoRows(q.QueryRowContext(ctx, `SELECT now_us() - p.history_us FROM projects p WHERE p.project_id = $1 AND p.history_us <> 0`, project).Scan(&us))
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
@@ -54,7 +56,7 @@ func openForOf(project, age string) string {
 // openFor returns the value of openForOf for a project.
 func (c *Core) openFor(ctx context.Context, q Queryer, project uuid.UUID, age time.Duration) (time.Duration, error) {
 	var us int64
-	err := found(q.QueryRowContext(ctx, `SELECT p.history_us FROM projects p WHERE p.project_id = $1 AND p.history_us <> 0`, project).Scan(&us))
+	err := mapNoRows(q.QueryRowContext(ctx, `SELECT p.history_us FROM projects p WHERE p.project_id = $1 AND p.history_us <> 0`, project).Scan(&us))
 	if errors.Is(err, store.ErrNotFound) {
 		return age, nil
 	}

@@ -13,34 +13,34 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// surelyKept is the age below which retention never deletes history, whatever its value.
-const surelyKept = 2 * day
+// minKeptAge is the age below which retention never deletes history, whatever its value.
+const minKeptAge = 2 * day
 
 // rebuildPage is the number of rows per read.
 const rebuildPage = 5000
 
-// recounting rebuilds rollups of a kind for a project.
-type recounting interface {
-	// next returns the first time at or after from for which a grain has, or had, something to
+// rollupRebuilder rebuilds rollups of a kind for a project.
+type rollupRebuilder interface {
+	// nextPeriod returns the first time at or after from for which a grain has, or had, something to
 	// count; never if there is none.
-	next(ctx context.Context, g grain, from int64) (int64, error)
-	// count rebuilds the time of a grain that begins at begin, and returns the number of history
+	nextPeriod(ctx context.Context, g grain, from int64) (int64, error)
+	// rebuildPeriod rebuilds the period of a grain from begin on, and returns the number of its history
 	// rows. The caller holds the lock of rollupsTurn, so the rollups do not change meanwhile.
-	count(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (int64, error)
-	// oldest returns the oldest row of history, the zero ID without any.
-	oldest(ctx context.Context) (uuid.UUID, error)
+	rebuildPeriod(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (int64, error)
+	// oldestRow returns the oldest row of history, the zero ID without any.
+	oldestRow(ctx context.Context) (uuid.UUID, error)
 }
 
 // RebuildRollups implements store.Rebuilder.
 func (c *Core) RebuildRollups(ctx context.Context, counted func(store.RollupHour)) error {
-	projects, err := collect(ctx, c.engine.Reader(), scanID, `SELECT project_id FROM projects UNION SELECT project_id FROM stored_bytes ORDER BY project_id`)
+	projects, err := collect(ctx, c.engine.Reader(), scanUUID, `SELECT project_id FROM projects UNION SELECT project_id FROM stored_bytes ORDER BY project_id`)
 	if err != nil {
 		return wrap(err, "listing projects")
 	}
 	for _, project := range projects {
-		runs := &countingRuns{Core: c, project: project, last: map[total]time.Time{}}
-		for _, kind := range []recounting{runs, countingUsage{runs}, countingConnectorRuns{c, project}} {
-			if err := c.recount(ctx, project, kind, counted); err != nil {
+		runs := &runRebuilder{Core: c, project: project, last: map[agentTotal]time.Time{}}
+		for _, kind := range []rollupRebuilder{runs, usageRebuilder{runs}, connectorRunRebuilder{c, project}} {
+			if err := c.rebuildRollups(ctx, project, kind, counted); err != nil {
 				return wrap(err, "rebuilding the rollups of project %s", project)
 			}
 		}
@@ -61,26 +61,26 @@ func (c *Core) underRollupLock(ctx context.Context, fn func(ctx context.Context,
 		if err := fn(ctx, tx, grown); err != nil {
 			return err
 		}
-		return grown.write(ctx, tx)
+		return grown.writeBytes(ctx, tx)
 	})
 }
 
-// recount counts hours from their rows, then days from hours, and months from days.
-func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, counted func(store.RollupHour)) error {
+// rebuildRollups counts hours from their rows, then days from hours, and months from days.
+func (c *Core) rebuildRollups(ctx context.Context, project uuid.UUID, kind rollupRebuilder, counted func(store.RollupHour)) error {
 	first, err := c.firstWhole(ctx, project, kind)
 	if err != nil {
 		return err
 	}
 	for _, g := range grains {
-		for at := g.floor(first); ; {
-			next, err := kind.next(ctx, g, at)
+		for at := g.floorTime(first); ; {
+			next, err := kind.nextPeriod(ctx, g, at)
 			if err != nil || next == never {
 				if err != nil {
 					return err
 				}
 				break
 			}
-			begin := g.floor(next)
+			begin := g.floorTime(next)
 			var (
 				n     int64
 				whole bool
@@ -92,7 +92,7 @@ func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, 
 						return err
 					}
 				}
-				n, err = kind.count(ctx, tx, g, begin, grown)
+				n, err = kind.rebuildPeriod(ctx, tx, g, begin, grown)
 				return err
 			})
 			if err != nil && !c.noTable(err) { // its partition was deleted meanwhile
@@ -101,7 +101,7 @@ func (c *Core) recount(ctx context.Context, project uuid.UUID, kind recounting, 
 			if g == hourly && whole && err == nil {
 				counted(store.RollupHour{Project: project, Begin: time.UnixMicro(begin).UTC(), Runs: n})
 			}
-			at = g.ceil(begin + 1)
+			at = g.ceilTime(begin + 1)
 		}
 	}
 	return nil
@@ -115,20 +115,20 @@ func (c *Core) isWhole(ctx context.Context, tx *Tx, project uuid.UUID, begin int
 		return false, err
 	}
 	seen, err := c.readableSince(ctx, tx, project)
-	if err != nil || begin < daily.ceil(seen) {
+	if err != nil || begin < daily.ceilTime(seen) {
 		return false, err
 	}
 	var whole bool
 	err = tx.QueryRowContext(ctx, `SELECT $2 >= now_us() - $4 OR EXISTS (SELECT 1 FROM stored_days s JOIN stored_bytes b ON b.project_id = s.project_id
 			WHERE s.project_id = $1 AND s.day = $3 AND NOT s.going AND s.day >= b.gone_until)`,
-		project, begin, begin/day.Microseconds(), surelyKept.Microseconds()).Scan(&whole)
+		project, begin, begin/day.Microseconds(), minKeptAge.Microseconds()).Scan(&whole)
 	return whole, err
 }
 
 // firstWhole returns the start of the first hour that surely has all rows, because retention
 // deletes the oldest first. For a project with a shorter retention, it is the first day that is
 // completely readable: nothing of it is deleted within the next day.
-func (c *Core) firstWhole(ctx context.Context, project uuid.UUID, kind recounting) (int64, error) {
+func (c *Core) firstWhole(ctx context.Context, project uuid.UUID, kind rollupRebuilder) (int64, error) {
 	now, err := c.Now(ctx)
 	if err != nil {
 		return 0, err
@@ -137,24 +137,24 @@ func (c *Core) firstWhole(ctx context.Context, project uuid.UUID, kind recountin
 	if err != nil {
 		return 0, err
 	}
-	oldest, err := kind.oldest(ctx)
-	return max(daily.ceil(seen), wholeSince(oldest, now)), err
+	oldest, err := kind.oldestRow(ctx)
+	return max(daily.ceilTime(seen), wholeSince(oldest, now)), err
 }
 
 // wholeSince returns the start of the first hour with all rows, from the oldest row, the zero ID
 // without any. The hour of the oldest row may have had more, unless it is younger than the minimum
 // retention.
 func wholeSince(oldest uuid.UUID, now time.Time) int64 {
-	kept := daily.floor(now.Add(-surelyKept).UnixMicro())
+	kept := daily.floorTime(now.Add(-minKeptAge).UnixMicro())
 	if oldest == uuid.Nil {
 		return kept
 	}
-	return min(kept, hourly.ceil(store.TimeOf(oldest).UnixMicro()+1))
+	return min(kept, hourly.ceilTime(store.TimeOf(oldest).UnixMicro()+1))
 }
 
 // earliest returns the time that a statement selects; never without any.
 func earliest(ctx context.Context, q Queryer, statement string, args ...any) (us int64, err error) {
-	err = found(q.QueryRowContext(ctx, statement, args...).Scan(&us))
+	err = mapNoRows(q.QueryRowContext(ctx, statement, args...).Scan(&us))
 	if errors.Is(err, store.ErrNotFound) {
 		return never, nil
 	}
@@ -175,5 +175,5 @@ func (g grain) smallerGrain() grain {
 	return hourly
 }
 
-// during returns the period of the grain that begins at a time.
-func (g grain) during(begin int64) period { return period{begin, g.ceil(begin + 1)} }
+// periodFrom returns the period of the grain that begins at a time.
+func (g grain) periodFrom(begin int64) period { return period{begin, g.ceilTime(begin + 1)} }

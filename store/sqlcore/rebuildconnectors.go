@@ -8,17 +8,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// countingConnectorRuns rebuilds rollups of connector runs.
-type countingConnectorRuns struct {
+// connectorRunRebuilder rebuilds rollups of connector runs.
+type connectorRunRebuilder struct {
 	*Core
 	project uuid.UUID
 }
 
-func (k countingConnectorRuns) oldest(ctx context.Context) (id uuid.UUID, err error) {
+func (k connectorRunRebuilder) oldestRow(ctx context.Context) (id uuid.UUID, err error) {
 	return k.firstSince(ctx, "ended_connector_runs", k.project, always)
 }
 
-func (k countingConnectorRuns) next(ctx context.Context, g grain, from int64) (int64, error) {
+func (k connectorRunRebuilder) nextPeriod(ctx context.Context, g grain, from int64) (int64, error) {
 	const rollups = `SELECT begins_at FROM connector_rollups WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
 	numbers, err := earliest(ctx, k.engine.Reader(), rollups, k.project, string(g), from)
 	if err != nil {
@@ -33,23 +33,23 @@ func (k countingConnectorRuns) next(ctx context.Context, g grain, from int64) (i
 	return min(numbers, made), err
 }
 
-func (k countingConnectorRuns) count(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (n int64, err error) {
+func (k connectorRunRebuilder) rebuildPeriod(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (n int64, err error) {
 	went, err := tx.exec(ctx, `DELETE FROM connector_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)
 	if err != nil {
 		return 0, err
 	}
-	of := g.during(begin)
-	grown.rows(k.project, -went)
+	of := g.periodFrom(begin)
+	grown.countRows(k.project, -went)
 	if g != hourly {
 		made, err := tx.exec(ctx, `INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
 			SELECT project_id, connector_id, CAST($2 AS text), CAST($3 AS bigint), trigger_type, status, SUM(runs), SUM(duration_us) FROM connector_rollups
 			WHERE project_id = $1 AND grain = $4 AND begins_at >= $3 AND begins_at < $5
 			GROUP BY project_id, connector_id, trigger_type, status`, k.project, string(g), of.from, string(g.smallerGrain()), of.to)
-		grown.rows(k.project, made)
+		grown.countRows(k.project, made)
 		return 0, err
 	}
-	sums := map[connectorRollup]summed{}
-	for after := leastID(of.from); ; { // like countingRuns.addRows
+	sums := map[connectorRollup]connectorRunSum{}
+	for after := leastID(of.from); ; { // like runRebuilder.addRows
 		page, err := collect(ctx, tx, scanEndedConnectorRun, k.InPart(`SELECT `+endedConnectorColumns+` FROM {ended_connector_runs} c
 			WHERE c.project_id = $1 AND c.id > $2 AND c.id < id_at($3) ORDER BY c.id LIMIT $4`, after), k.project, after, of.to, rebuildPage)
 		if err != nil {
@@ -58,15 +58,15 @@ func (k countingConnectorRuns) count(ctx context.Context, tx *Tx, g grain, begin
 		if len(page) == 0 {
 			return n, addConnectorRollups(ctx, tx, sums, grown)
 		}
-		waiting, err := connectorRunsToRollUp.all(ctx, tx, k.project)
+		waiting, err := connectorRunsToRollUp.allIDs(ctx, tx, k.project)
 		if err != nil {
 			return n, err
 		}
-		waits := keySet(waiting)
+		waits := newKeySet(waiting)
 		for _, run := range page {
 			if !waits[run.Key] {
-				r := run.rollup(hourly)
-				sums[r] = sums[r].with(run)
+				r := run.rollupFor(hourly)
+				sums[r] = sums[r].plusRun(run)
 				n++
 			}
 		}

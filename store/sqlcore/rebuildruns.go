@@ -13,24 +13,24 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// countingRuns rebuilds rollups of runs.
-type countingRuns struct {
+// runRebuilder rebuilds rollups of runs.
+type runRebuilder struct {
 	*Core
 	project uuid.UUID
 	// last is the latest end of an agent's runs so far.
-	last map[total]time.Time
+	last map[agentTotal]time.Time
 }
 
-func (k *countingRuns) oldest(ctx context.Context) (id uuid.UUID, err error) {
+func (k *runRebuilder) oldestRow(ctx context.Context) (id uuid.UUID, err error) {
 	return k.firstSince(ctx, "ended_runs", k.project, always)
 }
 
-func (k *countingRuns) next(ctx context.Context, g grain, from int64) (int64, error) {
-	return k.nextPeriod(ctx, "run_rollups", g, from)
+func (k *runRebuilder) nextPeriod(ctx context.Context, g grain, from int64) (int64, error) {
+	return k.nextPeriodIn(ctx, "run_rollups", g, from)
 }
 
-// nextPeriod returns the next period of a grain that has, or should have, rollups in a table.
-func (k *countingRuns) nextPeriod(ctx context.Context, table string, g grain, from int64) (int64, error) {
+// nextPeriodIn returns the next period of a grain that has, or should have, rollups in a table.
+func (k *runRebuilder) nextPeriodIn(ctx context.Context, table string, g grain, from int64) (int64, error) {
 	rollups := `SELECT begins_at FROM ` + table + ` WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
 	numbers, err := earliest(ctx, k.engine.Reader(), rollups, k.project, string(g), from)
 	if err != nil {
@@ -45,33 +45,33 @@ func (k *countingRuns) nextPeriod(ctx context.Context, table string, g grain, fr
 	return min(numbers, made), err
 }
 
-func (k *countingRuns) count(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (n int64, err error) {
+func (k *runRebuilder) rebuildPeriod(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (n int64, err error) {
 	went, err := tx.exec(ctx, `DELETE FROM run_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)
 	if err != nil {
 		return 0, err
 	}
-	sums := tallies{map[store.Key]rollup{}, map[store.Key]*tally{}}
+	sums := tallySet{map[store.Key]rollup{}, map[store.Key]*tally{}}
 	if g == hourly {
-		n, err = k.addRows(ctx, tx, g.during(begin), sums)
+		n, err = k.addRows(ctx, tx, g.periodFrom(begin), sums)
 	} else {
 		err = k.addRollups(ctx, tx, g, begin, sums)
 	}
 	if err != nil {
 		return 0, err
 	}
-	grown.rows(k.project, int64(len(sums.of))-went)
+	grown.countRows(k.project, int64(len(sums.of))-went)
 	return n, writeTallies(ctx, tx, slices.SortedFunc(maps.Keys(sums.of), CompareKeys), sums.of, sums.all)
 }
 
-// tallies are tallies by rollup.
-type tallies struct {
+// tallySet has tallies by rollup.
+type tallySet struct {
 	of  map[store.Key]rollup
 	all map[store.Key]*tally
 }
 
-// at returns the tally of a rollup.
-func (t tallies) at(r rollup) (*tally, error) {
-	key := r.key()
+// tallyOf returns the tally of a rollup.
+func (t tallySet) tallyOf(r rollup) (*tally, error) {
+	key := r.primaryKey()
 	if t.all[key] == nil {
 		none, err := newTally()
 		if err != nil {
@@ -83,18 +83,18 @@ func (t tallies) at(r rollup) (*tally, error) {
 }
 
 // addRows adds the ended runs of an hour.
-func (k *countingRuns) addRows(ctx context.Context, tx *Tx, of period, sums tallies) (n int64, err error) {
-	err = k.eachPage(ctx, tx, of, func(runs []tallied) error {
+func (k *runRebuilder) addRows(ctx context.Context, tx *Tx, of period, sums tallySet) (n int64, err error) {
+	err = k.eachPage(ctx, tx, of, func(runs []rollupRun) error {
 		for _, run := range runs {
-			t, err := sums.at(run.rollup(hourly))
+			t, err := sums.tallyOf(run.rollupFor(hourly))
 			if err == nil {
-				err = t.addEndedRun(run.measured)
+				err = t.addEndedRun(run.runFigures)
 			}
 			if err != nil {
 				return err
 			}
 			n++
-			if of := run.total(); run.endedAt.After(k.last[of]) {
+			if of := run.totalFor(); run.endedAt.After(k.last[of]) {
 				k.last[of] = run.endedAt
 			}
 		}
@@ -105,26 +105,26 @@ func (k *countingRuns) addRows(ctx context.Context, tx *Tx, of period, sums tall
 
 // eachPage reads the ended runs of an hour. It omits runs that the outbox names, which its consumer
 // will add. It reads the outbox after the rows, so no run that ends meanwhile is counted twice.
-func (k *countingRuns) eachPage(ctx context.Context, tx *Tx, of period, fn func(runs []tallied) error) error {
+func (k *runRebuilder) eachPage(ctx context.Context, tx *Tx, of period, fn func(runs []rollupRun) error) error {
 	for after := leastID(of.from); ; {
-		page, err := collect(ctx, tx, scanTallied, k.InPart(`SELECT `+talliedColumns+` FROM {ended_runs} r
+		page, err := collect(ctx, tx, scanRollupRun, k.InPart(`SELECT `+rollupRunColumns+` FROM {ended_runs} r
 			WHERE r.project_id = $1 AND r.id > $2 AND r.id < id_at($3) ORDER BY r.id LIMIT $4`, after), k.project, after, of.to, rebuildPage)
 		if err != nil || len(page) == 0 {
 			return err
 		}
 		after = page[len(page)-1].ID
-		waiting, err := runsToRollUp.all(ctx, tx, k.project)
+		waiting, err := runsToRollUp.allIDs(ctx, tx, k.project)
 		if err != nil {
 			return err
 		}
-		waits := keySet(waiting)
-		if err := fn(slices.DeleteFunc(page, func(run tallied) bool { return waits[run.Key] })); err != nil {
+		waits := newKeySet(waiting)
+		if err := fn(slices.DeleteFunc(page, func(run rollupRun) bool { return waits[run.Key] })); err != nil {
 			return err
 		}
 	}
 }
 
-func keySet(keys []store.Key) map[store.Key]bool {
+func newKeySet(keys []store.Key) map[store.Key]bool {
 	set := make(map[store.Key]bool, len(keys))
 	for _, key := range keys {
 		set[key] = true
@@ -133,33 +133,33 @@ func keySet(keys []store.Key) map[store.Key]bool {
 }
 
 // addRollups adds the smaller rollups of a day or a month.
-func (k *countingRuns) addRollups(ctx context.Context, tx *Tx, g grain, begin int64, sums tallies) error {
-	of := g.during(begin)
+func (k *runRebuilder) addRollups(ctx context.Context, tx *Tx, g grain, begin int64, sums tallySet) error {
+	of := g.periodFrom(begin)
 	_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 		r := rollup{project: k.project, grain: g, beginsAt: begin}
 		more, sketch, err := scanTally(row, &r.environment, &r.agent, &r.testName, &r.deployment, &r.connector, &r.status, &r.outcome)
 		if err != nil {
 			return none, err
 		}
-		t, err := sums.at(r)
+		t, err := sums.tallyOf(r)
 		if err != nil {
 			return none, err
 		}
-		return none, t.add(more, sketch)
+		return none, t.addStored(more, sketch)
 	}, `SELECT environment_id, agent_name, test_name, deployment_id, connector_id, status, guardrail_outcome, `+tallyColumns+` FROM run_rollups
 		WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 AND begins_at < $4`, k.project, string(g.smallerGrain()), of.from, of.to)
 	return err
 }
 
 // writeTotals writes the totals of agents from their months.
-func (k *countingRuns) writeTotals(ctx context.Context, tx *Tx, grown growth) error {
-	runs := map[total]int64{}
-	scan := func(row scanner) (of total, n int64, last time.Time, err error) {
+func (k *runRebuilder) writeTotals(ctx context.Context, tx *Tx, grown growth) error {
+	runs := map[agentTotal]int64{}
+	scan := func(row scanner) (of agentTotal, n int64, last time.Time, err error) {
 		of.environment.ProjectID = k.project
-		err = row.Scan(&of.environment.ID, &of.agent, &of.testName, &n, at(&last))
+		err = row.Scan(&of.environment.ID, &of.agent, &of.testName, &n, scanTime(&last))
 		return of, n, last, err
 	}
-	seen := func(of total, last time.Time) {
+	seen := func(of agentTotal, last time.Time) {
 		if last.After(k.last[of]) {
 			k.last[of] = last
 		}
@@ -176,7 +176,7 @@ func (k *countingRuns) writeTotals(ctx context.Context, tx *Tx, grown growth) er
 	if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 		of, _, last, err := scan(row)
 		seen(of, last)
-		grown.rows(k.project, -1)
+		grown.countRows(k.project, -1)
 		return none, err
 	}, `DELETE FROM agent_totals WHERE project_id = $1 RETURNING environment_id, agent_name, test_name, runs, last_ended_at`, k.project); err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // rejectionRow is a row of rejections.
 type rejectionRow struct {
 	store.Key
-	refused refused
+	refused rejectionCounts
 }
 
 func scanRejections(row scanner) (r rejectionRow, err error) {
@@ -39,14 +39,14 @@ func (c *Core) RecordRejections(ctx context.Context, rejected []store.Rejected) 
 	}
 	keys := slices.SortedFunc(maps.Keys(of), CompareKeys)
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		var made, locked list
+		var made, locked argList
 		if _, err := tx.exec(ctx, `INSERT INTO rejections (project_id, connector_id, document, last_at)
-			SELECT project_id, id, '{}', now_us() FROM connectors WHERE `+c.keys(&made, "id", keys)+`
+			SELECT project_id, id, '{}', now_us() FROM connectors WHERE `+c.keyCondition(&made, "id", keys)+`
 			ORDER BY project_id, id ON CONFLICT (project_id, connector_id) DO NOTHING`, made.args...); err != nil {
 			return err
 		}
 		rows, err := collect(ctx, tx, scanRejections, `SELECT project_id, connector_id, document FROM rejections WHERE `+
-			c.keys(&locked, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.exclusive, locked.args...)
+			c.keyCondition(&locked, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.exclusive, locked.args...)
 		if err != nil {
 			return err
 		}
@@ -55,8 +55,8 @@ func (c *Core) RecordRejections(ctx context.Context, rejected []store.Rejected) 
 			return err
 		}
 		for _, row := range rows {
-			row.refused.add(of[row.Key], now)
-			if err := row.write(ctx, tx, now); err != nil {
+			row.refused.addRejections(of[row.Key], now)
+			if err := row.writeRow(ctx, tx, now); err != nil {
 				return err
 			}
 		}
@@ -65,9 +65,9 @@ func (c *Core) RecordRejections(ctx context.Context, rejected []store.Rejected) 
 	return wrap(err, "recording the rejections of %d connectors", len(of))
 }
 
-// write stores a locked row.
-func (r rejectionRow) write(ctx context.Context, tx *Tx, last time.Time) error {
-	text, err := marshalled(r.refused)
+// writeRow stores a locked row.
+func (r rejectionRow) writeRow(ctx context.Context, tx *Tx, last time.Time) error {
+	text, err := marshalText(r.refused)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (r rejectionRow) write(ctx context.Context, tx *Tx, last time.Time) error {
 
 // readNow returns the database's time.
 func readNow(ctx context.Context, q Queryer) (now time.Time, err error) {
-	if err = q.QueryRowContext(ctx, `SELECT now_us()`).Scan(at(&now)); err != nil {
+	if err = q.QueryRowContext(ctx, `SELECT now_us()`).Scan(scanTime(&now)); err != nil {
 		return now, fmt.Errorf("reading the database's clock: %w", err)
 	}
 	return now, nil
@@ -95,11 +95,11 @@ func (c *Core) Rejections(ctx context.Context, connector store.Key) (report stor
 	if err != nil {
 		return report, wrap(err, "reading the rejections of connector %s", connector)
 	}
-	known := refused{}
+	known := rejectionCounts{}
 	if len(rows) > 0 {
 		known = rows[0].refused
 	}
-	return known.report(now), nil
+	return known.reportAt(now), nil
 }
 
 // TakeRejectionNews implements store.RejectionTeller.
@@ -116,8 +116,8 @@ func (c *Core) TakeRejectionNews(ctx context.Context, limit int) (news []store.R
 			return err
 		}
 		for _, row := range due {
-			counts := row.refused.take(now)
-			if err := row.write(ctx, tx, row.last); err != nil {
+			counts := row.refused.takeUnreported(now)
+			if err := row.writeRow(ctx, tx, row.last); err != nil {
 				return err
 			}
 			holder, err := identityOf(ctx, tx, row.Key)
@@ -140,6 +140,6 @@ type dueRejections struct {
 }
 
 func scanDueRejections(row scanner) (r dueRejections, err error) {
-	err = row.Scan(&r.ProjectID, &r.ID, document{&r.refused}, at(&r.last))
+	err = row.Scan(&r.ProjectID, &r.ID, document{&r.refused}, scanTime(&r.last))
 	return r, err
 }

@@ -16,28 +16,28 @@ const day = 24 * time.Hour
 // dayUS is a day in microseconds, for statements.
 var dayUS = strconv.FormatInt(day.Microseconds(), 10)
 
-// refused is the document of a row of rejections. The numbers of days, codes and samples limit its
+// rejectionCounts is the document of a row of rejections. The numbers of days, codes and samples limit its
 // size.
-type refused struct {
+type rejectionCounts struct {
 	// Days are the counts by code, by day since 1970 in decimal.
 	Days map[string]map[string]int64 `json:"days,omitempty"`
 	// Samples are the newest samples, newest first.
 	Samples []store.RejectionSample `json:"samples,omitempty"`
 	// News are the unreported counts by code, with the time of the last report.
-	News map[string]untold `json:"news,omitempty"`
+	News map[string]unreportedCount `json:"news,omitempty"`
 }
 
-// untold is the number of unreported rejections of a code, with the time of the last report.
-type untold struct {
+// unreportedCount is the number of unreported rejections of a code, with the time of the last report.
+type unreportedCount struct {
 	Count  int64      `json:"count,omitempty"`
 	ToldAt *time.Time `json:"told_at,omitempty"`
 }
 
 func unixDay(t time.Time) int64 { return t.Unix() / int64(day/time.Second) }
 
-// add adds rejections of a connector.
-func (r *refused) add(more store.Rejected, now time.Time) {
-	r.forget(now)
+// addRejections adds rejections of a connector.
+func (r *rejectionCounts) addRejections(more store.Rejected, now time.Time) {
+	r.deleteOld(now)
 	today := strconv.FormatInt(unixDay(now), 10)
 	if r.Days == nil {
 		r.Days = map[string]map[string]int64{}
@@ -46,7 +46,7 @@ func (r *refused) add(more store.Rejected, now time.Time) {
 		r.Days[today] = map[string]int64{}
 	}
 	if r.News == nil {
-		r.News = map[string]untold{}
+		r.News = map[string]unreportedCount{}
 	}
 	for code, n := range more.Counts {
 		code = truncateText(code, store.MaxRejectionText)
@@ -69,20 +69,20 @@ func (r *refused) add(more store.Rejected, now time.Time) {
 	r.Samples = r.Samples[:min(len(r.Samples), store.MaxRejectionSamples)]
 }
 
-// forget deletes counts and samples that are too old.
-func (r *refused) forget(now time.Time) {
+// deleteOld deletes counts and samples that are too old.
+func (r *rejectionCounts) deleteOld(now time.Time) {
 	first := unixDay(now) - store.RejectionDays + 1
 	maps.DeleteFunc(r.Days, func(text string, _ map[string]int64) bool {
 		d, err := strconv.ParseInt(text, 10, 64)
 		return err != nil || d < first
 	})
 	r.Samples = slices.DeleteFunc(r.Samples, func(s store.RejectionSample) bool { return unixDay(s.At) < first })
-	maps.DeleteFunc(r.News, func(_ string, n untold) bool { return n.Count == 0 && !n.nextReport().After(now) })
+	maps.DeleteFunc(r.News, func(_ string, n unreportedCount) bool { return n.Count == 0 && !n.nextReport().After(now) })
 }
 
-// report returns the report at a time.
-func (r *refused) report(now time.Time) store.RejectionReport {
-	r.forget(now)
+// reportAt returns the report at a time.
+func (r *rejectionCounts) reportAt(now time.Time) store.RejectionReport {
+	r.deleteOld(now)
 	out := store.RejectionReport{
 		Since: time.Unix((unixDay(now)-store.RejectionDays+1)*int64(day/time.Second), 0).UTC(), Counts: map[string]int64{}, Samples: r.Samples,
 	}
@@ -95,7 +95,7 @@ func (r *refused) report(now time.Time) store.RejectionReport {
 }
 
 // nextReport returns when the next report is allowed: the zero time if there was none yet.
-func (n untold) nextReport() time.Time {
+func (n unreportedCount) nextReport() time.Time {
 	if n.ToldAt == nil {
 		return time.Time{}
 	}
@@ -103,7 +103,7 @@ func (n untold) nextReport() time.Time {
 }
 
 // reportDue returns when there is something to report; nil if there is nothing.
-func (r *refused) reportDue() (first *time.Time) {
+func (r *rejectionCounts) reportDue() (first *time.Time) {
 	for _, n := range r.News {
 		due := time.Unix(0, 0) // at once
 		if n.ToldAt != nil {
@@ -116,13 +116,13 @@ func (r *refused) reportDue() (first *time.Time) {
 	return first
 }
 
-// take returns the counts to report, and marks them as reported.
-func (r *refused) take(now time.Time) map[string]int64 {
+// takeUnreported returns the counts to report, and marks them as reported.
+func (r *rejectionCounts) takeUnreported(now time.Time) map[string]int64 {
 	out := map[string]int64{}
 	for code, n := range r.News {
 		if n.Count > 0 && !n.nextReport().After(now) {
 			out[code] = n.Count
-			r.News[code] = untold{ToldAt: &now}
+			r.News[code] = unreportedCount{ToldAt: &now}
 		}
 	}
 	return out

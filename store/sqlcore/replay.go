@@ -17,7 +17,7 @@ func (c *Core) EventInput(ctx context.Context, connectorRun store.Key) (in store
 	var files *string
 	found, err := pastRows(ctx, c, c.engine.Reader(), connectorRun.ID, func(row scanner) (in store.EventInput, err error) {
 		return in, row.Scan(&in.ContentType, &in.Data, &in.Blob, &files, document{&in.Headers}, &in.Hops)
-	}, `SELECT content_type, data, blob_id, files, headers, hops FROM {inputs} WHERE project_id = $1 AND id = $2`+since("id", "$1"), connectorRun.ProjectID, connectorRun.ID)
+	}, `SELECT content_type, data, blob_id, files, headers, hops FROM {inputs} WHERE project_id = $1 AND id = $2`+sinceCondition("id", "$1"), connectorRun.ProjectID, connectorRun.ID)
 	switch {
 	case err == nil && len(found) == 0:
 		err = store.ErrNotFound
@@ -40,8 +40,8 @@ func (c *Core) KnownRequest(ctx context.Context, connector store.Key, key store.
 	return a, nil
 }
 
-// again is a delivery to create from another one, or a test delivery.
-type again struct {
+// requestedDelivery is a delivery to create: a copy of another delivery, or a test delivery.
+type requestedDelivery struct {
 	store.Delivery
 	// of is the original; the zero ID without one.
 	of uuid.UUID
@@ -62,12 +62,12 @@ func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admis
 	if err != nil {
 		return a, wrap(err, "reading delivery %s", r.Of)
 	}
-	d := again{of: of.ID, Delivery: store.Delivery{
+	d := requestedDelivery{of: of.ID, Delivery: store.Delivery{
 		ProjectID: of.ProjectID, EnvironmentID: of.EnvironmentID, ConnectorID: of.ConnectorID, RunID: firstOf(of.RunIDs), Kind: of.Kind, Hops: 1,
 	}}
-	blobs, err := c.copyCarried(ctx, &d)
+	blobs, err := c.copyPayload(ctx, &d)
 	if err != nil {
-		c.dropLoose(ctx, blobs)
+		c.dropUnmarked(ctx, blobs)
 		return a, wrap(err, "reading the contents of delivery %s", r.Of)
 	}
 	if of.Kind != store.DeliverTest {
@@ -87,7 +87,7 @@ func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admis
 // insertOnce inserts a requested delivery with a new ID, and advances a replay step with it. If the
 // key is known, it does neither, and first is false.
 func (c *Core) insertOnce(
-	ctx context.Context, tx *Tx, d again, blobs []store.Key, key *store.Idempotency, step *store.ReplayStep,
+	ctx context.Context, tx *Tx, d requestedDelivery, blobs []store.Key, key *store.Idempotency, step *store.ReplayStep,
 ) (a store.Admission, first bool, err error) {
 	random, err := uuid.NewV7()
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *Core) insertOnce(
 			return a, false, err
 		}
 	}
-	return store.Admission{ConnectorRunID: d.ID, RunIDs: runsOfDelivery(d.Delivery)}, true, c.insertAgain(ctx, tx, d, blobs, now)
+	return store.Admission{ConnectorRunID: d.ID, RunIDs: runsOfDelivery(d.Delivery)}, true, c.insertRequested(ctx, tx, d, blobs, now)
 }
 
 // SendTest implements store.Replays.
@@ -127,7 +127,7 @@ func (c *Core) SendTest(ctx context.Context, t store.TestDelivery) (a store.Admi
 		if !known || connector.Mode != store.ModeOutbound {
 			return store.ErrNotFound
 		}
-		d := again{payload: t.Payload, size: int64(len(t.Payload)), Delivery: store.Delivery{
+		d := requestedDelivery{payload: t.Payload, size: int64(len(t.Payload)), Delivery: store.Delivery{
 			ProjectID: connector.ProjectID, EnvironmentID: connector.EnvironmentID, ConnectorID: connector.ID, Kind: store.DeliverTest, Hops: 1,
 		}}
 		var first bool
@@ -139,10 +139,10 @@ func (c *Core) SendTest(ctx context.Context, t store.TestDelivery) (a store.Admi
 	return a, wrap(err, "testing connector %s", t.Connector)
 }
 
-// copyCarried prepares the contents of a delivery. A result stays with its run. Any other payload
+// copyPayload prepares the contents of a delivery. A result stays with its run. Any other payload
 // is under the original's ID; if it is in a blob, it is copied, and the copy returned. ErrGone if
 // it is no longer stored.
-func (c *Core) copyCarried(ctx context.Context, d *again) (blobs []store.Key, err error) {
+func (c *Core) copyPayload(ctx context.Context, d *requestedDelivery) (blobs []store.Key, err error) {
 	if d.Kind == store.DeliverResult {
 		d.LinkID, err = c.sendingLink(ctx, d.Delivery)
 		return nil, err
@@ -180,14 +180,14 @@ func (c *Core) copyCarried(ctx context.Context, d *again) (blobs []store.Key, er
 func (c *Core) sendingLink(ctx context.Context, d store.Delivery) (link uuid.UUID, err error) {
 	var agent string
 	err = c.inHistory(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID},
-		`SELECT r.agent_name FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+readable("$1"), &agent)
+		`SELECT r.agent_name FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+readableCondition("$1"), &agent)
 	if errors.Is(err, store.ErrNotFound) {
 		return link, store.ErrGone
 	}
 	if err != nil {
 		return link, err
 	}
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT id FROM links WHERE project_id = $1 AND connector_id = $2 AND agent_name = $3`,
+	err = mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT id FROM links WHERE project_id = $1 AND connector_id = $2 AND agent_name = $3`,
 		d.ProjectID, d.ConnectorID, agent).Scan(&link))
 	if errors.Is(err, store.ErrNotFound) {
 		return uuid.Nil, nil
@@ -209,8 +209,8 @@ func (c *Core) takeKey(ctx context.Context, tx *Tx, d store.Delivery, key *store
 	return n == 1, err
 }
 
-// insertAgain inserts a requested delivery with its contents, due now.
-func (c *Core) insertAgain(ctx context.Context, tx *Tx, d again, blobs []store.Key, now int64) error {
+// insertRequested inserts a requested delivery with its contents, due now.
+func (c *Core) insertRequested(ctx context.Context, tx *Tx, d requestedDelivery, blobs []store.Key, now int64) error {
 	var of *uuid.UUID
 	if d.of != uuid.Nil {
 		of = &d.of
@@ -221,7 +221,7 @@ func (c *Core) insertAgain(ctx context.Context, tx *Tx, d again, blobs []store.K
 		return err
 	}
 	if d.Kind != store.DeliverResult {
-		if err := c.keep(ctx, tx, blobs); err != nil {
+		if err := c.markBlobs(ctx, tx, blobs); err != nil {
 			return err
 		}
 		if _, err := tx.exec(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES ($1, $2, $3, $4, $5)`,

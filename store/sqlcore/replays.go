@@ -22,9 +22,9 @@ const replayColumns = `id, project_id, connector_id, status, statuses, trigger_t
 
 func replayFields(r *store.Replay) []any {
 	return []any{
-		&r.ID, &r.ProjectID, &r.ConnectorID, &r.Status, document{&r.Filter.Statuses}, &r.Filter.Trigger, at(&r.Filter.Since), at(&r.Filter.Until),
+		&r.ID, &r.ProjectID, &r.ConnectorID, &r.Status, document{&r.Filter.Statuses}, &r.Filter.Trigger, scanTime(&r.Filter.Since), scanTime(&r.Filter.Until),
 		&r.PerMinute, &r.Match.Matched, &r.Match.More, &r.Position, &r.Tries, &r.Replayed, document{&r.Refused}, &r.Reason, &r.Detail,
-		at(&r.CreatedAt), maybeAt(&r.EndedAt),
+		scanTime(&r.CreatedAt), scanNullTime(&r.EndedAt),
 	}
 }
 
@@ -52,15 +52,15 @@ func (c *Core) MatchReplay(ctx context.Context, connector store.Key, f store.Rep
 // countMatches counts the matches of a replay among the first connector runs of a window, at most so
 // many.
 func (c *Core) countMatches(ctx context.Context, connector store.Key, f store.ReplayFilter, window listWindow, most int64) (looked, matched int64, err error) {
-	l := list{args: []any{connector.ProjectID, connector.ID, Instant(f.Since), Instant(f.Until), most}}
+	l := argList{args: []any{connector.ProjectID, connector.ID, Instant(f.Since), Instant(f.Until), most}}
 	cause := ``
 	if f.Trigger != "" {
-		cause = ` AND x.trigger_type = ` + l.add(string(f.Trigger))
+		cause = ` AND x.trigger_type = ` + l.addArg(string(f.Trigger))
 	}
-	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.kind <> 'test' AND x.status IN `+texts(&l, f.Statuses)+cause+` THEN 1 ELSE 0 END), 0)
+	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.kind <> 'test' AND x.status IN `+addTexts(&l, f.Statuses)+cause+` THEN 1 ELSE 0 END), 0)
 		FROM (SELECT c.status, c.trigger_type, c.kind, c.replay_of FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2
 			AND c.id > id_at($3) AND c.id < id_at(CASE WHEN CAST($4 AS bigint) < now_us() THEN CAST($4 AS bigint) ELSE now_us() END)`+
-		onDays("c.id", window, &l)+since("c.id", "$1")+` ORDER BY c.id LIMIT $5) AS x`, l.args...).Scan(&looked, &matched)
+		dayCondition("c.id", window, &l)+sinceCondition("c.id", "$1")+` ORDER BY c.id LIMIT $5) AS x`, l.args...).Scan(&looked, &matched)
 	return looked, matched, err
 }
 
@@ -71,15 +71,15 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 	if r, verdict, err = c.startedReplay(ctx, c.engine.Reader(), key, n.Fingerprint); err == nil || !errors.Is(err, store.ErrNotFound) {
 		return r, verdict, wrap(err, "reading replay %s", key)
 	}
-	if err := c.mayReplay(ctx, c.engine.Reader(), n); err != nil { // to avoid a useless count
-		r, verdict, err = c.repeated(ctx, c.engine.Reader(), n, err)
+	if err := c.checkReplayLimits(ctx, c.engine.Reader(), n); err != nil { // to avoid a useless count
+		r, verdict, err = c.repeatedReplay(ctx, c.engine.Reader(), n, err)
 		return r, verdict, wrap(err, "creating a replay of connector %s", n.Connector)
 	}
 	match, err := c.MatchReplay(ctx, n.Connector, n.Filter)
 	if err != nil {
 		return r, verdict, err
 	}
-	statuses, err := marshalled(n.Filter.Statuses)
+	statuses, err := marshalText(n.Filter.Statuses)
 	if err != nil {
 		return r, verdict, err
 	}
@@ -87,13 +87,13 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 		if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil { // so that no other replay starts meanwhile
 			return err
 		}
-		if err := c.mayReplay(ctx, tx, n); err != nil {
-			r, verdict, err = c.repeated(ctx, tx, n, err)
+		if err := c.checkReplayLimits(ctx, tx, n); err != nil {
+			r, verdict, err = c.repeatedReplay(ctx, tx, n, err)
 			return err
 		}
 		var one int
 		if err := tx.QueryRowContext(ctx, `SELECT 1 FROM connectors WHERE project_id = $1 AND id = $2`, key.ProjectID, n.Connector.ID).Scan(&one); err != nil {
-			return found(err)
+			return mapNoRows(err)
 		}
 		made, err := tx.exec(ctx, `INSERT INTO replays (project_id, id, connector_id, status, statuses, trigger_type, since, until, per_minute,
 				matched, more, position, replayed, refused, reason, detail, fingerprint, due_at, created_at)
@@ -113,9 +113,9 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 	return r, verdict, wrap(err, "creating a replay of connector %s", n.Connector)
 }
 
-// mayReplay returns store.ErrReplayRunning or store.ErrTooManyReplays if a replay cannot start.
-func (c *Core) mayReplay(ctx context.Context, q Queryer, n store.NewReplay) error {
-	running, err := collect(ctx, q, scanID, `SELECT connector_id FROM replays WHERE project_id = $1 AND status = 'running'`, n.Connector.ProjectID)
+// checkReplayLimits returns store.ErrReplayRunning or store.ErrTooManyReplays if a replay cannot start.
+func (c *Core) checkReplayLimits(ctx context.Context, q Queryer, n store.NewReplay) error {
+	running, err := collect(ctx, q, scanUUID, `SELECT connector_id FROM replays WHERE project_id = $1 AND status = 'running'`, n.Connector.ProjectID)
 	switch {
 	case err != nil:
 		return err
@@ -127,9 +127,9 @@ func (c *Core) mayReplay(ctx context.Context, q Queryer, n store.NewReplay) erro
 	return nil
 }
 
-// repeated returns the replay that the same request has started meanwhile, if that is why the start
-// was rejected.
-func (c *Core) repeated(ctx context.Context, q Queryer, n store.NewReplay, refused error) (store.Replay, store.Verdict, error) {
+// repeatedReplay returns the replay of the same request, if the start was rejected because that request has
+// started it meanwhile.
+func (c *Core) repeatedReplay(ctx context.Context, q Queryer, n store.NewReplay, refused error) (store.Replay, store.Verdict, error) {
 	r, verdict, err := c.startedReplay(ctx, q, store.Key{ProjectID: n.Connector.ProjectID, ID: n.ID}, n.Fingerprint)
 	if errors.Is(err, store.ErrNotFound) {
 		err = refused
@@ -146,7 +146,7 @@ func (c *Core) startedReplay(ctx context.Context, q Queryer, key store.Key, fing
 	if err == nil && !bytes.Equal(first, fingerprint) {
 		return store.Replay{}, store.KeyReused, nil
 	}
-	return r, store.Repeated, found(err)
+	return r, store.Repeated, mapNoRows(err)
 }
 
 // forgetReplays deletes the oldest replays of a connector that has too many.
@@ -161,7 +161,7 @@ func forgetReplays(ctx context.Context, tx *Tx, connector store.Key) error {
 func (c *Core) Replay(ctx context.Context, key store.Key) (store.Replay, error) {
 	r, err := scanReplay(c.engine.Reader().QueryRowContext(ctx, `SELECT `+replayColumns+` FROM replays WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID))
-	return r, wrap(found(err), "reading replay %s", key)
+	return r, wrap(mapNoRows(err), "reading replay %s", key)
 }
 
 // ListReplays implements store.ReplayJobs.
@@ -181,7 +181,7 @@ func (c *Core) CancelReplay(ctx context.Context, key store.Key) error {
 		}
 		var one int
 		err = tx.QueryRowContext(ctx, `SELECT 1 FROM replays WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID).Scan(&one)
-		return cmp.Or(found(err), store.ErrConflict)
+		return cmp.Or(mapNoRows(err), store.ErrConflict)
 	})
 	return wrap(err, "cancelling replay %s", key)
 }
@@ -189,7 +189,7 @@ func (c *Core) CancelReplay(ctx context.Context, key store.Key) error {
 // NextReplay implements store.ReplayJobs.
 func (c *Core) NextReplay(ctx context.Context) (now time.Time, next *time.Time, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT now_us(), (SELECT MIN(r.due_at) FROM replays r WHERE r.status = 'running')`).
-		Scan(at(&now), maybeAt(&next))
+		Scan(scanTime(&now), scanNullTime(&next))
 	return now, next, wrap(err, "reading the next replay")
 }
 
@@ -239,10 +239,10 @@ func (c *Core) replayedRuns(ctx context.Context, r store.Replay) (runs []store.C
 		if err != nil || len(runs) == store.MaxReplayPage {
 			break
 		}
-		l := list{args: []any{r.ProjectID, r.ConnectorID, r.Position, store.MaxReplayPage - len(runs)}}
+		l := argList{args: []any{r.ProjectID, r.ConnectorID, r.Position, store.MaxReplayPage - len(runs)}}
 		var some []store.ConnectorRun
 		some, err = collect(ctx, c.engine.Lists(), scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM ended_connector_runs c
-			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.id > $3`+onDays("c.id", window, &l)+since("c.id", "$1")+` ORDER BY c.id LIMIT $4`, l.args...)
+			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.id > $3`+dayCondition("c.id", window, &l)+sinceCondition("c.id", "$1")+` ORDER BY c.id LIMIT $4`, l.args...)
 		runs = append(runs, some...)
 	}
 	return runs, err
@@ -257,7 +257,7 @@ func (c *Core) MoveReplay(ctx context.Context, step store.ReplayStep) error {
 // moveReplay advances a replay in a transaction, unless another process has.
 func moveReplay(ctx context.Context, tx *Tx, step store.ReplayStep) error {
 	to := step.To
-	refused, err := marshalled(to.Refused)
+	refused, err := marshalText(to.Refused)
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // blobMargin is how much longer a blob of history is kept than other rows of its age. A blob is
-// written at most looseAge before the row that names it, and that row is deleted with its whole
+// written at most unmarkedBlobAge before the row that names it, and that row is deleted with its whole
 // day.
 const blobMargin = 2 * day
 
@@ -38,8 +38,8 @@ func DayOf(id uuid.UUID) int64 {
 	return store.TimeOf(id).UnixMilli() / day.Milliseconds()
 }
 
-// begin returns the start of a day, in microseconds.
-func begin(of int64) int64 { return of * day.Microseconds() }
+// dayStart returns the start of a day, in microseconds.
+func dayStart(of int64) int64 { return of * day.Microseconds() }
 
 // firstID returns the lowest ID of a day.
 func firstID(of int64) (id uuid.UUID) {
@@ -60,9 +60,9 @@ func addStoredOn(ctx context.Context, tx *Tx, more map[projectDay]int64) error {
 	return addStored(ctx, tx, of)
 }
 
-// onItsWay is the condition that the result of a run of a project's day s is still to be delivered.
-// A delivery of a result reads it from the run.
-const onItsWay = `EXISTS (SELECT 1 FROM deliveries d WHERE d.kind = 'result' AND d.project_id = s.project_id
+// undeliveredResult is the condition that a run of a project's day s has an undelivered result. A delivery
+// reads the result from the run.
+const undeliveredResult = `EXISTS (SELECT 1 FROM deliveries d WHERE d.kind = 'result' AND d.project_id = s.project_id
 	AND d.run_id >= id_at(s.day * 86400000000) AND d.run_id < id_at((s.day + 1) * 86400000000))`
 
 // DropHistory implements store.Housekeeping. Blobs are deleted after their days, and rows of
@@ -84,7 +84,7 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (d
 		return dropped, wrap(err, "dropping history") // it is unknown which partitions exist
 	}
 	if dropped.Count == 0 {
-		rest := past{before: before, keep: keep, age: age, parted: days.Parted, kept: days.KeptDays, left: days.Left}
+		rest := oldHistory{before: before, keep: keep, age: age, parted: days.Parted, kept: days.KeptDays, left: days.Left}
 		var failed error
 		dropped.Count, failed = c.dropRest(ctx, rest, limit)
 		err = errors.Join(err, failed)
@@ -92,10 +92,10 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (d
 	return dropped, wrap(err, "dropping history")
 }
 
-// past is the history to delete: older than age, in past days before one. Ended runs of days from
-// keep on stay while their results are still to be delivered. With partitions, the kept days stay as
-// well, and the days left with partitions that cannot be dropped at present.
-type past struct {
+// oldHistory is the history to delete: all days before one, older than age. Ended runs of days from keep on
+// stay while their results are undelivered. With partitions, two more groups of days stay: the kept days, and
+// the days left with partitions that cannot be dropped at present.
+type oldHistory struct {
 	before, keep int64
 	age          time.Duration
 	parted       bool
@@ -105,7 +105,7 @@ type past struct {
 
 // dropRest deletes the rows that follow the partitions of days, step by step until one step has
 // deleted some. A failing step does not stop the others.
-func (c *Core) dropRest(ctx context.Context, of past, limit int) (n int, err error) {
+func (c *Core) dropRest(ctx context.Context, of oldHistory, limit int) (n int, err error) {
 	var failed []error
 	for _, step := range []func() (int, error){
 		func() (int, error) {
@@ -115,16 +115,16 @@ func (c *Core) dropRest(ctx context.Context, of past, limit int) (n int, err err
 			return c.deleteDays(ctx, of.before, of.keep, limit)
 		},
 		func() (int, error) { return c.dropBlobsBefore(ctx, of, limit) },
-		func() (int, error) { return c.dropDeparted(ctx, of.age, limit) },
+		func() (int, error) { return c.dropDeletedObjects(ctx, of.age, limit) },
 		func() (int, error) { return 0, c.engine.Shrink(ctx) },
 	} {
 		n, err := step()
 		failed = append(failed, err)
 		if n > 0 || ctx.Err() != nil {
-			return n, joinAsides(failed...)
+			return n, joinSetAside(failed...)
 		}
 	}
-	return 0, joinAsides(failed...)
+	return 0, joinSetAside(failed...)
 }
 
 // OldestHistory implements store.Housekeeping.
@@ -132,35 +132,35 @@ func (c *Core) OldestHistory(ctx context.Context) (store.OldestDays, error) {
 	deletable, open, parted, err := c.engine.OldestDays(ctx)
 	if err == nil && !parted {
 		err = c.engine.Reader().QueryRowContext(ctx, `SELECT COALESCE((SELECT s.day FROM stored_days s
-			WHERE NOT `+onItsWay+` ORDER BY s.day LIMIT 1), 0)`).Scan(&deletable)
+			WHERE NOT `+undeliveredResult+` ORDER BY s.day LIMIT 1), 0)`).Scan(&deletable)
 	}
-	return store.OldestDays{Deletable: beginOf(deletable), Open: beginOf(open)}, wrap(err, "reading the oldest day of history")
+	return store.OldestDays{Deletable: dayStartTime(deletable), Open: dayStartTime(open)}, wrap(err, "reading the oldest day of history")
 }
 
-// beginOf returns the start of a day, zero for day 0.
-func beginOf(day int64) time.Time {
+// dayStartTime returns the start of a day, zero for day 0.
+func dayStartTime(day int64) time.Time {
 	if day == 0 {
 		return time.Time{}
 	}
-	return time.UnixMicro(begin(day)).UTC()
+	return time.UnixMicro(dayStart(day)).UTC()
 }
 
 // forgetDays deletes the records of deleted days and subtracts their stored bytes. Lists read the
 // recorded days only, so a day is recorded as long as it has partitions that lists read.
-func (c *Core) forgetDays(ctx context.Context, of past, limit int) (n int, err error) {
+func (c *Core) forgetDays(ctx context.Context, of oldHistory, limit int) (n int, err error) {
 	var (
 		one int
-		l   list
+		l   argList
 	)
-	gone := `day < ` + l.add(of.before)
+	gone := `day < ` + l.addArg(of.before)
 	if stay := slices.Concat(of.kept.Open, of.kept.Results, of.left); len(stay) > 0 {
 		days := make([]string, len(stay))
 		for i, day := range stay {
-			days[i] = l.add(day)
+			days[i] = l.addArg(day)
 		}
 		gone += ` AND day NOT IN (` + strings.Join(days, ", ") + `)`
 	}
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM stored_days WHERE `+gone+`
+	err = mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM stored_days WHERE `+gone+`
 		UNION ALL SELECT 1 FROM audit_days WHERE `+gone+` LIMIT 1`, l.args...).Scan(&one))
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
@@ -174,7 +174,7 @@ func (c *Core) forgetDays(ctx context.Context, of past, limit int) (n int, err e
 		if err != nil {
 			return err
 		}
-		n, err = c.subtract(ctx, tx, `DELETE FROM stored_days WHERE (project_id, day) IN (SELECT project_id, day FROM stored_days
+		n, err = c.subtractDays(ctx, tx, `DELETE FROM stored_days WHERE (project_id, day) IN (SELECT project_id, day FROM stored_days
 			WHERE `+gone+` ORDER BY day, project_id LIMIT `+strconv.Itoa(limit)+` `+c.skipLocked+`) RETURNING project_id, day, bytes`, l.args...)
 		n += int(audited)
 		return err
@@ -185,9 +185,9 @@ func (c *Core) forgetDays(ctx context.Context, of past, limit int) (n int, err e
 	return n, nil
 }
 
-// subtract deletes records of days with a statement, subtracts their stored bytes from the
+// subtractDays deletes records of days with a statement, subtracts their stored bytes from the
 // projects, and records that the days are deleted.
-func (c *Core) subtract(ctx context.Context, tx *Tx, statement string, args ...any) (n int, err error) {
+func (c *Core) subtractDays(ctx context.Context, tx *Tx, statement string, args ...any) (n int, err error) {
 	less, last := map[uuid.UUID]int64{}, map[uuid.UUID]int64{}
 	_, err = collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 		var (
@@ -227,8 +227,8 @@ func scanSized(row scanner) (b sizedBlob, err error) {
 	return b, err
 }
 
-// someOf returns the first of these blobs, as many as one transaction deletes.
-func someOf(blobs []sizedBlob) (keys []store.Key) {
+// firstBlobs returns the first of these blobs, as many as one transaction deletes.
+func firstBlobs(blobs []sizedBlob) (keys []store.Key) {
 	for total := int64(0); len(keys) < len(blobs) && total < dropBytes; {
 		next := blobs[len(keys)]
 		keys, total = append(keys, next.Key), total+next.size
@@ -237,7 +237,7 @@ func someOf(blobs []sizedBlob) (keys []store.Key) {
 }
 
 // stillOpen is the condition that the project of a blob r has something open that may name it. A
-// blob is written at most looseAge before the row that names it.
+// blob is written at most unmarkedBlobAge before the row that names it.
 var stillOpen = func() string {
 	var of []string
 	for _, table := range []string{"open_runs", "open_connector_runs", "deliveries"} {
@@ -251,11 +251,11 @@ var stillOpen = func() string {
 //   - blobs that open rows may name;
 //   - results of days from keep on that are still to be delivered;
 //   - blobs that rows of existing partitions may name. Such a row was open for at most MaxOpen.
-func (c *Core) dropBlobsBefore(ctx context.Context, of past, limit int) (n int, err error) {
-	l := list{args: []any{limit, begin(of.before) - blobMargin.Microseconds()}}
+func (c *Core) dropBlobsBefore(ctx context.Context, of oldHistory, limit int) (n int, err error) {
+	l := argList{args: []any{limit, dayStart(of.before) - blobMargin.Microseconds()}}
 	where := `r.mark = 'history' AND r.created_at < $2 AND NOT ` + stillOpen + c.exceptResults(of, &l)
-	for _, written := range writtenFor(of.left) {
-		where += ` AND NOT (r.created_at >= ` + l.add(written.from) + ` AND r.created_at < ` + l.add(written.to) + `)`
+	for _, written := range blobWritePeriods(of.left) {
+		where += ` AND NOT (r.created_at >= ` + l.addArg(written.from) + ` AND r.created_at < ` + l.addArg(written.to) + `)`
 	}
 	n, err = c.sweepBlobs(ctx, historyBlobs, where, limit, l.args[1:]...)
 	if err != nil && c.noTable(err) { // a partition was deleted meanwhile: the next call reads the new state
@@ -266,12 +266,12 @@ func (c *Core) dropBlobsBefore(ctx context.Context, of past, limit int) (n int, 
 
 // exceptResults excludes blobs r that are results of past days and still to be delivered. It names
 // the partitions of these days, because the plan of a sweep would lock all partitions.
-func (c *Core) exceptResults(of past, l *list) (text string) {
-	days := []period{{begin(of.keep), begin(of.before)}}
+func (c *Core) exceptResults(of oldHistory, l *argList) (text string) {
+	days := []period{{dayStart(of.keep), dayStart(of.before)}}
 	if of.parted {
 		days = nil
 		for _, d := range of.kept.Results {
-			days = append(days, period{begin(d), begin(d + 1)})
+			days = append(days, period{dayStart(d), dayStart(d + 1)})
 		}
 	}
 	for _, p := range days {
@@ -282,10 +282,10 @@ func (c *Core) exceptResults(of past, l *list) (text string) {
 	return text
 }
 
-// writtenFor returns the times at which the blobs of some days were written.
-func writtenFor(days []int64) (written []period) {
+// blobWritePeriods returns the times at which the blobs of some days were written.
+func blobWritePeriods(days []int64) (written []period) {
 	for _, of := range slices.Sorted(slices.Values(days)) {
-		next := period{begin(of) - blobMargin.Microseconds(), begin(of+1) + (store.MaxOpen + blobMargin).Microseconds()}
+		next := period{dayStart(of) - blobMargin.Microseconds(), dayStart(of+1) + (store.MaxOpen + blobMargin).Microseconds()}
 		if last := len(written) - 1; last >= 0 && next.from <= written[last].to {
 			written[last].to = next.to
 			continue
@@ -304,14 +304,14 @@ const (
 // sweepBlobs deletes at most limit blobs r of a condition, oldest first. Its arguments begin at $2.
 // A blob that cannot be deleted is skipped for some calls.
 func (c *Core) sweepBlobs(ctx context.Context, name, where string, limit int, args ...any) (int, error) {
-	c.asides.turn(name)
+	c.skipped.beginCall(name)
 	swept, err := openSweep[sizedBlob]{
 		Core: c, name: name, columns: `r.project_id, r.id, r.size`, table: `blobs`, where: where, order: `r.created_at`, args: args,
 		scan: scanSized, key: func(blob sizedBlob) store.Key { return blob.Key },
 		move: func(ctx context.Context, tx *Tx, blobs []sizedBlob) (store.Swept, error) {
-			some := someOf(blobs)
+			some := firstBlobs(blobs)
 			return store.Swept{Cancelled: len(some)}, c.dropBlobs(ctx, tx, some)
 		},
-	}.sweep(ctx, min(limit, chunk))
+	}.sweepDue(ctx, min(limit, chunk))
 	return swept.Runs(), err
 }

@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// maxRolledUp is the maximum number of outbox rows per rollup transaction. readAtOnce is the
+	// maxRollupRows is the maximum number of outbox rows per rollup transaction. readAtOnce is the
 	// number of runs per read.
-	maxRolledUp = 128
-	readAtOnce  = 128
-	// maxRuns, maxCalls and maxBilled are approximate limits per transaction: runs, their model
+	maxRollupRows = 128
+	readAtOnce    = 128
+	// maxRuns, maxCalls and maxPrices are approximate limits per transaction: runs, their model
 	// calls, and their sums by model, day and currency. maxRuns also limits the connector runs.
 	maxRuns   = 2000
 	maxCalls  = 100_000
-	maxBilled = 5000
+	maxPrices = 5000
 )
 
 // rollupsTurn is the lock of transactions that add to rollups, because rows are read, added to and
@@ -33,8 +33,8 @@ var rollupsTurn = uuid.MustParse("5f3a1c52-7a42-4c35-9be3-2d6f6e3d7c10")
 
 // RollUp implements store.Housekeeping.
 func (c *Core) RollUp(ctx context.Context, limit int) (int, error) {
-	by := consumer[ended]{all: c.rollUpRows, trial: c.rollUpForTrial}
-	n, err := c.consumeEnded(ctx, rollupsBox, c.rolling, c.rollingTurns, limit, maxRolledUp, by)
+	by := consumer[endedOutboxRow]{consumeAll: c.rollUpRows, tryConsume: c.rollUpForTrial}
+	n, err := c.consumeEnded(ctx, rollupsOutbox, c.rolling, c.rollingTurns, limit, maxRollupRows, by)
 	return n, wrap(err, "rolling up runs")
 }
 
@@ -43,12 +43,12 @@ func (c *Core) RollUp(ctx context.Context, limit int) (int, error) {
 // project delays only itself. It reads them before the transaction, because others wait for the
 // writer and a deleted partition would abort it. If two processes read the same rows, the one that
 // takes the rows adds them.
-func (c *Core) rollUpRows(ctx context.Context, rows []ended) error {
-	var of ended
+func (c *Core) rollUpRows(ctx context.Context, rows []endedOutboxRow) error {
+	var of endedOutboxRow
 	for _, row := range rows {
 		of.runs, of.connectorRuns = append(of.runs, row.runs...), append(of.connectorRuns, row.connectorRuns...)
 	}
-	runs, done, err := c.billedRuns(ctx, alternate(of.runs))
+	runs, done, err := c.readPricedRuns(ctx, alternate(of.runs))
 	if err != nil {
 		return err
 	}
@@ -58,35 +58,35 @@ func (c *Core) rollUpRows(ctx context.Context, rows []ended) error {
 	if err != nil {
 		return err
 	}
-	consumed := keySet(slices.Concat(done, some))
+	consumed := newKeySet(slices.Concat(done, some))
 	return c.underRollupLock(ctx, func(ctx context.Context, tx *Tx, grown growth) error {
-		taken, err := rollupsBox.takeRows(ctx, c, tx, rows)
+		taken, err := rollupsOutbox.takeRows(ctx, c, tx, rows)
 		if err != nil {
 			return err
 		}
 		if len(taken) == 0 {
-			return errOthers
+			return errConsumedElsewhere
 		}
 		own := map[store.Key]bool{}
-		var mine ended // the finished part
+		var mine endedOutboxRow // the finished part
 		for i, row := range taken {
 			for _, key := range slices.Concat(row.runs, row.connectorRuns) {
 				own[key] = true
 			}
 			taken[i] = row.without(consumed)
-			mine.runs = append(mine.runs, among(row.runs, consumed)...)
-			mine.connectorRuns = append(mine.connectorRuns, among(row.connectorRuns, consumed)...)
+			mine.runs = append(mine.runs, keysInSet(row.runs, consumed)...)
+			mine.connectorRuns = append(mine.connectorRuns, keysInSet(row.connectorRuns, consumed)...)
 		}
-		if err := rollupsBox.put(ctx, tx, taken...); err != nil {
+		if err := rollupsOutbox.insertRows(ctx, tx, taken...); err != nil {
 			return err
 		}
-		if err := c.checkMissingRows(ctx, tx, "ended_runs", notAmong(mine.runs, runs), ""); err != nil {
+		if err := c.checkMissingRows(ctx, tx, "ended_runs", keysWithoutRow(mine.runs, runs), ""); err != nil {
 			return err
 		}
-		if err := c.checkMissingRows(ctx, tx, "ended_connector_runs", notAmong(mine.connectorRuns, connectorRuns), ""); err != nil {
+		if err := c.checkMissingRows(ctx, tx, "ended_connector_runs", keysWithoutRow(mine.connectorRuns, connectorRuns), ""); err != nil {
 			return err
 		}
-		if err := c.addToRollups(ctx, tx, slices.DeleteFunc(slices.Clone(runs), func(run billed) bool { return !own[run.Key] }), grown); err != nil {
+		if err := c.addToRollups(ctx, tx, slices.DeleteFunc(slices.Clone(runs), func(run pricedRun) bool { return !own[run.Key] }), grown); err != nil {
 			return err
 		}
 		return addUpConnectorRuns(ctx, tx, slices.DeleteFunc(slices.Clone(connectorRuns), func(run endedConnectorRun) bool { return !own[run.Key] }), grown)
@@ -100,13 +100,13 @@ func (c *Core) rollUpForTrial(ctx context.Context) error {
 		return err
 	}
 	key := store.Key{ProjectID: uuid.New(), ID: id}
-	runs, _, err := c.billedRuns(ctx, []store.Key{key})
+	runs, _, err := c.readPricedRuns(ctx, []store.Key{key})
 	if err != nil {
 		return err
 	}
-	runs = append(runs, billed{tallied{measured: measured{Key: key, status: store.RunCompleted}}, bill{price{}: {calls: 1}}})
+	runs = append(runs, pricedRun{rollupRun{runFigures: runFigures{Key: key, status: store.RunCompleted}}, bill{price{}: {calls: 1}}})
 	return c.underRollupLock(ctx, func(ctx context.Context, tx *Tx, grown growth) error {
-		if _, err := rollupsBox.takeRows(ctx, c, tx, []ended{{Key: key}}); err != nil {
+		if _, err := rollupsOutbox.takeRows(ctx, c, tx, []endedOutboxRow{{Key: key}}); err != nil {
 			return err
 		}
 		if err := c.addToRollups(ctx, tx, runs, grown); err != nil {
@@ -116,20 +116,20 @@ func (c *Core) rollUpForTrial(ctx context.Context) error {
 	})
 }
 
-// billed is an ended run with the cost of its calls.
-type billed struct {
-	tallied
+// pricedRun is an ended run with the cost of its calls.
+type pricedRun struct {
+	rollupRun
 	bill
 }
 
-// billedRuns reads the first of these runs, as many as are added at once, and returns their keys.
+// readPricedRuns reads the first of these runs, as many as are added at once, and returns their keys.
 // Some runs may be deleted.
-func (c *Core) billedRuns(ctx context.Context, ended []store.Key) (runs []billed, done []store.Key, err error) {
+func (c *Core) readPricedRuns(ctx context.Context, ended []store.Key) (runs []pricedRun, done []store.Key, err error) {
 	calls, numbers := int64(0), 0
-	for len(done) < min(len(ended), maxRuns) && calls < maxCalls && numbers < maxBilled {
+	for len(done) < min(len(ended), maxRuns) && calls < maxCalls && numbers < maxPrices {
 		some := ended[len(done):min(len(done)+c.rolling.batchSize(readAtOnce), len(ended))]
 		done = ended[:len(done)+len(some)]
-		all, err := c.talliedRuns(ctx, c.engine.Reader(), some, "", nil)
+		all, err := c.readRollupRuns(ctx, c.engine.Reader(), some, "", nil)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -138,32 +138,32 @@ func (c *Core) billedRuns(ctx context.Context, ended []store.Key) (runs []billed
 			bills[run.Key], keys[i] = bill{}, run.Key
 		}
 		for _, same := range c.keysByPart("model_calls", keys) {
-			if err := c.pastCallsOf(ctx, c.engine.Reader(), same, "", func(run store.Key, of price, n spent) {
-				bills[run].add(of, n)
+			if err := c.pastCallsOf(ctx, c.engine.Reader(), same, "", func(run store.Key, of price, n callCost) {
+				bills[run].addCost(of, n)
 				calls, numbers = calls+n.calls, numbers+1
 			}); err != nil {
 				return nil, nil, err
 			}
 		}
 		for _, run := range all {
-			runs = append(runs, billed{run, bills[run.Key]})
+			runs = append(runs, pricedRun{run, bills[run.Key]})
 		}
 	}
 	return runs, slices.Clone(done), nil
 }
 
-// talliedRuns reads ended runs, narrowed by a condition with arguments. It omits runs in deleted
+// readRollupRuns reads ended runs, narrowed by a condition with arguments. It omits runs in deleted
 // partitions.
-func (c *Core) talliedRuns(ctx context.Context, q Queryer, ended []store.Key, narrow string, args []any) (runs []tallied, err error) {
+func (c *Core) readRollupRuns(ctx context.Context, q Queryer, ended []store.Key, narrow string, args []any) (runs []rollupRun, err error) {
 	parts, err := c.groupByExistingPart(ctx, q, "ended_runs", ended)
 	if err != nil {
 		return nil, err
 	}
 	for _, same := range parts {
 		for some := range slices.Chunk(same, maxKeys) {
-			l := list{args: slices.Clone(args)}
-			past, err := pastRows(ctx, c, q, some[0].ID, scanTallied, `SELECT `+talliedColumns+` FROM {ended_runs} r
-				WHERE `+c.keys(&l, "r.id", some)+narrow, l.args...)
+			l := argList{args: slices.Clone(args)}
+			past, err := pastRows(ctx, c, q, some[0].ID, scanRollupRun, `SELECT `+rollupRunColumns+` FROM {ended_runs} r
+				WHERE `+c.keyCondition(&l, "r.id", some)+narrow, l.args...)
 			if err != nil {
 				return nil, err
 			}
@@ -187,15 +187,15 @@ type rollup struct {
 	beginsAt              int64
 }
 
-func (t tallied) rollup(g grain) rollup {
+func (t rollupRun) rollupFor(g grain) rollup {
 	return rollup{
 		t.ProjectID, t.environment, t.agent, t.testName, t.deployment, t.connector, t.status, t.outcome,
-		g, g.floor(store.TimeOf(t.ID).UnixMicro()),
+		g, g.floorTime(store.TimeOf(t.ID).UnixMicro()),
 	}
 }
 
-// key returns the primary key of the row, which is derived from all its fields.
-func (r rollup) key() store.Key {
+// primaryKey returns the primary key of the row, which is derived from all its fields.
+func (r rollup) primaryKey() store.Key {
 	hash := sha256.New()
 	for _, id := range []uuid.UUID{r.environment, r.deployment, r.connector} {
 		hash.Write(id[:])
@@ -209,14 +209,14 @@ func (r rollup) key() store.Key {
 }
 
 // addToRollups adds runs to the rollups. The caller holds the lock of rollupsTurn.
-func (c *Core) addToRollups(ctx context.Context, tx *Tx, runs []billed, grown growth) error {
+func (c *Core) addToRollups(ctx context.Context, tx *Tx, runs []pricedRun, grown growth) error {
 	of, more := map[store.Key]rollup{}, map[store.Key]*tally{}
-	sums := bills{}
+	sums := usageSums{}
 	for _, run := range runs {
 		sums.addRunCost(run, grains)
 		for _, g := range grains {
-			r := run.rollup(g)
-			key := r.key()
+			r := run.rollupFor(g)
+			key := r.primaryKey()
 			if more[key] == nil {
 				t, err := newTally()
 				if err != nil {
@@ -224,7 +224,7 @@ func (c *Core) addToRollups(ctx context.Context, tx *Tx, runs []billed, grown gr
 				}
 				of[key], more[key] = r, t
 			}
-			if err := more[key].addEndedRun(run.measured); err != nil {
+			if err := more[key].addEndedRun(run.runFigures); err != nil {
 				return err
 			}
 		}
@@ -236,13 +236,13 @@ func (c *Core) addToRollups(ctx context.Context, tx *Tx, runs []billed, grown gr
 	}
 	for _, key := range keys {
 		if !stored[key] {
-			grown.rows(key.ProjectID, 1)
+			grown.countRows(key.ProjectID, 1)
 		}
 	}
 	if err := writeTallies(ctx, tx, keys, of, more); err != nil {
 		return err
 	}
-	if err := sums.write(ctx, tx, grown); err != nil {
+	if err := sums.writeRollups(ctx, tx, grown); err != nil {
 		return err
 	}
 	return addTotals(ctx, tx, runs, grown)
@@ -252,7 +252,7 @@ func (c *Core) addToRollups(ctx context.Context, tx *Tx, runs []billed, grown gr
 func (c *Core) addStoredTallies(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key]*tally) (stored map[store.Key]bool, err error) {
 	stored = map[store.Key]bool{}
 	for some := range slices.Chunk(keys, maxKeys) {
-		var l list
+		var l argList
 		if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 			var key store.Key
 			before, sketch, err := scanTally(row, &key.ProjectID, &key.ID)
@@ -260,8 +260,8 @@ func (c *Core) addStoredTallies(ctx context.Context, tx *Tx, keys []store.Key, m
 				return none, err
 			}
 			stored[key] = true
-			return none, more[key].add(before, sketch)
-		}, `SELECT project_id, id, `+tallyColumns+` FROM run_rollups WHERE `+c.keys(&l, "id", some), l.args...); err != nil {
+			return none, more[key].addStored(before, sketch)
+		}, `SELECT project_id, id, `+tallyColumns+` FROM run_rollups WHERE `+c.keyCondition(&l, "id", some), l.args...); err != nil {
 			return nil, err
 		}
 	}
@@ -281,15 +281,15 @@ func scanTally(row scanner, before ...any) (t tally, sketch []byte, err error) {
 
 // writeTallies overwrites stored tallies.
 func writeTallies(ctx context.Context, tx *Tx, keys []store.Key, of map[store.Key]rollup, all map[store.Key]*tally) error {
-	var numbers rows
+	var numbers rowBatch
 	for _, key := range keys {
 		r, t := of[key], all[key]
 		u := t.usage
-		numbers.add(key.ProjectID, key.ID, r.environment, r.agent, string(r.grain), r.beginsAt, r.testName, r.deployment, r.connector,
-			string(r.status), r.outcome, t.runs, t.timed, t.durations, t.encoded(), u.InputTokens, u.OutputTokens, u.ThinkingTokens,
+		numbers.addRow(key.ProjectID, key.ID, r.environment, r.agent, string(r.grain), r.beginsAt, r.testName, r.deployment, r.connector,
+			string(r.status), r.outcome, t.runs, t.timed, t.durations, t.encodeSketch(), u.InputTokens, u.OutputTokens, u.ThinkingTokens,
 			u.CachedInputTokens, u.TotalTokens)
 	}
-	return numbers.insert(ctx, tx, `INSERT INTO run_rollups (project_id, id, environment_id, agent_name, grain, begins_at, test_name,
+	return numbers.insertRows(ctx, tx, `INSERT INTO run_rollups (project_id, id, environment_id, agent_name, grain, begins_at, test_name,
 		deployment_id, connector_id, status, guardrail_outcome, runs, timed, duration_us, durations, input_tokens, output_tokens,
 		thinking_tokens, cached_input_tokens, total_tokens) VALUES `, `(%, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %)`,
 		` ON CONFLICT (project_id, id) DO UPDATE SET runs = excluded.runs, timed = excluded.timed, duration_us = excluded.duration_us,
@@ -297,21 +297,21 @@ func writeTallies(ctx context.Context, tx *Tx, keys []store.Key, of map[store.Ke
 			thinking_tokens = excluded.thinking_tokens, cached_input_tokens = excluded.cached_input_tokens, total_tokens = excluded.total_tokens`)
 }
 
-// total identifies a row of agent_totals.
-type total struct {
+// agentTotal identifies a row of agent_totals.
+type agentTotal struct {
 	environment     store.Key
 	agent, testName string
 }
 
-func (t tallied) total() total {
-	return total{store.Key{ProjectID: t.ProjectID, ID: t.environment}, t.agent, t.testName}
+func (t rollupRun) totalFor() agentTotal {
+	return agentTotal{store.Key{ProjectID: t.ProjectID, ID: t.environment}, t.agent, t.testName}
 }
 
 // addTotals adds runs to the totals of their agents.
-func addTotals(ctx context.Context, tx *Tx, runs []billed, grown growth) error {
-	counts, last := map[total]int64{}, map[total]time.Time{}
+func addTotals(ctx context.Context, tx *Tx, runs []pricedRun, grown growth) error {
+	counts, last := map[agentTotal]int64{}, map[agentTotal]time.Time{}
 	for _, run := range runs {
-		of := run.total()
+		of := run.totalFor()
 		counts[of]++
 		if run.endedAt.After(last[of]) {
 			last[of] = run.endedAt
@@ -321,17 +321,17 @@ func addTotals(ctx context.Context, tx *Tx, runs []billed, grown growth) error {
 }
 
 // insertTotals adds counts to the totals of agents.
-func insertTotals(ctx context.Context, tx *Tx, counts map[total]int64, last map[total]time.Time, grown growth) error {
-	var totals rows
+func insertTotals(ctx context.Context, tx *Tx, counts map[agentTotal]int64, last map[agentTotal]time.Time, grown growth) error {
+	var totals rowBatch
 	for of, count := range counts { // in any order, because of the lock
-		totals.add(of.environment.ProjectID, of.environment.ID, of.agent, of.testName, count, Instant(last[of]))
+		totals.addRow(of.environment.ProjectID, of.environment.ID, of.agent, of.testName, count, Instant(last[of]))
 	}
-	return grown.insert(ctx, tx, totals, `INSERT INTO agent_totals AS t (project_id, environment_id, agent_name, test_name, runs, last_ended_at) VALUES `,
+	return grown.insertRows(ctx, tx, totals, `INSERT INTO agent_totals AS t (project_id, environment_id, agent_name, test_name, runs, last_ended_at) VALUES `,
 		`(%, %, %, %, %, %)`, ` ON CONFLICT (project_id, environment_id, agent_name, test_name) DO UPDATE SET runs = t.runs + excluded.runs,
 			last_ended_at = CASE WHEN excluded.last_ended_at > t.last_ended_at THEN excluded.last_ended_at ELSE t.last_ended_at END
 			RETURNING project_id, environment_id, agent_name, test_name, runs`, func(row scanner) (project uuid.UUID, fresh bool, err error) {
 			var (
-				of   total
+				of   agentTotal
 				runs int64
 			)
 			err = row.Scan(&of.environment.ProjectID, &of.environment.ID, &of.agent, &of.testName, &runs)

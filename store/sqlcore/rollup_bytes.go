@@ -17,17 +17,17 @@ const NumberBytes = 512
 // all projects at once, so that concurrent transactions lock in one order.
 type growth map[uuid.UUID]int64
 
-// rows counts n new rows, or deleted rows if n is below 0.
-func (g growth) rows(project uuid.UUID, n int64) { g[project] += n * NumberBytes }
+// countRows counts n new rows, or deleted rows if n is below 0.
+func (g growth) countRows(project uuid.UUID, n int64) { g[project] += n * NumberBytes }
 
-// insert inserts rows or adds to existing ones, and counts the new ones, as the scan of the
+// insertRows inserts rows or adds to existing ones, and counts the new ones, as the scan of the
 // returned rows reports.
-func (g growth) insert(ctx context.Context, tx *Tx, numbers rows, into, row, after string, isNew func(scanner) (project uuid.UUID, fresh bool, err error)) error {
-	return numbers.each(into, row, after, func(statement string, args []any) error {
+func (g growth) insertRows(ctx context.Context, tx *Tx, numbers rowBatch, into, row, after string, isNew func(scanner) (project uuid.UUID, fresh bool, err error)) error {
+	return numbers.eachStatement(into, row, after, func(statement string, args []any) error {
 		_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
 			project, fresh, err := isNew(row)
 			if fresh {
-				g.rows(project, 1)
+				g.countRows(project, 1)
 			}
 			return none, err
 		}, statement, args...)
@@ -35,8 +35,8 @@ func (g growth) insert(ctx context.Context, tx *Tx, numbers rows, into, row, aft
 	})
 }
 
-// write adds the growth to the stored bytes of projects.
-func (g growth) write(ctx context.Context, tx *Tx) error {
+// writeBytes adds the growth to the stored bytes of projects.
+func (g growth) writeBytes(ctx context.Context, tx *Tx) error {
 	maps.DeleteFunc(g, func(_ uuid.UUID, bytes int64) bool { return bytes == 0 })
 	return addStored(ctx, tx, g)
 }

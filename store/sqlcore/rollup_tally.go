@@ -16,8 +16,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// measured is the contribution of an ended run to rollups.
-type measured struct {
+// runFigures are the figures that an ended run adds to rollups.
+type runFigures struct {
 	store.Key
 	status    store.RunStatus
 	startedAt *time.Time
@@ -25,9 +25,9 @@ type measured struct {
 	usage     store.TokenUsage
 }
 
-// tallied is a measured run with the fields that identify its rollups.
-type tallied struct {
-	measured
+// rollupRun is an ended run with its figures and the fields that identify its rollups.
+type rollupRun struct {
+	runFigures
 	environment           uuid.UUID
 	agent, testName       string
 	deployment, connector uuid.UUID // the zero ID without one
@@ -36,24 +36,24 @@ type tallied struct {
 
 // The columns of ended_runs r for them.
 const (
-	measuredColumns = `r.project_id, r.id, r.status, r.started_at, r.ended_at,
+	runFiguresColumns = `r.project_id, r.id, r.status, r.started_at, r.ended_at,
 		r.input_tokens, r.output_tokens, r.thinking_tokens, r.cached_input_tokens, r.total_tokens`
-	talliedColumns = measuredColumns + `, r.environment_id, r.agent_name, r.test_name, r.deployment_id, r.connector_id, r.guardrail_outcome`
+	rollupRunColumns = runFiguresColumns + `, r.environment_id, r.agent_name, r.test_name, r.deployment_id, r.connector_id, r.guardrail_outcome`
 )
 
-// fields are the destinations of measuredColumns.
-func (m *measured) fields() []any {
-	return append([]any{&m.ProjectID, &m.ID, &m.status, maybeAt(&m.startedAt), at(&m.endedAt)}, usageFields(&m.usage)...)
+// scanFields returns the destinations of runFiguresColumns.
+func (m *runFigures) scanFields() []any {
+	return append([]any{&m.ProjectID, &m.ID, &m.status, scanNullTime(&m.startedAt), scanTime(&m.endedAt)}, usageFields(&m.usage)...)
 }
 
-func scanMeasured(row scanner) (m measured, err error) {
-	err = row.Scan(m.fields()...)
+func scanRunFigures(row scanner) (m runFigures, err error) {
+	err = row.Scan(m.scanFields()...)
 	return m, err
 }
 
-func scanTallied(row scanner) (t tallied, err error) {
+func scanRollupRun(row scanner) (t rollupRun, err error) {
 	var deployment, connector *uuid.UUID
-	err = row.Scan(append(t.fields(), &t.environment, &t.agent, &t.testName, &deployment, &connector, &t.outcome)...)
+	err = row.Scan(append(t.scanFields(), &t.environment, &t.agent, &t.testName, &deployment, &connector, &t.outcome)...)
 	if deployment != nil {
 		t.deployment = *deployment
 	}
@@ -91,7 +91,7 @@ func newTally() (*tally, error) {
 }
 
 // addEndedRun adds a run.
-func (t *tally) addEndedRun(r measured) error {
+func (t *tally) addEndedRun(r runFigures) error {
 	t.runs++
 	t.usage = t.usage.Plus(r.usage)
 	if r.startedAt == nil {
@@ -105,8 +105,8 @@ func (t *tally) addEndedRun(r measured) error {
 	return nil
 }
 
-// add adds a tally with its encoded sketch.
-func (t *tally) add(more tally, sketch []byte) error {
+// addStored adds a tally with its encoded sketch.
+func (t *tally) addStored(more tally, sketch []byte) error {
 	t.runs, t.timed, t.durations = t.runs+more.runs, t.timed+more.timed, t.durations+more.durations
 	t.usage = t.usage.Plus(more.usage)
 	other, err := ddsketch.DecodeDDSketch(sketch, sketchstore.DefaultProvider, t.sketch.IndexMapping)
@@ -119,8 +119,8 @@ func (t *tally) add(more tally, sketch []byte) error {
 	return nil
 }
 
-// encoded returns the stored form of the sketch, without the mapping, which is the same for all.
-func (t *tally) encoded() []byte {
+// encodeSketch returns the stored form of the sketch, without the mapping, which is the same for all.
+func (t *tally) encodeSketch() []byte {
 	raw := []byte{} // also if it is empty
 	t.sketch.Encode(&raw, true)
 	return raw
@@ -135,7 +135,7 @@ func (t *tally) average() *time.Duration {
 	return &d
 }
 
-func (t *tally) p95() (*time.Duration, error) {
+func (t *tally) percentile95() (*time.Duration, error) {
 	if t.timed == 0 {
 		return nil, nil
 	}

@@ -30,13 +30,13 @@ const (
 	pastRunColumns = endedRunColumns + `, r.output_blob_id`
 )
 
-// runFields are the destinations of both.
+// runFields returns the destinations of both.
 func runFields(r *store.Run) []any {
 	return []any{
 		&r.ID, &r.ProjectID, &r.EnvironmentID, &r.AgentName, &r.ConnectorID, &r.ConnectorRunID, &r.LinkID,
 		&r.DeploymentID, &r.TestName, &r.Status, &r.Class, &r.ErrorCode, &r.Error, &r.Output, &r.FinishReason, rawText{&r.Context}, &r.Attempt, &r.Usage.InputTokens,
 		&r.Usage.OutputTokens, &r.Usage.ThinkingTokens, &r.Usage.CachedInputTokens, &r.Usage.TotalTokens,
-		at(&r.QueuedAt), maybeAt(&r.StartedAt), maybeAt(&r.EndedAt),
+		scanTime(&r.QueuedAt), scanNullTime(&r.StartedAt), scanNullTime(&r.EndedAt),
 	}
 }
 
@@ -68,8 +68,8 @@ func (c *Core) readRuns(ctx context.Context, q Queryer, project uuid.UUID, ids [
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	var l list
-	runs, err := collect(ctx, q, scanRun, `SELECT `+openRunColumns+` FROM open_runs r WHERE `+c.keys(&l, "r.id", keysOf(project, ids)), l.args...)
+	var l argList
+	runs, err := collect(ctx, q, scanRun, `SELECT `+openRunColumns+` FROM open_runs r WHERE `+c.keyCondition(&l, "r.id", keysFromIDs(project, ids)), l.args...)
 	if err != nil || len(runs) == len(ids) {
 		return inOrderOf(ids, runs), err
 	}
@@ -77,9 +77,9 @@ func (c *Core) readRuns(ctx context.Context, q Queryer, project uuid.UUID, ids [
 		return slices.ContainsFunc(runs, func(open store.Run) bool { return open.ID == id })
 	})
 	for _, same := range c.ByPart("ended_runs", past) {
-		var l list
+		var l argList
 		past, err := pastRows(ctx, c, q, same[0], scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
-			WHERE `+c.keys(&l, "r.id", keysOf(project, same))+readable("r.project_id"), l.args...)
+			WHERE `+c.keyCondition(&l, "r.id", keysFromIDs(project, same))+readableCondition("r.project_id"), l.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -108,7 +108,7 @@ func (c *Core) Outcome(ctx context.Context, key store.Key) (outcome store.Outcom
 		return r, err
 	}, `SELECT c.status, c.run_ids, `+pastRunColumns+` FROM {ended_connector_runs} c
 		JOIN {ended_runs} r ON r.project_id = c.project_id AND r.id `+c.engine.Among("c.run_ids")+`
-		WHERE c.project_id = $1 AND c.id = $2`+since("c.id", "$1")+readable("$1"), key.ProjectID, key.ID)
+		WHERE c.project_id = $1 AND c.id = $2`+sinceCondition("c.id", "$1")+readableCondition("$1"), key.ProjectID, key.ID)
 	if err == nil && len(past) > 0 && len(past) == len(order) { // they may be of two days
 		runs, err := c.withOutputs(ctx, reader, key.ProjectID, past)
 		outcome.Runs = inOrderOf(order, runs)
@@ -178,9 +178,9 @@ func ScanInput(row interface{ Scan(dest ...any) error }) (in Input, err error) {
 func (c *Core) Inputs(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]Input, error) {
 	out := map[uuid.UUID]Input{}
 	for _, same := range c.ByPart("inputs", ids) {
-		var l list
+		var l argList
 		rows, err := pastRows(ctx, c, q, same[0], func(row scanner) (Input, error) { return ScanInput(row) },
-			`SELECT `+inputColumns+` FROM {inputs} WHERE `+c.keys(&l, "id", keysOf(project, same)), l.args...)
+			`SELECT `+inputColumns+` FROM {inputs} WHERE `+c.keyCondition(&l, "id", keysFromIDs(project, same)), l.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -208,7 +208,7 @@ func (c *Core) ByPart(table string, ids []uuid.UUID) (parts [][]uuid.UUID) {
 
 // Journal implements store.History.
 func (c *Core) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error) {
-	return c.entries(ctx, run, `SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2`+sinceOrOpen("j.run_id", "$1")+`
+	return c.entries(ctx, run, `SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2`+sinceOrOpenCondition("j.run_id", "$1")+`
 		ORDER BY j.sequence`, run.ProjectID, run.ID)
 }
 
@@ -218,7 +218,7 @@ func (c *Core) JournalAfter(ctx context.Context, run store.Key, sequence int64, 
 	return c.entries(ctx, run, `SELECT `+entryColumns+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
 			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
 			OVER (ORDER BY n.sequence ROWS UNBOUNDED PRECEDING) AS bytes
-		FROM (SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.sequence > $3`+sinceOrOpen("j.run_id", "$1")+`
+		FROM (SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.sequence > $3`+sinceOrOpenCondition("j.run_id", "$1")+`
 			ORDER BY j.sequence LIMIT $4) AS n) AS j
 		WHERE j.bytes <= `+strconv.Itoa(store.MaxJournalPage)+` ORDER BY j.sequence`, run.ProjectID, run.ID, sequence, limit)
 }
@@ -230,7 +230,7 @@ const entryColumns = `j.sequence, j.kind, j.data, j.unsafe, j.blob_id, j.at`
 func (c *Core) entries(ctx context.Context, run store.Key, statement string, args ...any) ([]store.JournalEntry, error) {
 	reader := c.engine.Reader()
 	past, err := pastRows(ctx, c, reader, run.ID, func(row scanner) (e pastEntry, err error) {
-		err = row.Scan(&e.Sequence, &e.Kind, document{&e.Data}, &e.Unsafe, &e.blob, at(&e.At))
+		err = row.Scan(&e.Sequence, &e.Kind, document{&e.Data}, &e.Unsafe, &e.blob, scanTime(&e.At))
 		return e, err
 	}, statement, args...)
 	if err != nil {
@@ -257,7 +257,7 @@ const openDeliveries = `(SELECT id, project_id, environment_id, connector_id, CA
 
 func scanConnectorRun(row scanner) (r store.ConnectorRun, err error) {
 	err = row.Scan(&r.ID, &r.ProjectID, &r.EnvironmentID, &r.ConnectorID, &r.Status, &r.Trigger, &r.Kind, &r.Error,
-		&r.Hops, &r.ContentType, idList{&r.RunIDs}, &r.ReplayOf, at(&r.StartedAt), maybeAt(&r.EndedAt))
+		&r.Hops, &r.ContentType, idList{&r.RunIDs}, &r.ReplayOf, scanTime(&r.StartedAt), scanNullTime(&r.EndedAt))
 	return r, err
 }
 
@@ -283,7 +283,7 @@ func (c *Core) connectorRun(ctx context.Context, q Queryer, key store.Key) (stor
 		return run, err
 	}
 	past, err := pastRows(ctx, c, q, key.ID, scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM {ended_connector_runs} c
-		WHERE c.project_id = $1 AND c.id = $2`+since("c.id", "$1"), key.ProjectID, key.ID)
+		WHERE c.project_id = $1 AND c.id = $2`+sinceCondition("c.id", "$1"), key.ProjectID, key.ID)
 	if err == nil && len(past) == 0 {
 		err = store.ErrNotFound
 	}
@@ -297,8 +297,8 @@ func (c *Core) connectorRun(ctx context.Context, q Queryer, key store.Key) (stor
 func (c *Core) Ended(ctx context.Context, connectorRuns []store.Key) (ended []store.Key, err error) {
 	open := map[store.Key]bool{}
 	for part := range slices.Chunk(connectorRuns, chunk) {
-		var l list
-		still, err := collect(ctx, c.engine.Reader(), scanKey, `SELECT project_id, id FROM open_connector_runs WHERE `+c.keys(&l, "id", part), l.args...)
+		var l argList
+		still, err := collect(ctx, c.engine.Reader(), scanKey, `SELECT project_id, id FROM open_connector_runs WHERE `+c.keyCondition(&l, "id", part), l.args...)
 		if err != nil {
 			return nil, wrap(err, "reading the ended connector runs")
 		}

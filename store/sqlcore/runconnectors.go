@@ -18,7 +18,7 @@ import (
 // however many runs the connector has had.
 func (c *Core) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
 	reader := c.engine.Lists()
-	now, seen, err := c.nowAndSeen(ctx, reader, q.Connector.ProjectID)
+	now, seen, err := c.nowAndReadableFrom(ctx, reader, q.Connector.ProjectID)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -46,9 +46,9 @@ func (c *Core) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) (
 	return runs, total, c.addErrors(ctx, runs)
 }
 
-// nowAndSeen returns the time and the time from which history of a project is readable, in
+// nowAndReadableFrom returns the time and the time from which history of a project is readable, in
 // microseconds.
-func (c *Core) nowAndSeen(ctx context.Context, q Queryer, project uuid.UUID) (now, seen int64, err error) {
+func (c *Core) nowAndReadableFrom(ctx context.Context, q Queryer, project uuid.UUID) (now, seen int64, err error) {
 	if err = q.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 		return 0, 0, err
 	}
@@ -60,9 +60,9 @@ func (c *Core) nowAndSeen(ctx context.Context, q Queryer, project uuid.UUID) (no
 // kept.
 func (c *Core) startOf(ctx context.Context, q Queryer, run store.Key) (*store.ConnectorRun, error) {
 	var event *uuid.UUID
-	err := found(q.QueryRowContext(ctx, `SELECT r.connector_run_id FROM open_runs r WHERE r.project_id = $1 AND r.id = $2`, run.ProjectID, run.ID).Scan(&event))
+	err := mapNoRows(q.QueryRowContext(ctx, `SELECT r.connector_run_id FROM open_runs r WHERE r.project_id = $1 AND r.id = $2`, run.ProjectID, run.ID).Scan(&event))
 	if errors.Is(err, store.ErrNotFound) {
-		err = c.inHistory(ctx, q, run, `SELECT r.connector_run_id FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+since("r.id", "$1"), &event)
+		err = c.inHistory(ctx, q, run, `SELECT r.connector_run_id FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+sinceCondition("r.id", "$1"), &event)
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && event == nil {
 		return nil, nil
@@ -81,7 +81,7 @@ func (c *Core) startOf(ctx context.Context, q Queryer, run store.Key) (*store.Co
 // delivery that ends meanwhile is read twice and counts as ended.
 func (c *Core) deliveriesOf(ctx context.Context, q Queryer, of store.ConnectorRunQuery, within period) (runs []store.ConnectorRun, err error) {
 	args := []any{of.Connector.ProjectID, of.Run, of.Connector.ID}
-	l := list{args: slices.Clone(args)}
+	l := argList{args: slices.Clone(args)}
 	runs, err = collect(ctx, q, scanConnectorRun, `SELECT `+openDeliveryColumns+` FROM `+openDeliveries+` c
 		WHERE c.project_id = $1 AND c.run_id = $2 AND c.connector_id = $3`+inWindow("c.id", within, &l), l.args...)
 	if err != nil {
@@ -92,9 +92,9 @@ func (c *Core) deliveriesOf(ctx context.Context, q Queryer, of store.ConnectorRu
 		return nil, err
 	}
 	for _, window := range windows {
-		l := list{args: slices.Clone(args)}
+		l := argList{args: slices.Clone(args)}
 		some, err := collect(ctx, q, scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM ended_connector_runs c
-			WHERE c.project_id = $1 AND c.kind <> '' AND `+c.engine.First("c.run_ids")+` = $2 AND c.connector_id = $3`+onDays("c.id", window, &l), l.args...)
+			WHERE c.project_id = $1 AND c.kind <> '' AND `+c.engine.First("c.run_ids")+` = $2 AND c.connector_id = $3`+dayCondition("c.id", window, &l), l.args...)
 		if err != nil {
 			return nil, err
 		}

@@ -14,15 +14,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// failed narrows ended runs to those with an index of their own.
-const failed = ` AND r.status <> 'completed'`
+// notCompleted narrows ended runs to those with an index of their own.
+const notCompleted = ` AND r.status <> 'completed'`
 
-// byStatus uses that index if it covers all requested statuses.
-func byStatus(statuses []store.RunStatus) string {
+// statusCondition uses that index if it covers all requested statuses.
+func statusCondition(statuses []store.RunStatus) string {
 	if len(statuses) == 0 || slices.Contains(statuses, store.RunCompleted) {
 		return ""
 	}
-	return failed
+	return notCompleted
 }
 
 // listedColumns drops the output and a large context, which lists do not return.
@@ -39,21 +39,21 @@ func listedRun(run store.Run) store.Run {
 	return run
 }
 
-// candidates selects the newest runs of a window that may match, open or ended as their status
+// selectCandidates selects the newest runs of a window that may match, open or ended as their status
 // allows: at most so many, by an index. It returns "" if there can be none.
-func candidates(q store.RunQuery, window listWindow, most int, l *list) string {
+func selectCandidates(q store.RunQuery, window listWindow, most int, l *argList) string {
 	open, ended := canBeOpen(q.Statuses), canHaveEnded(q.Statuses) && len(window.history) > 0
 	if !open && !ended {
 		return ""
 	}
 	among := ``
 	if q.AgentName != "" {
-		among = ` AND r.agent_name = ` + l.add(Text(q.AgentName))
+		among = ` AND r.agent_name = ` + l.addArg(Text(q.AgentName))
 	}
 	if q.Before != nil {
-		among += ` AND r.id < ` + l.add(*q.Before)
+		among += ` AND r.id < ` + l.addArg(*q.Before)
 	}
-	first := l.add(most)
+	first := l.addArg(most)
 	of := func(columns, table, among string) string {
 		return `SELECT * FROM (SELECT ` + listedColumns(columns) + ` FROM ` + table + ` r WHERE r.project_id = $1` + among +
 			` ORDER BY r.id DESC LIMIT ` + first + `)` + ` AS ` + table
@@ -63,7 +63,7 @@ func candidates(q store.RunQuery, window listWindow, most int, l *list) string {
 		from = append(from, of(openRunColumns, `open_runs`, among+inWindow("r.id", window.all, l)))
 	}
 	if ended {
-		from = append(from, of(endedRunColumns, `ended_runs`, among+onDays("r.id", window, l)+readable("$1")+byStatus(q.Statuses)))
+		from = append(from, of(endedRunColumns, `ended_runs`, among+dayCondition("r.id", window, l)+readableCondition("$1")+statusCondition(q.Statuses)))
 	}
 	return `SELECT * FROM (` + strings.Join(from, ` UNION ALL `) + `) AS u ORDER BY u.id DESC LIMIT ` + first
 }
@@ -84,33 +84,33 @@ type status interface {
 	Terminal() bool
 }
 
-// narrowed returns the condition on candidates with an alias, "" if all match.
-func narrowed(alias string, q store.RunQuery, l *list) (narrow string) {
+// listCondition returns the condition on candidates with an alias, "" if all match.
+func listCondition(alias string, q store.RunQuery, l *argList) (narrow string) {
 	if q.EnvironmentIDs != nil {
-		narrow += ` AND ` + alias + `.environment_id IN ` + l.ids(q.EnvironmentIDs)
+		narrow += ` AND ` + alias + `.environment_id IN ` + l.addIDs(q.EnvironmentIDs)
 	}
 	if len(q.Statuses) > 0 {
-		narrow += ` AND ` + alias + `.status IN ` + texts(l, q.Statuses)
+		narrow += ` AND ` + alias + `.status IN ` + addTexts(l, q.Statuses)
 	}
 	if q.TestName != "" {
-		narrow += ` AND ` + alias + `.test_name = ` + l.add(testNameOf(q.TestName))
+		narrow += ` AND ` + alias + `.test_name = ` + l.addArg(testNameOf(q.TestName))
 	}
 	for _, of := range []struct {
 		column string
 		id     uuid.UUID
 	}{{"deployment_id", q.DeploymentID}, {"connector_id", q.ConnectorID}, {"connector_run_id", q.ConnectorRunID}} {
 		if of.id != uuid.Nil {
-			narrow += ` AND ` + alias + `.` + of.column + ` = ` + l.add(of.id)
+			narrow += ` AND ` + alias + `.` + of.column + ` = ` + l.addArg(of.id)
 		}
 	}
 	return narrow
 }
 
-// A list reads as many candidates as its page has rows, or a few more if not all of them match,
-// and then looksMore times as many until the page is full.
+// A list reads as many candidates as its page has rows, or extraCandidates more if not all of them match,
+// and then candidateGrowth times as many until the page is full.
 const (
-	looksFirst = 4
-	looksMore  = 8
+	extraCandidates = 4
+	candidateGrowth = 8
 )
 
 // ListRuns implements store.History. New runs have a higher ID than the runs that are read, and
@@ -128,8 +128,8 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 		return nil, nil, wrap(err, "listing runs of project %s", q.ProjectID)
 	}
 	some, limit, left := q.Limit, q.Limit, store.MaxCandidates
-	if narrowed("x", q, &list{}) != "" {
-		some *= looksFirst
+	if listCondition("x", q, &argList{}) != "" {
+		some *= extraCandidates
 	}
 	for {
 		some = min(some, left)
@@ -143,7 +143,7 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 		}
 		switch {
 		case last != nil:
-			q.Before, some = last, some*looksMore
+			q.Before, some = last, some*candidateGrowth
 		case len(windows) == 1:
 			return runs, nil, nil
 		default:
@@ -159,14 +159,14 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 // someRuns returns the matching runs among the next candidates of a window, and the last candidate
 // unless the page is full; nil if there are no more.
 func (c *Core) someRuns(ctx context.Context, q store.RunQuery, window listWindow, some int) ([]store.Run, *uuid.UUID, error) {
-	l := list{args: []any{q.ProjectID}}
-	from := candidates(q, window, some, &l)
+	l := argList{args: []any{q.ProjectID}}
+	from := selectCandidates(q, window, some, &l)
 	if from == "" {
 		return nil, nil, nil
 	}
-	narrow := narrowed("x", q, &l)
+	narrow := listCondition("x", q, &l)
 	runs, err := collect(ctx, c.engine.Lists(), scanRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1`+narrow+
-		` ORDER BY x.id DESC LIMIT `+l.add(q.Limit), l.args...)
+		` ORDER BY x.id DESC LIMIT `+l.addArg(q.Limit), l.args...)
 	if err != nil || len(runs) == q.Limit || narrow == "" {
 		return runs, nil, err
 	}
@@ -176,11 +176,11 @@ func (c *Core) someRuns(ctx context.Context, q store.RunQuery, window listWindow
 
 // lastCandidate returns the last of so many candidates of a window, nil if there are fewer.
 func (c *Core) lastCandidate(ctx context.Context, q store.RunQuery, window listWindow, some int) (*uuid.UUID, error) {
-	l := list{args: []any{q.ProjectID}}
-	from := candidates(q, window, some, &l)
-	id, err := scanID(c.engine.Lists().QueryRowContext(ctx, `SELECT x.id FROM (`+from+`) AS x WHERE x.project_id = $1
-		ORDER BY x.id DESC LIMIT 1 OFFSET `+l.add(some-1), l.args...))
-	if err = found(err); errors.Is(err, store.ErrNotFound) {
+	l := argList{args: []any{q.ProjectID}}
+	from := selectCandidates(q, window, some, &l)
+	id, err := scanUUID(c.engine.Lists().QueryRowContext(ctx, `SELECT x.id FROM (`+from+`) AS x WHERE x.project_id = $1
+		ORDER BY x.id DESC LIMIT 1 OFFSET `+l.addArg(some-1), l.args...))
+	if err = mapNoRows(err); errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
 	return &id, err

@@ -16,12 +16,12 @@ import (
 
 // How many candidates a search requests at first, and at most at a time.
 const (
-	looksFor     = 2 * searchedAtOnce
-	looksForMost = 20 * searchedAtOnce
+	firstCandidates     = 2 * searchedAtOnce
+	maxCandidatesAtOnce = 20 * searchedAtOnce
 )
 
-// searching is a search through runs of a project, newest first.
-type searching struct {
+// runSearch is a search through runs of a project, newest first.
+type runSearch struct {
 	*Core
 	store.Search
 	project uuid.UUID
@@ -33,7 +33,7 @@ type searching struct {
 	agent, testName string
 	statuses        []store.RunStatus
 	// narrow returns a condition on open or ended runs r that selects the runs to read.
-	narrow func(l *list, ended bool) string
+	narrow func(l *argList, ended bool) string
 	// crowded, unless nil, is the partition of the index with so many matching entries that entries
 	// are scanned by key.
 	crowded *uuid.UUID
@@ -47,8 +47,8 @@ type searching struct {
 }
 
 // searchIn returns a search among runs that a query selects by other fields.
-func (c *Core) searchIn(of store.Search, project uuid.UUID, window period, agent, testName string, statuses []store.RunStatus) *searching {
-	s := &searching{
+func (c *Core) searchIn(of store.Search, project uuid.UUID, window period, agent, testName string, statuses []store.RunStatus) *runSearch {
+	s := &runSearch{
 		Core: c, Search: of, project: project, window: window, agent: cmp.Or(agent, of.AgentName), testName: cmp.Or(testName, of.TestName),
 		statuses: slices.Compact(slices.Sorted(slices.Values(statuses))), begun: time.Now(),
 	}
@@ -58,19 +58,19 @@ func (c *Core) searchIn(of store.Search, project uuid.UUID, window period, agent
 	return s
 }
 
-// errOver means that the time of a search is over.
-var errOver = errors.New("the search has timed out")
+// errSearchTimeout means that the time of a search is over.
+var errSearchTimeout = errors.New("the search has timed out")
 
-// isOver reports whether the time is over.
-func (s *searching) isOver() bool { return s.Left != nil && s.Left() <= 0 }
+// hasTimedOut reports whether the time is over.
+func (s *runSearch) hasTimedOut() bool { return s.Left != nil && s.Left() <= 0 }
 
-// readTimed runs fn, which reads, with one part of the remaining time, concurrently with as many
-// searches as leave a connection for other lists. The error is errOver if the time is over.
-func (s *searching) readTimed(ctx context.Context, part time.Duration, fn func(ctx context.Context) error) error {
+// readTimed runs fn, which reads, with one part of the remaining time. Concurrent searches leave a connection
+// for other lists. The error is errSearchTimeout if the time is over.
+func (s *runSearch) readTimed(ctx context.Context, part time.Duration, fn func(ctx context.Context) error) error {
 	within, cancel := s.withTimeLimit(ctx, part)
 	defer cancel()
 	if within.Err() != nil && ctx.Err() == nil {
-		return errOver
+		return errSearchTimeout
 	}
 	if err := s.acquireSlot(within); err != nil {
 		return err
@@ -78,13 +78,13 @@ func (s *searching) readTimed(ctx context.Context, part time.Duration, fn func(c
 	defer func() { <-s.searches }()
 	err := fn(within)
 	if err != nil && ctx.Err() == nil && within.Err() != nil {
-		return errOver
+		return errSearchTimeout
 	}
 	return err
 }
 
 // acquireSlot waits for a slot among the searches that read.
-func (s *searching) acquireSlot(ctx context.Context) error {
+func (s *runSearch) acquireSlot(ctx context.Context) error {
 	begun := time.Now()
 	defer func() { s.waited += time.Since(begun) }()
 	select {
@@ -95,25 +95,25 @@ func (s *searching) acquireSlot(ctx context.Context) error {
 	}
 }
 
-// refusal returns ErrSearchBusy if more than half of the time went to waiting for other searches,
+// timeoutError returns ErrSearchBusy if more than half of the time went to waiting for other searches,
 // and otherwise ErrSearchTooBroad.
-func (s *searching) refusal() error {
+func (s *runSearch) timeoutError() error {
 	if 2*s.waited > time.Since(s.begun) {
 		return store.ErrSearchBusy
 	}
 	return store.ErrSearchTooBroad
 }
 
-// each passes matches to take, newest first, until take has enough or the search must end. It
+// eachMatch passes matches to take, newest first, until take has enough or the search must end. It
 // returns the last run that was read; nil at the end. ErrSearchTooBroad and ErrSearchBusy mean that
 // no run could be read in time.
-func (s *searching) each(ctx context.Context, before *uuid.UUID, take func(store.Searched) (enough bool, err error)) (*uuid.UUID, error) {
-	looked, left, some := before, store.MaxCandidates, looksFor
+func (s *runSearch) eachMatch(ctx context.Context, before *uuid.UUID, take func(store.Searched) (enough bool, err error)) (*uuid.UUID, error) {
+	looked, left, some := before, store.MaxCandidates, firstCandidates
 	for {
 		some = min(some, left)
 		found, err := s.candidates(ctx, looked, some)
 		if err != nil {
-			return s.stopped(err, before, looked)
+			return s.resultOnError(err, before, looked)
 		}
 		for _, piece := range found.pieces {
 			last, enough, err := s.matchPiece(ctx, piece, take)
@@ -121,7 +121,7 @@ func (s *searching) each(ctx context.Context, before *uuid.UUID, take func(store
 				looked = last
 			}
 			if err != nil {
-				return s.stopped(err, before, looked)
+				return s.resultOnError(err, before, looked)
 			}
 			if enough {
 				return looked, nil
@@ -133,31 +133,31 @@ func (s *searching) each(ctx context.Context, before *uuid.UUID, take func(store
 		case found.number < some:
 			looked = found.to
 		}
-		if s.exhausted = left == 0; s.exhausted || s.isOver() {
+		if s.exhausted = left == 0; s.exhausted || s.hasTimedOut() {
 			return looked, nil
 		}
-		some = min(2*some, looksForMost)
+		some = min(2*some, maxCandidatesAtOnce)
 	}
 }
 
-// stopped returns the result of a search that ends with an error. The end of its time is no error
+// resultOnError returns the result of a search that ends with an error. The end of its time is no error
 // unless nothing was read.
-func (s *searching) stopped(err error, before, looked *uuid.UUID) (*uuid.UUID, error) {
+func (s *runSearch) resultOnError(err error, before, looked *uuid.UUID) (*uuid.UUID, error) {
 	switch {
-	case !errors.Is(err, errOver):
+	case !errors.Is(err, errSearchTimeout):
 		return nil, err
 	case looked == before:
-		return nil, s.refusal()
+		return nil, s.timeoutError()
 	}
 	return looked, nil
 }
 
 // matchPiece passes the matching runs of a piece to take. It returns the last run that was read, and
 // whether the search ends.
-func (s *searching) matchPiece(ctx context.Context, piece []uuid.UUID, take func(store.Searched) (enough bool, err error)) (last *uuid.UUID, enough bool, err error) {
+func (s *runSearch) matchPiece(ctx context.Context, piece []uuid.UUID, take func(store.Searched) (enough bool, err error)) (last *uuid.UUID, enough bool, err error) {
 	var runs map[uuid.UUID]store.Searched
 	err = s.readTimed(ctx, 1, func(ctx context.Context) (err error) {
-		runs, err = s.searchedRuns(ctx, s.engine.Lists(), s.project, piece, s.narrowed)
+		runs, err = s.searchedRuns(ctx, s.engine.Lists(), s.project, piece, s.runCondition)
 		return err
 	})
 	if err != nil {
@@ -177,32 +177,33 @@ func (s *searching) matchPiece(ctx context.Context, piece []uuid.UUID, take func
 				return last, enough, err
 			}
 		}
-		if s.isOver() {
+		if s.hasTimedOut() {
 			return last, true, nil
 		}
 	}
 	return last, false, nil
 }
 
-// withTimeLimit returns a context that ends with one part of the remaining time, with the cause errOver.
-func (s *searching) withTimeLimit(ctx context.Context, part time.Duration) (context.Context, context.CancelFunc) {
+// withTimeLimit returns a context that ends with one part of the remaining time, with the cause
+// errSearchTimeout.
+func (s *runSearch) withTimeLimit(ctx context.Context, part time.Duration) (context.Context, context.CancelFunc) {
 	if s.Left == nil {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, s.Left()/part, errOver)
+	return context.WithTimeoutCause(ctx, s.Left()/part, errSearchTimeout)
 }
 
-// narrowed returns the condition on runs r to read.
-func (s *searching) narrowed(l *list, ended bool) string {
+// runCondition returns the condition on runs r to read.
+func (s *runSearch) runCondition(l *argList, ended bool) string {
 	text := s.narrow(l, ended)
 	if s.AgentName != "" {
-		text += ` AND r.agent_name = ` + l.add(Text(s.AgentName))
+		text += ` AND r.agent_name = ` + l.addArg(Text(s.AgentName))
 	}
 	if s.Search.TestName != "" {
-		text += ` AND r.test_name = ` + l.add(testNameOf(s.Search.TestName))
+		text += ` AND r.test_name = ` + l.addArg(testNameOf(s.Search.TestName))
 	}
 	if s.Search.Status != "" {
-		text += ` AND r.status = ` + l.add(Text(string(s.Search.Status)))
+		text += ` AND r.status = ` + l.addArg(Text(string(s.Search.Status)))
 	}
 	return text
 }
@@ -226,10 +227,10 @@ type candidateRuns struct {
 
 // candidates returns the newest runs that may match, at most so many. Finding them and their sizes
 // has half of the remaining time, so that time remains to read them.
-func (s *searching) candidates(ctx context.Context, before *uuid.UUID, most int) (out candidateRuns, err error) {
+func (s *runSearch) candidates(ctx context.Context, before *uuid.UUID, most int) (out candidateRuns, err error) {
 	var ids []uuid.UUID
 	if err := s.readTimed(ctx, 2, func(ctx context.Context) (err error) {
-		ids, out.to, err = s.newest(ctx, before, most)
+		ids, out.to, err = s.newestCandidates(ctx, before, most)
 		return err
 	}); err != nil {
 		return out, err
@@ -243,22 +244,22 @@ func (s *searching) candidates(ctx context.Context, before *uuid.UUID, most int)
 	})
 }
 
-// newest returns candidates, with the lowest ID of their complete part if the time is over. It
+// newestCandidates returns candidates, with the lowest ID of their complete part if the time is over. It
 // reads open runs, then ended but not indexed ones, then indexed ones. Runs move in this order, so
 // none is missed.
-func (s *searching) newest(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
+func (s *runSearch) newestCandidates(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
 	if canBeOpen(s.statuses) {
-		l := list{args: []any{s.project}}
-		ids, err = s.ids(ctx, `SELECT r.id FROM open_runs r WHERE r.project_id = $1`+s.within("r.id", before, &l)+s.ofAgent(&l)+` ORDER BY r.id DESC LIMIT `+l.add(most), l)
+		l := argList{args: []any{s.project}}
+		ids, err = s.readIDs(ctx, `SELECT r.id FROM open_runs r WHERE r.project_id = $1`+s.windowCondition("r.id", before, &l)+s.agentCondition(&l)+` ORDER BY r.id DESC LIMIT `+l.addArg(most), l)
 	}
 	if err != nil || !canHaveEnded(s.statuses) {
 		return ids, nil, err
 	}
 	var ended []uuid.UUID
 	if len(s.Words) > 0 {
-		ended, to, err = s.byWords(ctx, before, most)
+		ended, to, err = s.readByWords(ctx, before, most)
 	} else {
-		ended, err = s.ended(ctx, before, most)
+		ended, err = s.readEnded(ctx, before, most)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -272,83 +273,83 @@ func (s *searching) newest(ctx context.Context, before *uuid.UUID, most int) (id
 	return ids[:min(len(ids), most)], to, nil
 }
 
-// byWords returns ended runs that may have the words. If more runs wait for the index than are
-// read, and these reach no further back than the search position, the search ends. It finds more
-// once they are indexed.
-func (s *searching) byWords(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
-	waiting, unread, err := s.waiting(ctx, before)
+// readByWords returns ended runs that may have the words. If more runs wait for the index than are read,
+// and all read runs are newer than the search position, the search ends. It finds more after the runs are
+// indexed.
+func (s *runSearch) readByWords(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
+	waiting, unread, err := s.readUnindexed(ctx, before)
 	if err != nil {
 		return nil, nil, err
 	}
 	if unread != nil && before != nil && compareIDs(*unread, *before) >= 0 {
-		return nil, nil, errOver
+		return nil, nil, errSearchTimeout
 	}
-	ids, to, err = s.indexed(ctx, before, most)
+	ids, to, err = s.readIndexed(ctx, before, most)
 	if unread != nil && (to == nil || compareIDs(*unread, *to) > 0) {
 		to = unread
 	}
 	return append(ids, waiting...), to, err
 }
 
-// ended returns the newest ended runs, at most so many, for a search without words.
-func (s *searching) ended(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, err error) {
+// readEnded returns the newest ended runs, at most so many, for a search without words.
+func (s *runSearch) readEnded(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, err error) {
 	windows, err := s.listWindows(ctx, s.engine.Lists(), "ended_runs", s.project, s.window, before)
 	for _, window := range windows {
 		if err != nil || len(ids) >= most {
 			break
 		}
-		l := list{args: []any{s.project}}
+		l := argList{args: []any{s.project}}
 		among := ``
 		if before != nil {
-			among = ` AND r.id < ` + l.add(*before)
+			among = ` AND r.id < ` + l.addArg(*before)
 		}
-		among += onDays("r.id", window, &l) + s.ofAgent(&l) + readable("$1") + byStatus(s.statuses)
+		among += dayCondition("r.id", window, &l) + s.agentCondition(&l) + readableCondition("$1") + statusCondition(s.statuses)
 		var some []uuid.UUID
-		some, err = s.ids(ctx, `SELECT r.id FROM ended_runs r WHERE r.project_id = $1`+among+` ORDER BY r.id DESC LIMIT `+l.add(most-len(ids)), l)
+		some, err = s.readIDs(ctx, `SELECT r.id FROM ended_runs r WHERE r.project_id = $1`+among+` ORDER BY r.id DESC LIMIT `+l.addArg(most-len(ids)), l)
 		ids = append(ids, some...)
 	}
 	return ids, err
 }
 
-func (s *searching) ids(ctx context.Context, statement string, l list) ([]uuid.UUID, error) {
-	return collect(ctx, s.engine.Lists(), scanID, statement, l.args...)
+func (s *runSearch) readIDs(ctx context.Context, statement string, l argList) ([]uuid.UUID, error) {
+	return collect(ctx, s.engine.Lists(), scanUUID, statement, l.args...)
 }
 
-// within limits to IDs of the search's window before one.
-func (s *searching) within(id string, before *uuid.UUID, l *list) string {
-	return within(id, s.window, before, l)
+// windowCondition limits to IDs of the search's window before an ID.
+func (s *runSearch) windowCondition(id string, before *uuid.UUID, l *argList) string {
+	return beforeAndInWindow(id, s.window, before, l)
 }
 
-// within limits to IDs of a window before one.
-func within(id string, window period, before *uuid.UUID, l *list) (text string) {
+// beforeAndInWindow limits to IDs of a window before an ID.
+func beforeAndInWindow(id string, window period, before *uuid.UUID, l *argList) (text string) {
 	if before != nil {
-		text += ` AND ` + id + ` < ` + l.add(*before)
+		text += ` AND ` + id + ` < ` + l.addArg(*before)
 	}
 	return text + inWindow(id, window, l)
 }
 
 // inWindow limits to IDs of a period. It omits unneeded conditions, because each comparison costs a
 // third of counting a row.
-func inWindow(id string, window period, l *list) (text string) {
+func inWindow(id string, window period, l *argList) (text string) {
 	if window.from > 0 {
-		text += ` AND ` + id + ` >= id_at(` + l.add(window.from) + `)`
+		text += ` AND ` + id + ` >= id_at(` + l.addArg(window.from) + `)`
 	}
 	if window.to != never {
-		text += ` AND ` + id + ` < id_at(` + l.add(window.to) + `)`
+		text += ` AND ` + id + ` < id_at(` + l.addArg(window.to) + `)`
 	}
 	return text
 }
 
-// ofAgent limits to the agent.
-func (s *searching) ofAgent(l *list) string {
+// agentCondition limits to the agent.
+func (s *runSearch) agentCondition(l *argList) string {
 	if s.agent == "" {
 		return ""
 	}
-	return ` AND r.agent_name = ` + l.add(Text(s.agent))
+	return ` AND r.agent_name = ` + l.addArg(Text(s.agent))
 }
 
 // searchTerms returns the terms of every match.
-func (s *searching) searchTerms() (terms []Term) {
+func (s *runSearch) searchTerms() (terms []Term) {
 	for _, word := range s.Words {
 		terms = append(terms, hashTerm(s.project, wordTerm, word))
 	}
@@ -373,14 +374,14 @@ func (c *Core) searchRuns(ctx context.Context, q store.RunQuery) (runs []store.R
 	if len(q.EnvironmentIDs) == 1 {
 		s.environment = q.EnvironmentIDs[0]
 	}
-	s.narrow = func(l *list, _ bool) string {
-		text := narrowed("r", q, l)
+	s.narrow = func(l *argList, _ bool) string {
+		text := listCondition("r", q, l)
 		if q.AgentName != "" {
-			text += ` AND r.agent_name = ` + l.add(Text(q.AgentName))
+			text += ` AND r.agent_name = ` + l.addArg(Text(q.AgentName))
 		}
 		return text
 	}
-	next, err = s.each(ctx, q.Before, func(run store.Searched) (bool, error) {
+	next, err = s.eachMatch(ctx, q.Before, func(run store.Searched) (bool, error) {
 		runs = append(runs, listedRun(run.Run))
 		return len(runs) >= q.Limit, nil
 	})
@@ -398,22 +399,22 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (s
 		return of.out, err
 	}
 	s := c.searchIn(*q.Search, q.Environment.ProjectID, of.window, q.AgentName, "", q.Statuses)
-	s.environment, s.narrow = q.Environment.ID, func(l *list, ended bool) string {
+	s.environment, s.narrow = q.Environment.ID, func(l *argList, ended bool) string {
 		if !ended && len(q.Outcomes) > 0 { // an open run has none yet
 			return ` AND FALSE`
 		}
 		if !ended {
-			return of.narrow(l)
+			return of.filterCondition(l)
 		}
-		return of.narrowEnded(l)
+		return of.endedCondition(l)
 	}
-	var ended []measured
-	last, err := s.each(ctx, nil, func(run store.Searched) (bool, error) {
+	var ended []runFigures
+	last, err := s.eachMatch(ctx, nil, func(run store.Searched) (bool, error) {
 		if run.EndedAt == nil {
 			of.out.Runs[run.Status]++
 			return false, nil
 		}
-		ended = append(ended, measured{Key: run.Key(), status: run.Status, startedAt: run.StartedAt, endedAt: *run.EndedAt, usage: run.Usage})
+		ended = append(ended, runFigures{Key: run.Key(), status: run.Status, startedAt: run.StartedAt, endedAt: *run.EndedAt, usage: run.Usage})
 		return false, nil
 	})
 	switch {
@@ -422,12 +423,12 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (s
 	case s.exhausted && last != nil:
 		return of.out, store.ErrSearchTooBroad
 	case last != nil:
-		return of.out, s.refusal()
+		return of.out, s.timeoutError()
 	}
 	err = s.readTimed(ctx, 1, func(ctx context.Context) error { return of.addRuns(ctx, c.engine.Lists(), ended) })
 	switch {
-	case errors.Is(err, errOver):
-		return of.out, s.refusal()
+	case errors.Is(err, errSearchTimeout):
+		return of.out, s.timeoutError()
 	case err != nil:
 		return of.out, wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
 	}

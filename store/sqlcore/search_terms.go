@@ -137,8 +137,8 @@ func entriesFor(project uuid.UUID, runs []indexedRun) (entries []Entry) {
 
 // IndexRuns implements store.Housekeeping.
 func (c *Core) IndexRuns(ctx context.Context, limit int, words func(store.Searched) []string) (int, error) {
-	n, err := c.consumeEnded(ctx, wordsBox, c.indexing, c.indexingTurns, limit, maxIndexed, consumer[ended]{
-		all: func(ctx context.Context, rows []ended) error { return c.indexRows(ctx, rows, words) }, trial: c.indexForTrial,
+	n, err := c.consumeEnded(ctx, wordsOutbox, c.indexing, c.indexingTurns, limit, maxIndexed, consumer[endedOutboxRow]{
+		consumeAll: func(ctx context.Context, rows []endedOutboxRow) error { return c.indexRows(ctx, rows, words) }, tryConsume: c.indexForTrial,
 	})
 	return n, wrap(err, "indexing runs")
 }
@@ -147,23 +147,23 @@ func (c *Core) IndexRuns(ctx context.Context, limit int, words func(store.Search
 // order of their projects. Each project has an equal share, so a busy project delays only itself.
 // It reads the runs before the transaction, because others wait for the writer. If two processes
 // read the same rows, the one that takes the rows indexes them.
-func (c *Core) indexRows(ctx context.Context, rows []ended, words func(store.Searched) []string) (err error) {
+func (c *Core) indexRows(ctx context.Context, rows []endedOutboxRow, words func(store.Searched) []string) (err error) {
 	entries, done := map[store.Key][]indexedRun{}, map[store.Key]bool{}
-	room := indexingRoom{c.indexing.batchSize(maxIndexedRuns), maxTerms}
+	room := indexCapacity{c.indexing.batchSize(maxIndexedRuns), maxTerms}
 	projects := rowsByProject(rows)
-	var read []ended
+	var read []endedOutboxRow
 	for i, of := range projects {
-		share := room.share(len(projects) - i)
+		share := room.shareOf(len(projects) - i)
 		left := share
 		for _, row := range of {
 			if entries[row.Key], err = c.entriesOf(ctx, row.runs, words, &left, done); err != nil {
 				return wrap(err, "reading runs of project %s", row.ProjectID)
 			}
-			if read = append(read, row); left.isFull() {
+			if read = append(read, row); left.isExhausted() {
 				break
 			}
 		}
-		room = indexingRoom{room.runs - share.runs + left.runs, room.terms - share.terms + left.terms}
+		room = indexCapacity{room.runs - share.runs + left.runs, room.terms - share.terms + left.terms}
 	}
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		mine := false
@@ -174,7 +174,7 @@ func (c *Core) indexRows(ctx context.Context, rows []ended, words func(store.Sea
 			}
 		}
 		if !mine {
-			return errOthers
+			return errConsumedElsewhere
 		}
 		return nil
 	})
@@ -187,11 +187,11 @@ func (c *Core) indexForTrial(ctx context.Context) error {
 		return err
 	}
 	key := store.Key{ProjectID: uuid.New(), ID: id}
-	if _, err := c.searchedRuns(ctx, c.engine.Reader(), key.ProjectID, []uuid.UUID{id}, func(*list, bool) string { return "" }); err != nil {
+	if _, err := c.searchedRuns(ctx, c.engine.Reader(), key.ProjectID, []uuid.UUID{id}, func(*argList, bool) string { return "" }); err != nil {
 		return err
 	}
 	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		if _, err := c.indexRow(ctx, tx, ended{Key: key}, nil, nil); err != nil {
+		if _, err := c.indexRow(ctx, tx, endedOutboxRow{Key: key}, nil, nil); err != nil {
 			return err
 		}
 		if _, err := c.engine.AddTerms(ctx, tx, []Entry{{key.ProjectID, []uuid.UUID{id}, []Term{1}}}); err != nil {
@@ -201,31 +201,31 @@ func (c *Core) indexForTrial(ctx context.Context) error {
 	})
 }
 
-// indexingRoom is the number of runs and terms that a transaction can still take.
-type indexingRoom struct{ runs, terms int }
+// indexCapacity is the number of runs and terms that a transaction can still take.
+type indexCapacity struct{ runs, terms int }
 
-func (r indexingRoom) isFull() bool { return r.runs <= 0 || r.terms <= 0 }
+func (r indexCapacity) isExhausted() bool { return r.runs <= 0 || r.terms <= 0 }
 
-// share returns the room of one of so many projects. It has room for at least one run, so a project
-// does not wait until the others have no backlog.
-func (r indexingRoom) share(projects int) indexingRoom {
-	return indexingRoom{max(r.runs/projects, 1), max(r.terms/projects, 1)}
+// shareOf returns the capacity of one of so many projects: at least one run, so that a project does not wait
+// until the others have no backlog.
+func (r indexCapacity) shareOf(projects int) indexCapacity {
+	return indexCapacity{max(r.runs/projects, 1), max(r.terms/projects, 1)}
 }
 
 // entriesOf returns the entries for ended runs of a project, without deleted or erased ones, until
 // there is no room. done are the runs that were read. The words of an input are computed once per
 // event.
 func (c *Core) entriesOf(
-	ctx context.Context, runs []store.Key, words func(store.Searched) []string, room *indexingRoom, done map[store.Key]bool,
+	ctx context.Context, runs []store.Key, words func(store.Searched) []string, room *indexCapacity, done map[store.Key]bool,
 ) (entries []indexedRun, err error) {
 	given := map[uuid.UUID][]Term{}
 	for some := range slices.Chunk(runs, c.indexing.batchSize(searchedAtOnce)) {
-		found, err := c.searchedRuns(ctx, c.engine.Reader(), some[0].ProjectID, idsOf(some), func(*list, bool) string { return "" })
+		found, err := c.searchedRuns(ctx, c.engine.Reader(), some[0].ProjectID, idsOfKeys(some), func(*argList, bool) string { return "" })
 		if err != nil {
 			return nil, err
 		}
 		for _, key := range some {
-			if room.isFull() {
+			if room.isExhausted() {
 				return entries, nil
 			}
 			done[key] = true
@@ -258,24 +258,24 @@ func (c *Core) entriesOf(
 // indexRow takes an outbox row and adds entries of its runs to the index. It skips runs that another
 // process has removed from the row meanwhile, and deleted or erased runs. Runs of the row that are
 // not done stay in it. It reports whether the row contained a run that is done.
-func (c *Core) indexRow(ctx context.Context, tx *Tx, row ended, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
+func (c *Core) indexRow(ctx context.Context, tx *Tx, row endedOutboxRow, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
 	if err := c.lockPast(ctx, tx, row.ProjectID); err != nil {
 		return false, err
 	}
-	taken, err := wordsBox.takeRows(ctx, c, tx, []ended{row})
+	taken, err := wordsOutbox.takeRows(ctx, c, tx, []endedOutboxRow{row})
 	if err != nil || len(taken) == 0 {
 		return false, err
 	}
-	if err := wordsBox.put(ctx, tx, taken[0].without(done)); err != nil {
+	if err := wordsOutbox.insertRows(ctx, tx, taken[0].without(done)); err != nil {
 		return false, err
 	}
-	mine := among(taken[0].runs, done)
+	mine := keysInSet(taken[0].runs, done)
 	if len(mine) == 0 {
 		return false, nil
 	}
-	own := keySet(mine)
+	own := newKeySet(mine)
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e indexedRun) bool { return !own[e.Key] })
-	if err := c.checkMissingRows(ctx, tx, "ended_runs", notAmong(mine, entries), readable("r.project_id")); err != nil {
+	if err := c.checkMissingRows(ctx, tx, "ended_runs", keysWithoutRow(mine, entries), readableCondition("r.project_id")); err != nil {
 		return false, err
 	}
 	var runs []uuid.UUID
@@ -284,8 +284,8 @@ func (c *Core) indexRow(ctx context.Context, tx *Tx, row ended, entries []indexe
 	}
 	there := map[uuid.UUID]bool{}
 	for _, same := range c.ByPart("ended_runs", runs) {
-		var l list
-		ids, err := collect(ctx, tx, scanID, c.InPart(`SELECT r.id FROM {ended_runs} r WHERE `+c.keys(&l, "r.id", keysOf(row.ProjectID, same))+unerased("r"), same[0]), l.args...)
+		var l argList
+		ids, err := collect(ctx, tx, scanUUID, c.InPart(`SELECT r.id FROM {ended_runs} r WHERE `+c.keyCondition(&l, "r.id", keysFromIDs(row.ProjectID, same))+unerasedCondition("r"), same[0]), l.args...)
 		if err != nil {
 			return false, err
 		}
@@ -320,14 +320,14 @@ func (c *Core) forgetWords(ctx context.Context, tx *Tx, run store.Key) (bytes in
 	}
 	var first uuid.UUID
 	entry := c.InPart(`SELECT COALESCE(w.shared, w.run_id) FROM {run_words} w WHERE w.project_id = $1 AND w.run_id = $2`, run.ID)
-	err = found(tx.QueryRowContext(ctx, entry, run.ProjectID, run.ID).Scan(&first))
+	err = mapNoRows(tx.QueryRowContext(ctx, entry, run.ProjectID, run.ID).Scan(&first))
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	var again ended
+	var again endedOutboxRow
 	for _, which := range []string{"run_id", "shared"} {
 		statement := c.InPart(`DELETE FROM {run_words} WHERE project_id = $1 AND `+which+` = $2 RETURNING run_id, bytes`, run.ID)
 		if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
@@ -356,10 +356,10 @@ func (c *Core) forgetWords(ctx context.Context, tx *Tx, run store.Key) (bytes in
 	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&again.postedAt); err != nil {
 		return 0, err
 	}
-	return bytes, wordsBox.put(ctx, tx, again)
+	return bytes, wordsOutbox.insertRows(ctx, tx, again)
 }
 
-func idsOf(keys []store.Key) (ids []uuid.UUID) {
+func idsOfKeys(keys []store.Key) (ids []uuid.UUID) {
 	for _, key := range keys {
 		ids = append(ids, key.ID)
 	}
@@ -381,9 +381,9 @@ func scanSearched(row scanner) (r searchedRun, err error) {
 // searchedRuns reads runs of a project by ID that exist and match a condition on open or ended runs
 // r. They are found by key, whatever index the condition would have, because a planner without
 // statistics might use that index.
-func (c *Core) searchedRuns(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID, narrow func(l *list, ended bool) string) (map[uuid.UUID]store.Searched, error) {
-	var l list
-	runs, err := collect(ctx, q, scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM open_runs h WHERE `+c.keys(&l, "h.id", keysOf(project, ids))+`)
+func (c *Core) searchedRuns(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID, narrow func(l *argList, ended bool) string) (map[uuid.UUID]store.Searched, error) {
+	var l argList
+	runs, err := collect(ctx, q, scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM open_runs h WHERE `+c.keyCondition(&l, "h.id", keysFromIDs(project, ids))+`)
 		SELECT `+openRunColumns+`, r.input_id, NULL FROM r WHERE TRUE`+narrow(&l, false), l.args...)
 	if err != nil {
 		return nil, err
@@ -394,9 +394,9 @@ func (c *Core) searchedRuns(ctx context.Context, q Queryer, project uuid.UUID, i
 	}
 	past := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool { return open[id] })
 	for _, same := range c.ByPart("ended_runs", past) {
-		var l list
-		ended, err := pastRows(ctx, c, q, same[0], scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM {ended_runs} h WHERE `+c.keys(&l, "h.id", keysOf(project, same))+`)
-			SELECT `+endedRunColumns+`, r.input_id, r.output_blob_id FROM r WHERE TRUE`+readable("r.project_id")+narrow(&l, true), l.args...)
+		var l argList
+		ended, err := pastRows(ctx, c, q, same[0], scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM {ended_runs} h WHERE `+c.keyCondition(&l, "h.id", keysFromIDs(project, same))+`)
+			SELECT `+endedRunColumns+`, r.input_id, r.output_blob_id FROM r WHERE TRUE`+readableCondition("r.project_id")+narrow(&l, true), l.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -429,7 +429,7 @@ func (c *Core) withTexts(ctx context.Context, q Queryer, project uuid.UUID, runs
 			}
 		}
 	}
-	heads, err := c.heads(ctx, q, large)
+	heads, err := c.readHeads(ctx, q, large)
 	if err != nil {
 		return nil, err
 	}
@@ -446,13 +446,13 @@ func (c *Core) withTexts(ctx context.Context, q Queryer, project uuid.UUID, runs
 	return out, nil
 }
 
-// heads returns the beginnings of blobs.
-func (c *Core) heads(ctx context.Context, q Queryer, blobs []store.Key) (map[uuid.UUID][]byte, error) {
+// readHeads returns the beginnings of blobs.
+func (c *Core) readHeads(ctx context.Context, q Queryer, blobs []store.Key) (map[uuid.UUID][]byte, error) {
 	out := map[uuid.UUID][]byte{}
 	if len(blobs) == 0 {
 		return out, nil
 	}
-	l := list{args: []any{store.MaxInlineText}}
+	l := argList{args: []any{store.MaxInlineText}}
 	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 		var (
 			id   uuid.UUID
@@ -461,6 +461,6 @@ func (c *Core) heads(ctx context.Context, q Queryer, blobs []store.Key) (map[uui
 		err = row.Scan(&id, &data)
 		out[id] = data
 		return none, err
-	}, `SELECT b.blob_id, substr(b.data, 1, $1) FROM blob_chunks b WHERE `+c.keys(&l, "b.blob_id", blobs)+` AND b.number = 0`, l.args...)
+	}, `SELECT b.blob_id, substr(b.data, 1, $1) FROM blob_chunks b WHERE `+c.keyCondition(&l, "b.blob_id", blobs)+` AND b.number = 0`, l.args...)
 	return out, err
 }

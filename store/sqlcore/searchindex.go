@@ -16,18 +16,18 @@ import (
 const (
 	// searchedBytes is the number of bytes of runs that a search reads at a time.
 	searchedBytes = 1 << 20
-	// sortedAtOnce is the maximum number of matching entries in a partition that are read and
+	// maxSorted is the maximum number of matching entries in a partition that are read and
 	// sorted to find the newest. If there are more, matches are frequent among the newest entries,
-	// which are in order: looksThrough entries are scanned for each requested run. If these have
+	// which are in order: scannedPerRun entries are scanned for each requested run. If these have
 	// few matches, store.MaxCandidates entries are read and sorted.
-	sortedAtOnce = 2000
-	looksThrough = 8
+	maxSorted     = 2000
+	scannedPerRun = 8
 )
 
-// waiting returns ended runs that are not indexed yet, of the project's newest. to, unless nil, is
+// readUnindexed returns ended runs that are not indexed yet, of the project's newest. to, unless nil, is
 // the lowest ID of their complete part.
-func (s *searching) waiting(ctx context.Context, before *uuid.UUID) (ids []uuid.UUID, to *uuid.UUID, err error) {
-	waiting, leftOut, err := runsToIndex.newest(ctx, s.engine.Lists(), s.project, store.MaxWaiting)
+func (s *runSearch) readUnindexed(ctx context.Context, before *uuid.UUID) (ids []uuid.UUID, to *uuid.UUID, err error) {
+	waiting, leftOut, err := runsToIndex.newestIDs(ctx, s.engine.Lists(), s.project, store.MaxWaiting)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,11 +44,11 @@ func (s *searching) waiting(ctx context.Context, before *uuid.UUID) (ids []uuid.
 	return ids, to, nil
 }
 
-// indexed returns the newest runs that have the words by the index, at most so many. It reads
+// readIndexed returns the newest runs that have the words by the index, at most so many. It reads
 // partition by partition, newest first, so the intersection of two common words is computed per
 // day. In a crowded partition some entries are scanned by key. to, unless nil, is the lowest ID of
 // the complete part: a scan or the time ended there.
-func (s *searching) indexed(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
+func (s *runSearch) readIndexed(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
 	parts, err := s.indexParts(ctx, before)
 	if err != nil {
 		return nil, nil, err
@@ -57,7 +57,7 @@ func (s *searching) indexed(ctx context.Context, before *uuid.UUID, most int) (i
 	err = s.engine.ByWords(ctx, func(ctx context.Context, q Queryer) error {
 		for _, part := range parts {
 			some, many, err := s.matchesByTerms(ctx, q, part, before, most-len(ids))
-			if err = s.foundPart(err); errors.Is(err, store.ErrNotFound) {
+			if err = s.mapNoRowsOrPart(err); errors.Is(err, store.ErrNotFound) {
 				return nil // including all older ones
 			}
 			if err != nil {
@@ -82,14 +82,14 @@ func (s *searching) indexed(ctx context.Context, before *uuid.UUID, most int) (i
 			some []uuid.UUID
 			last uuid.UUID
 		)
-		if some, last, err = s.lookedThrough(ctx, *crowded, before, looksThrough*(most-len(ids))); err == nil {
+		if some, last, err = s.scanEntries(ctx, *crowded, before, scannedPerRun*(most-len(ids))); err == nil {
 			if len(some) < most-len(ids) && (s.sparse == nil || *s.sparse != *crowded) {
 				s.sparse, s.crowded = crowded, nil
 			}
 			return append(ids, some...), &last, nil
 		}
 	}
-	if to == nil || context.Cause(ctx) != errOver { //nolint:errorlint // never wrapped
+	if to == nil || context.Cause(ctx) != errSearchTimeout { //nolint:errorlint // never wrapped
 		return nil, nil, err
 	}
 	return ids, to, nil
@@ -97,7 +97,7 @@ func (s *searching) indexed(ctx context.Context, before *uuid.UUID, most int) (i
 
 // indexParts returns the first IDs of the partitions to search, newest first: of days on which the
 // project has history.
-func (s *searching) indexParts(ctx context.Context, before *uuid.UUID) (parts []uuid.UUID, err error) {
+func (s *runSearch) indexParts(ctx context.Context, before *uuid.UUID) (parts []uuid.UUID, err error) {
 	days, parted, err := s.engine.Days(ctx, "run_words")
 	if err != nil {
 		return nil, err
@@ -122,15 +122,15 @@ func (s *searching) indexParts(ctx context.Context, before *uuid.UUID) (parts []
 
 // matchesByTerms returns the newest runs of a partition that have the words, at most so many, from the
 // entries with these terms. crowded means that there are more entries than may be read and sorted.
-func (s *searching) matchesByTerms(ctx context.Context, q Queryer, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, crowded bool, err error) {
+func (s *runSearch) matchesByTerms(ctx context.Context, q Queryer, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, crowded bool, err error) {
 	if s.crowded != nil && *s.crowded == part {
 		return nil, true, nil
 	}
-	sorted := sortedAtOnce
+	sorted := maxSorted
 	if s.sparse != nil && *s.sparse == part {
 		sorted = store.MaxCandidates
 	}
-	l := list{args: []any{s.project}}
+	l := argList{args: []any{s.project}}
 	entries, args := s.engine.WithTerms(s.searchTerms(), hashTerm(s.project, moreTerm, ""), sorted+1, len(l.args)+1)
 	l.args = append(l.args, args...)
 	_, err = collect(ctx, q, func(row scanner) (none struct{}, err error) {
@@ -144,18 +144,18 @@ func (s *searching) matchesByTerms(ctx context.Context, q Queryer, part uuid.UUI
 		crowded = n > sorted
 		return none, err
 	}, s.InPart(`WITH f AS MATERIALIZED (`+entries+`) SELECT c.n, f.run_id FROM (SELECT count(*) AS n FROM f) c
-		LEFT JOIN f ON f.project_id = $1`+s.within("f.run_id", before, &l)+since("f.run_id", "$1")+` ORDER BY f.run_id DESC LIMIT `+l.add(most), part), l.args...)
+		LEFT JOIN f ON f.project_id = $1`+s.windowCondition("f.run_id", before, &l)+sinceCondition("f.run_id", "$1")+` ORDER BY f.run_id DESC LIMIT `+l.addArg(most), part), l.args...)
 	if crowded {
 		s.crowded = &part
 	}
 	return ids, crowded, err
 }
 
-// lookedThrough returns the runs with the words among the newest entries of a partition, with the
+// scanEntries returns the runs with the words among the newest entries of a partition, with the
 // last entry; the first ID of the partition if there are none.
-func (s *searching) lookedThrough(ctx context.Context, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, last uuid.UUID, err error) {
-	l := list{args: []any{s.project}}
-	among := s.within("w.run_id", before, &l) + since("w.run_id", "$1") + ` ORDER BY w.run_id DESC LIMIT ` + l.add(most)
+func (s *runSearch) scanEntries(ctx context.Context, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, last uuid.UUID, err error) {
+	l := argList{args: []any{s.project}}
+	among := s.windowCondition("w.run_id", before, &l) + sinceCondition("w.run_id", "$1") + ` ORDER BY w.run_id DESC LIMIT ` + l.addArg(most)
 	entries, args := s.engine.LookThrough(among, s.searchTerms(), hashTerm(s.project, moreTerm, ""), len(l.args)+1)
 	l.args = append(l.args, args...)
 	last = part
@@ -183,7 +183,7 @@ func scanSearchSize(row scanner) (s searchSize, err error) {
 
 // splitPieces splits runs in order, into at most so many per piece and at most searchedBytes, unless a
 // single run has more.
-func (s *searching) splitPieces(ctx context.Context, ids []uuid.UUID, atOnce int) (pieces [][]uuid.UUID, err error) {
+func (s *runSearch) splitPieces(ctx context.Context, ids []uuid.UUID, atOnce int) (pieces [][]uuid.UUID, err error) {
 	sizes, err := s.searchSizes(ctx, ids)
 	if err != nil {
 		return nil, err
@@ -205,23 +205,23 @@ func (s *searching) splitPieces(ctx context.Context, ids []uuid.UUID, atOnce int
 }
 
 // searchSizes returns the bytes of runs to read for a search. Of large values only the beginning is read.
-func (s *searching) searchSizes(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error) {
+func (s *runSearch) searchSizes(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	var (
-		l    list
+		l    argList
 		q    = s.engine.Lists()
-		keys = keysOf(s.project, ids)
+		keys = keysFromIDs(s.project, ids)
 	)
-	runs, err := collect(ctx, q, scanSearchSize, `SELECT h.id, h.input_id, 0 FROM open_runs h WHERE `+s.keys(&l, "h.id", keys), l.args...)
+	runs, err := collect(ctx, q, scanSearchSize, `SELECT h.id, h.input_id, 0 FROM open_runs h WHERE `+s.keyCondition(&l, "h.id", keys), l.args...)
 	if err != nil {
 		return nil, err
 	}
 	for _, same := range s.ByPart("ended_runs", ids) {
-		l := list{args: []any{store.MaxInlineText}}
+		l := argList{args: []any{store.MaxInlineText}}
 		ended, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.input_id, octet_length(h.error) + octet_length(h.context) +
-			CASE WHEN h.output_blob_id IS NULL THEN octet_length(h.output) ELSE CAST($1 AS int) END FROM {ended_runs} h WHERE `+s.keys(&l, "h.id", keysOf(s.project, same)), l.args...)
+			CASE WHEN h.output_blob_id IS NULL THEN octet_length(h.output) ELSE CAST($1 AS int) END FROM {ended_runs} h WHERE `+s.keyCondition(&l, "h.id", keysFromIDs(s.project, same)), l.args...)
 		if err != nil {
 			return nil, err
 		}
@@ -233,9 +233,9 @@ func (s *searching) searchSizes(ctx context.Context, ids []uuid.UUID) (map[uuid.
 	}
 	inputs := map[uuid.UUID]int64{}
 	for _, same := range s.ByPart("inputs", given) {
-		l := list{args: []any{store.MaxInlineText}}
+		l := argList{args: []any{store.MaxInlineText}}
 		found, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.id, COALESCE(octet_length(h.data), CAST($1 AS int)) +
-			COALESCE(octet_length(h.headers), 0) FROM {inputs} h WHERE `+s.keys(&l, "h.id", keysOf(s.project, same)), l.args...)
+			COALESCE(octet_length(h.headers), 0) FROM {inputs} h WHERE `+s.keyCondition(&l, "h.id", keysFromIDs(s.project, same)), l.args...)
 		if err != nil {
 			return nil, err
 		}

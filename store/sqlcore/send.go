@@ -20,7 +20,7 @@ func (c *Core) Send(ctx context.Context, s store.Send) (sent store.Sent, err err
 	if err := s.Check(); err != nil {
 		return sent, err
 	}
-	refused, err := c.foresee(ctx, s)
+	refused, err := c.checkSend(ctx, s)
 	if err != nil {
 		return sent, wrap(err, "checking the payload of run %s", s.Lease.Run)
 	}
@@ -33,7 +33,7 @@ func (c *Core) Send(ctx context.Context, s store.Send) (sent store.Sent, err err
 		blob := store.Key{ProjectID: s.Lease.Run.ProjectID, ID: id}
 		blobs = append(blobs, blob)
 		if _, err := c.putBlob(ctx, blob, bytes.NewReader(s.Payload)); err != nil {
-			c.dropLoose(ctx, blobs)
+			c.dropUnmarked(ctx, blobs)
 			return sent, wrap(err, "storing the payload of run %s", s.Lease.Run)
 		}
 	}
@@ -44,9 +44,9 @@ func (c *Core) Send(ctx context.Context, s store.Send) (sent store.Sent, err err
 	return sent, wrap(err, "sending for run %s", s.Lease.Run)
 }
 
-// foresee checks in advance why a payload cannot be sent: because the project's storage is full,
-// and for a large payload, also the other reasons. The transaction checks again.
-func (c *Core) foresee(ctx context.Context, s store.Send) (refused, err error) {
+// checkSend returns in advance why a payload cannot be sent. For a small payload it only checks the project's
+// storage. The transaction checks again.
+func (c *Core) checkSend(ctx context.Context, s store.Send) (refused, err error) {
 	run := s.Lease.Run
 	if refused, err = c.storageFull(ctx, run.ProjectID); refused != nil || err != nil || len(s.Payload) <= store.MaxInlineInput {
 		return refused, err
@@ -65,7 +65,7 @@ func (c *Core) foresee(ctx context.Context, s store.Send) (refused, err error) {
 	if len(known) > 0 {
 		return store.ErrConflict, nil // known already, so the caller gets the first result
 	}
-	if err := mayStillSend(ctx, c.engine.Reader(), run, len(s.Payload)); err != nil {
+	if err := checkSendLimits(ctx, c.engine.Reader(), run, len(s.Payload)); err != nil {
 		return refusalOf(err)
 	}
 	_, err = c.sendTarget(ctx, c.engine.Reader(), s)
@@ -83,7 +83,7 @@ func refusalOf(err error) (refused, failed error) {
 // storageFull returns a *store.StorageFullError if the project's storage is full.
 func (c *Core) storageFull(ctx context.Context, project uuid.UUID) (full, err error) {
 	var stored, limit int64
-	err = found(c.engine.Reader().QueryRowContext(ctx, `SELECT p.storage, `+countedBytes+`
+	err = mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT p.storage, `+countedBytes+`
 		FROM projects p WHERE p.project_id = $1`, project).Scan(&limit, &stored))
 	switch {
 	case errors.Is(err, store.ErrNotFound): // the project is deleted
@@ -117,7 +117,7 @@ func (c *Core) sendPayload(ctx context.Context, tx *Tx, s store.Send, blobs []st
 	if refused != nil {
 		return sent, refused
 	}
-	if err := mayStillSend(ctx, tx, run, len(s.Payload)); err != nil {
+	if err := checkSendLimits(ctx, tx, run, len(s.Payload)); err != nil {
 		return sent, err
 	}
 	to, err := c.sendTarget(ctx, tx, s)
@@ -126,7 +126,7 @@ func (c *Core) sendPayload(ctx context.Context, tx *Tx, s store.Send, blobs []st
 	}
 	if len(blobs) > 0 {
 		to.blob = &blobs[0].ID
-		if err := c.keep(ctx, tx, blobs); err != nil {
+		if err := c.markBlobs(ctx, tx, blobs); err != nil {
 			return sent, err
 		}
 	}
@@ -151,8 +151,8 @@ func knownSend(ctx context.Context, q Queryer, s store.Send) ([]store.Sent, erro
 		s.Lease.Run.ProjectID, s.Lease.Run.ID, s.Position)
 }
 
-// mayStillSend returns why a run cannot send a payload of so many more bytes.
-func mayStillSend(ctx context.Context, q Queryer, run store.Key, more int) error {
+// checkSendLimits returns why a run cannot send a payload of so many more bytes.
+func checkSendLimits(ctx context.Context, q Queryer, run store.Key, more int) error {
 	var count, bytes int
 	err := q.QueryRowContext(ctx, `SELECT count(*), CAST(COALESCE(SUM(bytes), 0) AS bigint) FROM sends WHERE project_id = $1 AND run_id = $2`,
 		run.ProjectID, run.ID).Scan(&count, &bytes)
@@ -181,7 +181,7 @@ func (c *Core) sendTarget(ctx context.Context, q Queryer, s store.Send) (to targ
 	to = target{kind: store.DeliverPayload, run: run, payload: s.Payload}
 	if err := q.QueryRowContext(ctx, `SELECT environment_id, agent_name FROM open_runs WHERE project_id = $1 AND id = $2`,
 		run.ProjectID, run.ID).Scan(&to.environment, &agent); err != nil {
-		return to, found(err)
+		return to, mapNoRows(err)
 	}
 	links, err := sendingLinks(ctx, q, run.ProjectID, to.environment, agent)
 	if err != nil {
@@ -197,7 +197,7 @@ func (c *Core) sendTarget(ctx context.Context, q Queryer, s store.Send) (to targ
 			return to, err
 		}
 		to.hops, to.traceparent = from.hops+1, from.traceparent
-		open, err := c.open(ctx, q, []target{to})
+		open, err := c.setClosedReasons(ctx, q, []target{to})
 		if err == nil && len(open) == 0 { // not in effect
 			err = store.ErrNotFound
 		}
@@ -221,10 +221,10 @@ type sendingLink struct {
 // connector waits for its name count towards the limits too, because they may become effective at
 // any time.
 func sendingLinks(ctx context.Context, q Queryer, project, environment uuid.UUID, agents ...string) ([]sendingLink, error) {
-	l := list{args: []any{project, environment}}
+	l := argList{args: []any{project, environment}}
 	names := make([]string, len(agents))
 	for i, agent := range agents {
-		names[i] = l.add(agent)
+		names[i] = l.addArg(agent)
 	}
 	return collect(ctx, q, func(row scanner) (l sendingLink, err error) {
 		err = row.Scan(append([]any{&l.id, &l.connector, &l.agent, document{&l.policy}, &l.connectorName, &l.effective, &l.retired}, refFields(&l.ref)...)...)
@@ -241,8 +241,8 @@ func (c *Core) forgetSends(ctx context.Context, tx *Tx, runs []store.Key) error 
 	if len(runs) == 0 {
 		return nil
 	}
-	var l list
-	_, err := tx.exec(ctx, `DELETE FROM sends WHERE `+c.keys(&l, "run_id", runs), l.args...)
+	var l argList
+	_, err := tx.exec(ctx, `DELETE FROM sends WHERE `+c.keyCondition(&l, "run_id", runs), l.args...)
 	return err
 }
 
@@ -281,7 +281,7 @@ func checkOutbound(ctx context.Context, tx *Tx, l store.Link) (refused, err erro
 		return nil, nil
 	}
 	var environment uuid.UUID
-	err = found(tx.QueryRowContext(ctx, `SELECT environment_id FROM connectors WHERE project_id = $1 AND id = $2 AND NOT retired`, l.ProjectID, l.ConnectorID).Scan(&environment))
+	err = mapNoRows(tx.QueryRowContext(ctx, `SELECT environment_id FROM connectors WHERE project_id = $1 AND id = $2 AND NOT retired`, l.ProjectID, l.ConnectorID).Scan(&environment))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil // it sends nothing; dropSurplus checks it when it does
 	}

@@ -15,30 +15,30 @@ import (
 )
 
 const (
-	// longestAside is the maximum number of calls that skip a row.
-	longestAside = 64
-	// maxAsides is the maximum number of skipped rows per reason.
-	maxAsides = 2000
+	// maxSkippedCalls is the maximum number of calls that skip a row.
+	maxSkippedCalls = 64
+	// maxSkippedRows is the maximum number of skipped rows per reason.
+	maxSkippedRows = 2000
 )
 
-// asides are rows that failed alone, by the name of the failed operation. Later calls skip them:
+// skippedRows are rows that failed alone, by the name of the failed operation. Later calls skip them:
 // one call after the first failure, and twice as many after each further failure. Each process has
 // its own list.
-type asides struct {
+type skippedRows struct {
 	mutex sync.Mutex
-	of    map[string]map[store.Key]aside
+	of    map[string]map[store.Key]skippedRow
 }
 
-// aside is the number of failures of a row and of calls that still skip it. Below zero it counts
-// the calls since.
-type aside struct{ failures, calls int }
+// skippedRow has the number of failures of a row, and the number of calls that still skip it. A negative
+// number counts the calls since the last skip.
+type skippedRow struct{ failures, calls int }
 
-// turn starts a call, and removes rows that have not failed for long.
-func (a *asides) turn(name string) {
+// beginCall starts a call, and removes rows that have not failed for long.
+func (a *skippedRows) beginCall(name string) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	for key, row := range a.of[name] {
-		if row.calls--; row.calls < -longestAside {
+		if row.calls--; row.calls < -maxSkippedCalls {
 			delete(a.of[name], key)
 			continue
 		}
@@ -46,8 +46,8 @@ func (a *asides) turn(name string) {
 	}
 }
 
-// passed returns the rows that a call skips.
-func (a *asides) passed(name string) (keys []store.Key) {
+// skippedKeys returns the rows that a call skips.
+func (a *skippedRows) skippedKeys(name string) (keys []store.Key) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	for key, row := range a.of[name] {
@@ -59,23 +59,23 @@ func (a *asides) passed(name string) (keys []store.Key) {
 	return keys
 }
 
-// put sets a row aside and returns a *store.SetAsideError. It returns because if there are too many
+// skipRow sets a row aside and returns a *store.SetAsideError. It returns because if there are too many
 // rows.
-func (a *asides) put(name string, key store.Key, because error) error {
+func (a *skippedRows) skipRow(name string, key store.Key, because error) error {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	row, known := a.of[name][key]
-	if !known && len(a.of[name]) >= maxAsides {
+	if !known && len(a.of[name]) >= maxSkippedRows {
 		return because
 	}
 	if a.of == nil {
-		a.of = map[string]map[store.Key]aside{}
+		a.of = map[string]map[store.Key]skippedRow{}
 	}
 	if a.of[name] == nil {
-		a.of[name] = map[store.Key]aside{}
+		a.of[name] = map[store.Key]skippedRow{}
 	}
-	calls := min(1<<min(row.failures, 10), longestAside)
-	a.of[name][key] = aside{row.failures + 1, calls + 1} // turn subtracts one when the next call starts
+	calls := min(1<<min(row.failures, 10), maxSkippedCalls)
+	a.of[name][key] = skippedRow{row.failures + 1, calls + 1} // beginCall subtracts one when the next call starts
 	return &store.SetAsideError{Rows: []error{wrap(because, "%s, which the next %d calls skip", key, calls)}}
 }
 
@@ -92,8 +92,8 @@ func (c *Core) canWrite(ctx context.Context) bool {
 	}), errTrial)
 }
 
-// joinAsides joins errors. The result is a *store.SetAsideError if all of them are.
-func joinAsides(errs ...error) error {
+// joinSetAside joins errors. The result is a *store.SetAsideError if all of them are.
+func joinSetAside(errs ...error) error {
 	var aside, others []error
 	for _, err := range errs {
 		var found *store.SetAsideError

@@ -23,8 +23,8 @@ func (c *Core) checkMissingRows(ctx context.Context, tx *Tx, table string, missi
 	}
 	for _, same := range parts {
 		for some := range slices.Chunk(same, maxKeys) {
-			var l list
-			there, err := collect(ctx, tx, scanID, c.InPart(`SELECT r.id FROM {`+table+`} r WHERE `+c.keys(&l, "r.id", some)+narrow+` LIMIT 1`, some[0].ID), l.args...)
+			var l argList
+			there, err := collect(ctx, tx, scanUUID, c.InPart(`SELECT r.id FROM {`+table+`} r WHERE `+c.keyCondition(&l, "r.id", some)+narrow+` LIMIT 1`, some[0].ID), l.args...)
 			if err != nil {
 				return err
 			}
@@ -53,24 +53,24 @@ func (c *Core) groupByExistingPart(ctx context.Context, q Queryer, table string,
 
 func compareKeyIDs(a, b store.Key) int { return compareIDs(a.ID, b.ID) }
 
-// among returns the keys that are in a set.
-func among(keys []store.Key, set map[store.Key]bool) []store.Key {
+// keysInSet returns the keys that are in a set.
+func keysInSet(keys []store.Key, set map[store.Key]bool) []store.Key {
 	return slices.DeleteFunc(slices.Clone(keys), func(key store.Key) bool { return !set[key] })
 }
 
-// withKey is a row with a key.
-type withKey interface{ rowKey() store.Key }
+// keyedRow is a row with a key.
+type keyedRow interface{ primaryKey() store.Key }
 
-func (t tallied) rowKey() store.Key           { return t.Key }
-func (r endedRun) rowKey() store.Key          { return r.Key }
-func (r endedConnectorRun) rowKey() store.Key { return r.Key }
-func (e indexedRun) rowKey() store.Key        { return e.Key }
+func (t rollupRun) primaryKey() store.Key         { return t.Key }
+func (r endedRun) primaryKey() store.Key          { return r.Key }
+func (r endedConnectorRun) primaryKey() store.Key { return r.Key }
+func (e indexedRun) primaryKey() store.Key        { return e.Key }
 
-// notAmong returns the keys without a row.
-func notAmong[R withKey](keys []store.Key, rows []R) []store.Key {
+// keysWithoutRow returns the keys without a row.
+func keysWithoutRow[R keyedRow](keys []store.Key, rows []R) []store.Key {
 	found := map[store.Key]bool{}
 	for _, row := range rows {
-		found[row.rowKey()] = true
+		found[row.primaryKey()] = true
 	}
 	return slices.DeleteFunc(slices.Clone(keys), func(key store.Key) bool { return found[key] })
 }

@@ -23,26 +23,26 @@ import (
 
 // ofAll are the functions whose statements concern all projects, with the reason.
 var ofAll = map[string]string{
-	"AdoptCluster":    "hands over the claims of all projects",
-	"ListProjected":   "sweeps deleted objects of all projects",
-	"DueTicks":        "connectors of all projects tick",
-	"addLinks":        "names its connectors, of all projects, by their whole keys",
-	"sweepOrphans":    "finds the deleted environments of all projects",
-	"QueuedLines":     "walks the queue of one environment or of all projects",
-	"Look":            "uses the rows of the walk in one environment",
-	"lookAtQueue":     "uses the rows of the walk in one environment",
-	"QueueStatement":  "counts open runs over all projects",
-	"QueueFigures":    "counts open runs over all projects",
-	"SaidVariant":     "uses the rows of its run's project",
-	"isSince":         "uses the rows of its argument's project",
-	"sinceOrOpen":     "uses the rows of its argument's project",
-	"WithTerms":       "its terms hash the project, and readers of its rows compare the project",
-	"openForOf":       "uses the rows of its argument's project",
-	"demandStatement": "uses the rows of the walk in one environment",
-	"CountStored":     "counts ended runs of all projects",
-	"RebuildRollups":  "counts ended runs of all projects",
-	"ConnectorIDs":    "lists all IDs",
-	"ProjectIDs":      "lists all IDs",
+	"AdoptCluster":         "hands over the claims of all projects",
+	"ListProjected":        "sweeps deleted objects of all projects",
+	"DueTicks":             "connectors of all projects tick",
+	"addLinks":             "names its connectors, of all projects, by their whole keys",
+	"sweepOrphans":         "finds the deleted environments of all projects",
+	"QueuedLines":          "walks the queue of one environment or of all projects",
+	"Look":                 "uses the rows of the walk in one environment",
+	"lookAtQueue":          "uses the rows of the walk in one environment",
+	"QueueStatement":       "counts open runs over all projects",
+	"QueueFigures":         "counts open runs over all projects",
+	"ReportedVariant":      "uses the rows of its run's project",
+	"isSinceRetention":     "uses the rows of its argument's project",
+	"sinceOrOpenCondition": "uses the rows of its argument's project",
+	"WithTerms":            "its terms hash the project, and readers of its rows compare the project",
+	"openForOf":            "uses the rows of its argument's project",
+	"demandStatement":      "uses the rows of the walk in one environment",
+	"CountStored":          "counts ended runs of all projects",
+	"RebuildRollups":       "counts ended runs of all projects",
+	"ConnectorIDs":         "lists all IDs",
+	"ProjectIDs":           "lists all IDs",
 
 	"TakeRejectionNews": "connectors of all projects reject requests",
 	"dropUploads":       "expires uploads of all projects",
@@ -51,20 +51,20 @@ var ofAll = map[string]string{
 	"NextReplay":        "replays of all projects advance",
 	"TakeReplays":       "replays of all projects advance",
 
-	"tellingProjects": "uses the projects of its attempts",
-	"dropExcerpts":    "uses the projects of its attempts",
-	"claimSome":       "deliveries of all projects are due",
-	"NextDelivery":    "deliveries of all projects are due",
+	"noticeProjects": "uses the projects of its attempts",
+	"dropExcerpts":   "uses the projects of its attempts",
+	"claimSome":      "deliveries of all projects are due",
+	"NextDelivery":   "deliveries of all projects are due",
 
-	"dropDeparted":  "finds deleted objects of all projects",
-	"forgetDays":    "days of all projects end",
-	"deleteDays":    "days of all projects end",
-	"oldestOf":      "measures the oldest row of all projects",
-	"selectOverdue": "days of all projects end",
-	"OldestHistory": "reads the oldest day of all projects",
-	"exceptResults": "expires blobs of all projects",
-	"deleteAudit":   "walks from project to project",
-	"resultDays":    "a partition has a day of all projects",
+	"dropDeletedObjects": "finds deleted objects of all projects",
+	"forgetDays":         "days of all projects end",
+	"deleteDays":         "days of all projects end",
+	"oldestOf":           "measures the oldest row of all projects",
+	"selectOverdue":      "days of all projects end",
+	"OldestHistory":      "reads the oldest day of all projects",
+	"exceptResults":      "expires blobs of all projects",
+	"deleteAudit":        "walks from project to project",
+	"resultDays":         "a partition has a day of all projects",
 
 	"expiredDestinations": "deliveries of all projects expire",
 	"ExpireRuns":          "runs of all projects expire",
@@ -155,8 +155,8 @@ func TestDeparted_LeavesNoRows(t *testing.T) {
 		if history || !slices.Contains(of, "project_id") || slices.Contains([]string{"projects", "blobs", "blob_chunks"}, table) {
 			continue
 		}
-		if !strings.Contains(texts["dropDeparted"], "NOT EXISTS (SELECT 1 FROM "+table+" ") {
-			require.Contains(t, texts["leftByProject"], "DELETE FROM "+table+" WHERE project_id = $1 AND ", table)
+		if !strings.Contains(texts["dropDeletedObjects"], "NOT EXISTS (SELECT 1 FROM "+table+" ") {
+			require.Contains(t, texts["projectStatements"], "DELETE FROM "+table+" WHERE project_id = $1 AND ", table)
 		}
 	}
 }
@@ -440,7 +440,7 @@ func (r reader) part(operand ast.Expr, text string, ok bool) string {
 	if call, ok := operand.(*ast.CallExpr); ok {
 		switch method, _ := call.Fun.(*ast.SelectorExpr); {
 		case method == nil:
-		case method.Sel.Name == "keys":
+		case method.Sel.Name == "keyCondition":
 			id, _ := r.text(call.Args[1])
 			return "(" + strings.TrimSuffix(id, id[strings.LastIndex(id, ".")+1:]) + "project_id = $ AND " + id + " IN ($))"
 		}

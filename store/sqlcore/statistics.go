@@ -31,7 +31,7 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 			if err := s.addStretch(ctx, q, of); err != nil {
 				return err
 			}
-			if err := s.addSpent(ctx, q, of); err != nil {
+			if err := s.addUsageRollups(ctx, q, of); err != nil {
 				return err
 			}
 		}
@@ -55,8 +55,8 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 
 // computeResult computes the result.
 func (s *statistics) computeResult() (err error) {
-	s.out.Usage, s.out.Calls, s.out.AverageDuration = s.tally.usage, s.bill.dearest(store.MaxModels).callList(), s.tally.average()
-	s.out.P95Duration, err = s.tally.p95()
+	s.out.Usage, s.out.Calls, s.out.AverageDuration = s.tally.usage, s.bill.limitModels(store.MaxModels).callList(), s.tally.average()
+	s.out.P95Duration, err = s.tally.percentile95()
 	return err
 }
 
@@ -68,34 +68,34 @@ func boundOf(t time.Time, without int64) int64 {
 	return t.Truncate(time.Millisecond).UnixMicro()
 }
 
-// statistics are statistics that are being computed.
+// statistics computes the statistics of a query.
 type statistics struct {
 	*Core
 	query  store.StatisticsQuery
 	window period
 	tally  *tally
 	bill   bill
-	// many is the number of entries at which the bill is reduced, if it is above manyNumbers.
-	many int
-	out  store.RunStatistics
+	// maxBillEntries is the number of entries at which the bill is reduced, but at least minBillEntries.
+	maxBillEntries int
+	out            store.RunStatistics
 }
 
-// narrow returns the filters of the query, as a condition on columns that rollups and ended runs
+// filterCondition returns the filters of the query, as a condition on columns that rollups and ended runs
 // have.
-func (s *statistics) narrow(l *list) string {
+func (s *statistics) filterCondition(l *argList) string {
 	q := s.query
-	return ` AND r.project_id = ` + l.add(q.Environment.ProjectID) + ` AND r.environment_id = ` + l.add(q.Environment.ID) + ` AND r.agent_name = ` + l.add(Text(q.AgentName)) +
-		s.narrowBegun(l)
+	return ` AND r.project_id = ` + l.addArg(q.Environment.ProjectID) + ` AND r.environment_id = ` + l.addArg(q.Environment.ID) + ` AND r.agent_name = ` + l.addArg(Text(q.AgentName)) +
+		s.startedCondition(l)
 }
 
-// narrowBegun returns the part of it on fields that runs have after their start.
-func (s *statistics) narrowBegun(l *list) (text string) {
+// startedCondition returns the part of filterCondition on fields that runs have after their start.
+func (s *statistics) startedCondition(l *argList) (text string) {
 	q := s.query
 	if q.DeploymentID != uuid.Nil {
-		text += ` AND r.deployment_id = ` + l.add(q.DeploymentID)
+		text += ` AND r.deployment_id = ` + l.addArg(q.DeploymentID)
 	}
 	if len(q.Statuses) > 0 {
-		text += ` AND r.status IN ` + texts(l, q.Statuses)
+		text += ` AND r.status IN ` + addTexts(l, q.Statuses)
 	}
 	if len(q.TestNames) > 0 {
 		names := slices.Clone(q.TestNames)
@@ -104,7 +104,7 @@ func (s *statistics) narrowBegun(l *list) (text string) {
 				names[i] = ""
 			}
 		}
-		text += ` AND r.test_name IN ` + texts(l, names)
+		text += ` AND r.test_name IN ` + addTexts(l, names)
 	}
 	if q.BaseOnly {
 		text += ` AND r.test_name = ''`
@@ -112,25 +112,25 @@ func (s *statistics) narrowBegun(l *list) (text string) {
 	return text
 }
 
-// hasFresh reports whether the query includes runs that never started.
-func (s *statistics) hasFresh() bool {
+// includesUnstarted reports whether the query includes runs that never started.
+func (s *statistics) includesUnstarted() bool {
 	q := s.query
 	return q.DeploymentID == uuid.Nil && (len(q.Statuses) == 0 || slices.Contains(q.Statuses, store.RunQueued)) &&
 		(len(q.TestNames) == 0 || slices.Contains(q.TestNames, store.BaseRuns))
 }
 
-// narrowEnded is narrow for ended runs, which alone have guardrail outcomes.
-func (s *statistics) narrowEnded(l *list) string {
-	text := s.narrow(l)
+// endedCondition is filterCondition for ended runs. Only ended runs have guardrail outcomes.
+func (s *statistics) endedCondition(l *argList) string {
+	text := s.filterCondition(l)
 	if len(s.query.Outcomes) > 0 {
-		text += ` AND r.guardrail_outcome IN ` + texts(l, s.query.Outcomes)
+		text += ` AND r.guardrail_outcome IN ` + addTexts(l, s.query.Outcomes)
 	}
 	return text
 }
 
 // addStretch adds rollups.
 func (s *statistics) addStretch(ctx context.Context, q Queryer, of stretch) error {
-	l := list{args: []any{s.query.Environment.ProjectID, string(of.grain), of.from, of.to}}
+	l := argList{args: []any{s.query.Environment.ProjectID, string(of.grain), of.from, of.to}}
 	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
 		var status store.RunStatus
 		more, sketch, err := scanTally(row, &status)
@@ -138,18 +138,18 @@ func (s *statistics) addStretch(ctx context.Context, q Queryer, of stretch) erro
 			return none, err
 		}
 		s.out.Runs[status] += more.runs
-		return none, s.tally.add(more, sketch)
+		return none, s.tally.addStored(more, sketch)
 	}, `SELECT r.status, `+tallyColumns+` FROM run_rollups r
-		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4`+s.narrowEnded(&l), l.args...)
+		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4`+s.endedCondition(&l), l.args...)
 	return err
 }
 
 // addPast adds ended runs of a period, page by page, because an hour may have any number of them.
 func (s *statistics) addPast(ctx context.Context, q Queryer, of period) error {
 	for after := uuid.Nil; ; {
-		l := list{args: []any{s.query.Environment.ProjectID, of.from, of.to, after, rebuildPage}}
-		page, err := collect(ctx, q, scanMeasured, `SELECT `+measuredColumns+` FROM ended_runs r
-		WHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3) AND r.id > $4`+since("r.id", "$1")+s.narrowEnded(&l)+` ORDER BY r.id LIMIT $5`, l.args...)
+		l := argList{args: []any{s.query.Environment.ProjectID, of.from, of.to, after, rebuildPage}}
+		page, err := collect(ctx, q, scanRunFigures, `SELECT `+runFiguresColumns+` FROM ended_runs r
+		WHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3) AND r.id > $4`+sinceCondition("r.id", "$1")+s.endedCondition(&l)+` ORDER BY r.id LIMIT $5`, l.args...)
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (s *statistics) addPast(ctx context.Context, q Queryer, of period) error {
 
 // addWaiting adds ended runs of a period that are not rolled up yet, of the project's newest.
 func (s *statistics) addWaiting(ctx context.Context, q Queryer, of period) error {
-	waiting, _, err := runsToRollUp.newest(ctx, q, s.query.Environment.ProjectID, store.MaxWaiting)
+	waiting, _, err := runsToRollUp.newestIDs(ctx, q, s.query.Environment.ProjectID, store.MaxWaiting)
 	if err != nil {
 		return err
 	}
@@ -170,31 +170,31 @@ func (s *statistics) addWaiting(ctx context.Context, q Queryer, of period) error
 		at := store.TimeOf(run.ID).UnixMicro()
 		return at < of.from || at >= of.to
 	})
-	l := list{}
-	narrow := s.narrowEnded(&l)
-	past, err := s.talliedRuns(ctx, q, within, narrow, l.args)
+	l := argList{}
+	narrow := s.endedCondition(&l)
+	past, err := s.readRollupRuns(ctx, q, within, narrow, l.args)
 	if err != nil {
 		return err
 	}
-	runs := make([]measured, len(past))
+	runs := make([]runFigures, len(past))
 	for i, run := range past {
-		runs[i] = run.measured
+		runs[i] = run.runFigures
 	}
 	return s.addRuns(ctx, q, runs)
 }
 
 // waitingRuns returns the ended runs of an environment that are not rolled up yet, among about most
 // of its project's.
-func (c *Core) waitingRuns(ctx context.Context, q Queryer, environment store.Key, most int) ([]tallied, error) {
-	waiting, _, err := runsToRollUp.newest(ctx, q, environment.ProjectID, most)
+func (c *Core) waitingRuns(ctx context.Context, q Queryer, environment store.Key, most int) ([]rollupRun, error) {
+	waiting, _, err := runsToRollUp.newestIDs(ctx, q, environment.ProjectID, most)
 	if err != nil {
 		return nil, err
 	}
-	return c.talliedRuns(ctx, q, waiting, ` AND r.project_id = $1 AND r.environment_id = $2`, []any{environment.ProjectID, environment.ID})
+	return c.readRollupRuns(ctx, q, waiting, ` AND r.project_id = $1 AND r.environment_id = $2`, []any{environment.ProjectID, environment.ID})
 }
 
 // addRuns adds ended runs, with the cost of their calls.
-func (s *statistics) addRuns(ctx context.Context, q Queryer, runs []measured) error {
+func (s *statistics) addRuns(ctx context.Context, q Queryer, runs []runFigures) error {
 	keys := make([]store.Key, len(runs))
 	for i, run := range runs {
 		s.out.Runs[run.status]++
@@ -211,20 +211,20 @@ func (s *statistics) addOpen(ctx context.Context, q Queryer) error {
 	if len(s.query.Outcomes) > 0 {
 		return nil
 	}
-	l := list{args: []any{s.query.Environment.ProjectID, s.query.Environment.ID}}
-	within, begun := inWindow("r.id", s.window, &l), s.narrowBegun(&l)
-	open, err := openRuns{Core: s.Core, only: []string{s.query.AgentName}, within: within, begun: begun, args: l, fresh: s.hasFresh()}.count(ctx, q)
+	l := argList{args: []any{s.query.Environment.ProjectID, s.query.Environment.ID}}
+	within, begun := inWindow("r.id", s.window, &l), s.startedCondition(&l)
+	open, err := openRuns{Core: s.Core, only: []string{s.query.AgentName}, within: within, begun: begun, args: l, fresh: s.includesUnstarted()}.countRuns(ctx, q)
 	for _, n := range open {
 		s.out.Runs[n.status] += n.runs
 	}
 	return err
 }
 
-// texts returns an IN list of texts.
-func texts[T ~string](l *list, all []T) string {
+// addTexts returns an IN list of texts.
+func addTexts[T ~string](l *argList, all []T) string {
 	marks := make([]string, len(all))
 	for i, text := range all {
-		marks[i] = l.add(Text(string(text)))
+		marks[i] = l.addArg(Text(string(text)))
 	}
 	return "(" + strings.Join(marks, ", ") + ")"
 }

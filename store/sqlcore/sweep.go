@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// looseAge is the age at which an unmarked blob is deleted.
-	looseAge = 24 * time.Hour
+	// unmarkedBlobAge is the age at which an unmarked blob is deleted.
+	unmarkedBlobAge = 24 * time.Hour
 	// runnerAge is how long an absent runner is remembered.
 	runnerAge = time.Hour
 )
@@ -31,15 +31,15 @@ func (c *Core) SweepLeases(ctx context.Context, limit int) (swept store.Swept, e
 		{lateRuns, "sweeping runs that waited too long", c.sweepLate},
 		{orphans, "sweeping runs of environments that are gone", c.sweepOrphans},
 	} {
-		c.asides.turn(of.name)
+		c.skipped.beginCall(of.name)
 		some, err := of.do(ctx, limit)
 		swept = swept.Plus(some)
 		failed = append(failed, wrap(err, of.what))
 	}
-	return swept, joinAsides(failed...)
+	return swept, joinSetAside(failed...)
 }
 
-// Names under which open runs are set aside.
+// Operations that skip open runs.
 const (
 	lostRuns = "lost"
 	lateRuns = "late"
@@ -65,7 +65,7 @@ func (c *Core) sweepLost(ctx context.Context, limit int) (store.Swept, error) {
 		Core: c, name: lostRuns, columns: `r.project_id, r.id, r.token, r.open_tools, r.losses`, table: `open_runs`,
 		where: `r.status = 'running' AND r.lease_until <= now_us()`, order: `r.lease_until, r.project_id, r.id`,
 		scan: scanLost, key: func(run lostRun) store.Key { return run.Run }, move: c.endLost,
-	}.sweep(ctx, limit)
+	}.sweepDue(ctx, limit)
 }
 
 // endLost ends the claims on runs.
@@ -74,7 +74,7 @@ func (c *Core) endLost(ctx context.Context, tx *Tx, runs []lostRun) (swept store
 	for _, run := range runs {
 		switch {
 		case run.open > 0:
-			endings = append(endings, interrupted(run.Run, nil))
+			endings = append(endings, interruptedEnding(run.Run, nil))
 		case run.losses+1 >= store.MaxLosses:
 			endings = append(endings, Ending{
 				Run: run.Run, Status: store.RunFailed, Code: store.RunErrorRunnerLost,
@@ -88,7 +88,7 @@ func (c *Core) endLost(ctx context.Context, tx *Tx, runs []lostRun) (swept store
 		}
 	}
 	swept.Failed = len(endings)
-	_, err = c.end(ctx, tx, endings)
+	_, err = c.endRuns(ctx, tx, endings)
 	return swept, err
 }
 
@@ -97,12 +97,12 @@ func (c *Core) sweepLate(ctx context.Context, limit int) (store.Swept, error) {
 	return c.keysOnly(lateRuns, `r.status = 'awaiting_approval' AND r.wake_at <= now_us()`, `r.wake_at, r.project_id, r.id`,
 		func(ctx context.Context, tx *Tx, runs []store.Key) (store.Swept, error) {
 			for _, run := range runs {
-				if err := c.resume(ctx, tx, run, store.JournalEntry{Kind: store.JournalExpired}); err != nil {
+				if err := c.resumeInline(ctx, tx, run, store.JournalEntry{Kind: store.JournalExpired}); err != nil {
 					return store.Swept{}, err
 				}
 			}
 			return store.Swept{Resumed: len(runs)}, nil
-		}).sweep(ctx, limit)
+		}).sweepDue(ctx, limit)
 }
 
 // sweepOrphans cancels queued runs of deleted environments. The walk is joined in the written
@@ -123,7 +123,7 @@ func (c *Core) sweepOrphans(ctx context.Context, limit int) (swept store.Swept, 
 		swept = swept.Plus(some)
 		failed = append(failed, err)
 	}
-	return swept, joinAsides(failed...)
+	return swept, joinSetAside(failed...)
 }
 
 // sweepOrphansOf cancels the runs of one environment.
@@ -137,21 +137,21 @@ func (c *Core) sweepOrphansOf(ctx context.Context, environment store.Key, limit 
 		some, err := c.keysOnly(orphans, `NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $2 AND e.id = $3)
 				AND r.project_id = $2 AND r.environment_id = $3 AND r.status = 'queued' AND `+which.where, which.order,
 			func(ctx context.Context, tx *Tx, runs []store.Key) (store.Swept, error) {
-				return store.Swept{Cancelled: len(runs)}, c.cancelGone(ctx, tx, runs)
-			}, environment.ProjectID, environment.ID).sweep(ctx, limit-swept.Cancelled)
+				return store.Swept{Cancelled: len(runs)}, c.cancelDeleted(ctx, tx, runs)
+			}, environment.ProjectID, environment.ID).sweepDue(ctx, limit-swept.Cancelled)
 		swept = swept.Plus(some)
 		failed = append(failed, err)
 	}
-	return swept, joinAsides(failed...)
+	return swept, joinSetAside(failed...)
 }
 
-// cancelGone cancels runs of deleted environments.
-func (c *Core) cancelGone(ctx context.Context, tx *Tx, runs []store.Key) error {
+// cancelDeleted cancels runs of deleted environments.
+func (c *Core) cancelDeleted(ctx context.Context, tx *Tx, runs []store.Key) error {
 	endings := make([]Ending, len(runs))
 	for i, run := range runs {
 		endings[i] = Ending{Run: run, Status: store.RunCancelled, Code: store.RunErrorEnvironmentGone, Error: "the environment was deleted"}
 	}
-	_, err := c.end(ctx, tx, endings)
+	_, err := c.endRuns(ctx, tx, endings)
 	return err
 }
 
@@ -167,13 +167,13 @@ func (c *Core) cancelOpen(ctx context.Context, tx *Tx, environment store.Key) er
 		{`'awaiting_approval'`, `wake_at`, store.MaxCandidates},
 		{`'queued' AND blocked = FALSE`, `class, agent_name, fresh, id`, chunk},
 	} {
-		ids, err := collect(ctx, tx, scanID, `SELECT id FROM open_runs WHERE project_id = $1 AND environment_id = $2
+		ids, err := collect(ctx, tx, scanUUID, `SELECT id FROM open_runs WHERE project_id = $1 AND environment_id = $2
 			AND status = `+of.status+` ORDER BY `+of.order+` LIMIT $3 `+c.exclusive, environment.ProjectID, environment.ID, of.limit)
 		if err != nil {
 			return wrap(err, "finding open runs")
 		}
 		for part := range slices.Chunk(ids, chunk) {
-			if err := c.cancelGone(ctx, tx, keysOf(environment.ProjectID, part)); err != nil {
+			if err := c.cancelDeleted(ctx, tx, keysFromIDs(environment.ProjectID, part)); err != nil {
 				return err
 			}
 		}
@@ -181,7 +181,7 @@ func (c *Core) cancelOpen(ctx context.Context, tx *Tx, environment store.Key) er
 	return nil
 }
 
-func keysOf(project uuid.UUID, ids []uuid.UUID) []store.Key {
+func keysFromIDs(project uuid.UUID, ids []uuid.UUID) []store.Key {
 	keys := make([]store.Key, len(ids))
 	for i, id := range ids {
 		keys[i] = store.Key{ProjectID: project, ID: id}
@@ -195,7 +195,7 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err erro
 	var failed []error
 	for _, of := range c.expiredKinds() {
 		of.Core = c
-		n, err := of.sweep(ctx, min(limit, chunk))
+		n, err := of.sweepRows(ctx, min(limit, chunk))
 		total += n
 		failed = append(failed, wrap(err, "deleting %s", of.what))
 	}
@@ -209,9 +209,9 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err erro
 	if err == nil {
 		total += int(absent)
 	}
-	n, blobErr := c.sweepBlobs(ctx, looseBlobs, `r.mark = '' AND r.created_at < now_us() - $2`, limit, looseAge.Microseconds())
+	n, blobErr := c.sweepBlobs(ctx, looseBlobs, `r.mark = '' AND r.created_at < now_us() - $2`, limit, unmarkedBlobAge.Microseconds())
 	failed = append(failed, wrap(err, "deleting runners"), wrap(blobErr, "deleting %s", looseBlobs))
-	return total + n, joinAsides(failed...)
+	return total + n, joinSetAside(failed...)
 }
 
 // expiredKinds are the kinds of rows that expire.
@@ -219,7 +219,7 @@ func (c *Core) expiredKinds() []expiredRows {
 	return []expiredRows{
 		{
 			what: "idempotency keys", table: "idempotency_keys", id: "connector_run_id", where: `r.expires_at <= now_us()`, order: `r.expires_at`,
-			drop: func(ctx context.Context, tx *Tx, narrow string, l list) (int64, error) {
+			drop: func(ctx context.Context, tx *Tx, narrow string, l argList) (int64, error) {
 				return tx.exec(ctx, `DELETE FROM idempotency_keys WHERE (project_id, connector_id, key) IN
 					(SELECT r.project_id, r.connector_id, r.key FROM idempotency_keys r
 						WHERE r.expires_at <= now_us()`+narrow+` ORDER BY r.expires_at LIMIT $1 `+c.skipLocked+`)`, l.args...)
@@ -228,7 +228,7 @@ func (c *Core) expiredKinds() []expiredRows {
 		{
 			what: "rejections", table: "rejections", id: "connector_id", where: `r.last_at < now_us() - $2`, order: `r.last_at`,
 			args: []any{(store.RejectionDays * day).Microseconds()},
-			drop: func(ctx context.Context, tx *Tx, narrow string, l list) (int64, error) {
+			drop: func(ctx context.Context, tx *Tx, narrow string, l argList) (int64, error) {
 				return tx.exec(ctx, `DELETE FROM rejections WHERE (project_id, connector_id) IN
 					(SELECT r.project_id, r.connector_id FROM rejections r
 						WHERE r.last_at < now_us() - $2`+narrow+` ORDER BY r.last_at LIMIT $1 `+c.skipLocked+`)`, l.args...)
@@ -237,7 +237,7 @@ func (c *Core) expiredKinds() []expiredRows {
 		{
 			what: "replays", table: "replays", id: "id", where: `r.ended_at < now_us() - $2`, order: `r.ended_at`,
 			args: []any{store.ReplayAge.Microseconds()},
-			drop: func(ctx context.Context, tx *Tx, narrow string, l list) (int64, error) {
+			drop: func(ctx context.Context, tx *Tx, narrow string, l argList) (int64, error) {
 				return tx.exec(ctx, `DELETE FROM replays WHERE (project_id, id) IN
 					(SELECT r.project_id, r.id FROM replays r
 						WHERE r.ended_at < now_us() - $2`+narrow+` ORDER BY r.ended_at LIMIT $1 `+c.skipLocked+`)`, l.args...)

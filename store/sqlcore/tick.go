@@ -15,8 +15,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// ticks is the condition that the connector of a row of cron_ticks ticks.
-const ticks = `EXISTS (SELECT 1 FROM connectors c
+// tickCondition is the condition that the connector of a row of cron_ticks is active.
+const tickCondition = `EXISTS (SELECT 1 FROM connectors c
 	JOIN environments e ON e.project_id = c.project_id AND e.id = c.environment_id
 	JOIN projects pr ON pr.project_id = c.project_id
 	WHERE c.project_id = cron_ticks.project_id AND c.id = cron_ticks.connector_id AND c.enabled AND NOT c.retired AND NOT c.shadowed)`
@@ -45,9 +45,9 @@ func putTicks(ctx context.Context, tx *Tx, connector store.Connector) error {
 // transaction. Ticks during inactivity are not made up.
 func settleTicks(ctx context.Context, tx *Tx, project uuid.UUID, connectors []uuid.UUID) error {
 	for part := range slices.Chunk(connectors, chunk) {
-		l := list{args: []any{project}}
+		l := argList{args: []any{project}}
 		if _, err := tx.exec(ctx, `UPDATE cron_ticks SET active = NOT active, planned = FALSE, due_at = now_us()
-			WHERE project_id = $1 AND connector_id IN `+l.ids(part)+` AND active <> `+ticks, l.args...); err != nil {
+			WHERE project_id = $1 AND connector_id IN `+l.addIDs(part)+` AND active <> `+tickCondition, l.args...); err != nil {
 			return wrap(err, "updating the ticks of connectors")
 		}
 	}
@@ -65,13 +65,13 @@ const DueTicksStatement = `SELECT t.project_id, t.connector_id, t.planned, t.due
 // DueTicks implements store.Ticks. Rows may change between its statements. The connector's version
 // in the result is then stale.
 func (c *Core) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (due store.DueTicks, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, NextTickStatement).Scan(at(&due.Now), maybeAt(&due.Next))
+	err = c.engine.Reader().QueryRowContext(ctx, NextTickStatement).Scan(scanTime(&due.Now), scanNullTime(&due.Next))
 	if err != nil || due.Next == nil || due.Next.After(due.Now) {
 		return due, wrap(err, "reading the next tick")
 	}
-	l, statement := list{args: []any{Instant(due.Now), limit}}, DueTicksStatement
+	l, statement := argList{args: []any{Instant(due.Now), limit}}, DueTicksStatement
 	if len(without) > 0 {
-		statement = strings.Replace(statement, ` ORDER BY`, ` AND t.project_id NOT IN `+l.ids(without)+` ORDER BY`, 1)
+		statement = strings.Replace(statement, ` ORDER BY`, ` AND t.project_id NOT IN `+l.addIDs(without)+` ORDER BY`, 1)
 	}
 	due.Ticks, err = collect(ctx, c.engine.Reader(), scanDueTick, statement, l.args...)
 	if err != nil || len(due.Ticks) == 0 {
@@ -82,7 +82,7 @@ func (c *Core) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (d
 
 func scanDueTick(row scanner) (t store.DueTick, err error) {
 	conn, config := &t.Route.Connector, ""
-	err = row.Scan(&conn.ProjectID, &conn.ID, &t.Planned, at(&t.At), maybeAt(&t.LastAt), &conn.EnvironmentID, &conn.Version, &config)
+	err = row.Scan(&conn.ProjectID, &conn.ID, &t.Planned, scanTime(&t.At), scanNullTime(&t.LastAt), &conn.EnvironmentID, &conn.Version, &config)
 	conn.Type, conn.Config = store.TypeCron, []byte(config)
 	return t, err
 }
@@ -138,7 +138,7 @@ func (c *Core) MoveTicks(ctx context.Context, moves []store.TickMove) (moved int
 // their keys as texts.
 func (c *Core) moveTicks(ctx context.Context, tx *Tx, moves []store.TickMove) (moved int, err error) {
 	for part := range slices.Chunk(moves, chunk) {
-		var l list
+		var l argList
 		keys, rows := make([]store.Key, len(part)), make([]string, len(part))
 		for i, m := range part {
 			var done, planned int64
@@ -150,12 +150,12 @@ func (c *Core) moveTicks(ctx context.Context, tx *Tx, moves []store.TickMove) (m
 			}
 			keys[i] = m.Connector
 			rows[i] = fmt.Sprintf("(CAST(%s AS text), CAST(%s AS text), CAST(%s AS bigint), CAST(%s AS bigint), CAST(%s AS bigint), CAST(%s AS bigint))",
-				l.add(m.Connector.ProjectID.String()), l.add(m.Connector.ID.String()), l.add(Instant(m.From)), l.add(Instant(m.To)), l.add(planned), l.add(done))
+				l.addArg(m.Connector.ProjectID.String()), l.addArg(m.Connector.ID.String()), l.addArg(Instant(m.From)), l.addArg(Instant(m.To)), l.addArg(planned), l.addArg(done))
 		}
 		values := strings.Join(rows, ", ")
 		n, err := tx.exec(ctx, `UPDATE cron_ticks SET due_at = v.column4, planned = v.column5 = 1,
 				last_tick_at = CASE WHEN v.column6 > 0 THEN v.column6 ELSE last_tick_at END
-			FROM (VALUES `+values+`) AS v WHERE `+c.keys(&l, "connector_id", keys)+` AND active AND due_at = v.column3
+			FROM (VALUES `+values+`) AS v WHERE `+c.keyCondition(&l, "connector_id", keys)+` AND active AND due_at = v.column3
 				AND CAST(project_id AS text) = v.column1 AND CAST(connector_id AS text) = v.column2`, l.args...)
 		if err != nil {
 			return moved, wrap(err, "moving %d ticks", len(part))
@@ -184,17 +184,17 @@ func (c *Core) takeTicks(ctx context.Context, tx *Tx, events []store.Event) erro
 func (c *Core) TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error) {
 	out := map[uuid.UUID]store.TickTimes{}
 	for part := range slices.Chunk(connectors, chunk) {
-		l := list{args: []any{projectID}}
+		l := argList{args: []any{projectID}}
 		if _, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
 			var (
 				id    uuid.UUID
 				times store.TickTimes
 			)
-			err = row.Scan(&id, &times.Active, &times.Planned, at(&times.Next), maybeAt(&times.Last))
+			err = row.Scan(&id, &times.Active, &times.Planned, scanTime(&times.Next), scanNullTime(&times.Last))
 			out[id] = times
 			return none, err
 		}, `SELECT connector_id, active, planned, due_at, last_tick_at FROM cron_ticks
-			WHERE project_id = $1 AND connector_id IN `+l.ids(part), l.args...); err != nil {
+			WHERE project_id = $1 AND connector_id IN `+l.addIDs(part), l.args...); err != nil {
 			return nil, wrap(err, "reading the ticks of connectors of project %s", projectID)
 		}
 	}

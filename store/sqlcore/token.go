@@ -41,5 +41,5 @@ func (c *Core) Token(ctx context.Context, sha256 []byte) (store.Token, error) {
 		LEFT JOIN deployments d ON d.project_id = t.project_id AND d.id = t.deployment_id
 		WHERE t.sha256 = $1 AND (t.deployment_id IS NULL OR d.status IN ('pending', 'building'))`, sha256).
 		Scan(&t.SHA256, &t.Kind, &t.ProjectID, &t.EnvironmentID, &t.DeploymentID)
-	return t, wrap(found(err), "reading a token")
+	return t, wrap(mapNoRows(err), "reading a token")
 }

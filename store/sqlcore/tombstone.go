@@ -12,9 +12,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// departedMargin is how much longer than history the remaining rows of a deleted object are kept.
+// deletedObjectMargin is how much longer than history the remaining rows of a deleted object are kept.
 // By then the last day of its history is deleted.
-const departedMargin = 2 * day
+const deletedObjectMargin = 2 * day
 
 // recordDeletion records the deletion of an object whose rollups and builds stay as long as its history. An
 // object that is re-created with the same ID gets them back.
@@ -48,76 +48,76 @@ const (
 	pickDeparted = `SELECT d.project_id, d.id, d.kind, ` + isBack + ` FROM departed d WHERE d.gone_at < $1 AND (` + isBack + ` OR ` + isOver + `)`
 )
 
-// departure is a deleted object.
-type departure struct {
+// deletedObject is a deleted object.
+type deletedObject struct {
 	store.Key
 	kind string
 	back bool
 }
 
-func scanDeparture(row scanner) (d departure, err error) {
+func scanDeletedObject(row scanner) (d deletedObject, err error) {
 	err = row.Scan(&d.ProjectID, &d.ID, &d.kind, &d.back)
 	return d, err
 }
 
-// departures is the name under which objects are set aside whose rows cannot be deleted.
-const departures = "departures"
+// deletedObjects is the operation that skips objects if their rows cannot be deleted.
+const deletedObjects = "departures"
 
-// dropDeparted deletes about limit rows of objects that were deleted longer than age ago, and
+// dropDeletedObjects deletes about limit rows of objects that were deleted longer than age ago, and
 // returns their number; 0 when nothing is left. An object that fails is skipped for some calls.
-func (c *Core) dropDeparted(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+func (c *Core) dropDeletedObjects(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	now, err := c.Now(ctx)
 	if err != nil {
 		return 0, err
 	}
-	c.asides.turn(departures)
-	before := now.Add(-age - departedMargin).UnixMicro()
+	c.skipped.beginCall(deletedObjects)
+	before := now.Add(-age - deletedObjectMargin).UnixMicro()
 	var failed []error
 	for ctx.Err() == nil {
-		l := list{args: []any{before}}
+		l := argList{args: []any{before}}
 		others := ``
-		if passed := c.asides.passed(departures); len(passed) > 0 {
-			others = ` AND NOT (` + c.keys(&l, "d.id", passed) + `)`
+		if passed := c.skipped.skippedKeys(deletedObjects); len(passed) > 0 {
+			others = ` AND NOT (` + c.keyCondition(&l, "d.id", passed) + `)`
 		}
-		d, err := scanDeparture(c.engine.Reader().QueryRowContext(ctx, pickDeparted+others+` ORDER BY d.gone_at LIMIT 1`, l.args...))
-		if err = found(err); errors.Is(err, store.ErrNotFound) {
+		d, err := scanDeletedObject(c.engine.Reader().QueryRowContext(ctx, pickDeparted+others+` ORDER BY d.gone_at LIMIT 1`, l.args...))
+		if err = mapNoRows(err); errors.Is(err, store.ErrNotFound) {
 			break
 		}
 		if err == nil {
-			err = isolation[departure]{
-				all: func(ctx context.Context, of []departure) (err error) {
-					n, err = c.dropLeftBy(ctx, of[0], before, limit)
+			err = isolation[deletedObject]{
+				processAll: func(ctx context.Context, of []deletedObject) (err error) {
+					n, err = c.dropObject(ctx, of[0], before, limit)
 					return err
 				},
-				atFault: c.atFault, can: c.canWrite,
-				aside: func(_ context.Context, d departure, because error) error {
-					return c.asides.put(departures, d.Key, because)
+				isDataError: c.isDataError, canProceed: c.canWrite,
+				setAside: func(_ context.Context, d deletedObject, because error) error {
+					return c.skipped.skipRow(deletedObjects, d.Key, because)
 				},
-			}.apart(ctx, []departure{d})
+			}.processRows(ctx, []deletedObject{d})
 		}
 		var aside *store.SetAsideError
 		if failed = append(failed, wrap(err, "deleting the remaining rows of %s %s", d.kind, d.ID)); !errors.As(err, &aside) {
 			break
 		}
 	}
-	return n, joinAsides(failed...)
+	return n, joinSetAside(failed...)
 }
 
-// dropLeftBy deletes about limit rows of an object that was deleted before a time.
-func (c *Core) dropLeftBy(ctx context.Context, d departure, before int64, limit int) (n int, err error) {
+// dropObject deletes about limit rows of an object that was deleted before a time.
+func (c *Core) dropObject(ctx context.Context, d deletedObject, before int64, limit int) (n int, err error) {
 	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		if err := c.engine.Lock(ctx, tx, d.ProjectID); err != nil {
 			return err
 		}
 		// It may have been re-created and deleted again meanwhile.
-		d, err := scanDeparture(tx.QueryRowContext(ctx, pickDeparted+` AND d.project_id = $2 AND d.id = $3 AND d.kind = $4`,
+		d, err := scanDeletedObject(tx.QueryRowContext(ctx, pickDeparted+` AND d.project_id = $2 AND d.id = $3 AND d.kind = $4`,
 			before, d.ProjectID, d.ID, d.kind))
-		if err = found(err); errors.Is(err, store.ErrNotFound) {
+		if err = mapNoRows(err); errors.Is(err, store.ErrNotFound) {
 			n = 1 // there may be another one
 			return nil
 		}
 		if err == nil {
-			n, err = c.forget(ctx, tx, d, min(limit, chunk))
+			n, err = c.deleteObjectRows(ctx, tx, d, min(limit, chunk))
 		}
 		return err
 	})
@@ -137,7 +137,7 @@ const isInUse = `SELECT EXISTS (SELECT 1 FROM deployments d JOIN environments e 
 
 // staysInUse reports whether the remaining rows of an object are in use, which only happens for a
 // deployment. If so, it sets the time of deletion to now, which keeps the rows of its time as long.
-func (d departure) staysInUse(ctx context.Context, tx *Tx) (used bool, err error) {
+func (d deletedObject) staysInUse(ctx context.Context, tx *Tx) (used bool, err error) {
 	if d.kind != store.KindDeployment {
 		return false, nil
 	}
@@ -147,13 +147,13 @@ func (d departure) staysInUse(ctx context.Context, tx *Tx) (used bool, err error
 	return true, recordDeletion(ctx, tx, d.kind, d.Key)
 }
 
-// forget deletes about limit rows of an object, and its record after the last one.
-func (c *Core) forget(ctx context.Context, tx *Tx, d departure, limit int) (n int, err error) {
+// deleteObjectRows deletes about limit rows of an object, and its record after the last one.
+func (c *Core) deleteObjectRows(ctx context.Context, tx *Tx, d deletedObject, limit int) (n int, err error) {
 	if !d.back {
 		if stays, err := d.staysInUse(ctx, tx); err != nil || stays {
 			return 1, err
 		}
-		if n, err = c.dropLeft(ctx, tx, d, limit); err != nil || n >= limit {
+		if n, err = c.dropRemaining(ctx, tx, d, limit); err != nil || n >= limit {
 			return n, err
 		}
 	}
@@ -161,13 +161,13 @@ func (c *Core) forget(ctx context.Context, tx *Tx, d departure, limit int) (n in
 	return n + 1, err
 }
 
-func (c *Core) dropLeft(ctx context.Context, tx *Tx, d departure, limit int) (n int, err error) {
-	if n, err = dropNumbers(ctx, tx, d, limit); err != nil || n >= limit {
+func (c *Core) dropRemaining(ctx context.Context, tx *Tx, d deletedObject, limit int) (n int, err error) {
+	if n, err = dropRollups(ctx, tx, d, limit); err != nil || n >= limit {
 		return n, err
 	}
 	left := map[string]func() []string{
-		store.KindProject: leftByProject, store.KindEnvironment: func() []string { return nil }, store.KindConnector: leftByConnector,
-		store.KindDeployment: leftByDeployment,
+		store.KindProject: projectStatements, store.KindEnvironment: func() []string { return nil }, store.KindConnector: connectorStatements,
+		store.KindDeployment: deploymentStatements,
 	}
 	for _, statement := range left[d.kind]() {
 		args := []any{d.ProjectID, limit - n, d.ID}
@@ -190,9 +190,9 @@ func (c *Core) dropLeft(ctx context.Context, tx *Tx, d departure, limit int) (n 
 	return n + blobs, err
 }
 
-// dropNumbers deletes some rollups of an object and subtracts their stored bytes.
-func dropNumbers(ctx context.Context, tx *Tx, d departure, limit int) (n int, err error) {
-	of, grown := map[string][]string{store.KindEnvironment: numbersOfEnvironment(), store.KindConnector: numbersOfConnector()}, growth{}
+// dropRollups deletes some rollups of an object and subtracts their stored bytes.
+func dropRollups(ctx context.Context, tx *Tx, d deletedObject, limit int) (n int, err error) {
+	of, grown := map[string][]string{store.KindEnvironment: environmentRollupStatements(), store.KindConnector: connectorRollupStatements()}, growth{}
 	for _, statement := range of[d.kind] {
 		if n >= limit {
 			break
@@ -201,10 +201,10 @@ func dropNumbers(ctx context.Context, tx *Tx, d departure, limit int) (n int, er
 		if err != nil {
 			return n, err
 		}
-		grown.rows(d.ProjectID, -went)
+		grown.countRows(d.ProjectID, -went)
 		n += int(went)
 	}
-	return n, grown.write(ctx, tx)
+	return n, grown.writeBytes(ctx, tx)
 }
 
 // dropBlobsOf deletes some blobs of a project.
@@ -213,16 +213,16 @@ func (c *Core) dropBlobsOf(ctx context.Context, tx *Tx, project uuid.UUID, limit
 	if err != nil {
 		return 0, err
 	}
-	some := someOf(blobs)
+	some := firstBlobs(blobs)
 	if err := c.dropBlobs(ctx, tx, some); err != nil || len(some) == len(blobs) {
 		return len(some), err
 	}
 	return limit, nil // there are more
 }
 
-// leftByProject returns statements that delete $2 rows of a project ($1) in every table except
+// projectStatements returns statements that delete $2 rows of a project ($1) in every table except
 // history and blobs. Each table follows the tables that refer to it.
-func leftByProject() []string {
+func projectStatements() []string {
 	return []string{
 		`DELETE FROM build_log WHERE project_id = $1 AND (deployment_id, number) IN (SELECT deployment_id, number FROM build_log WHERE project_id = $1 LIMIT $2)`,
 		`DELETE FROM deployment_agents WHERE project_id = $1 AND (deployment_id, name) IN (SELECT deployment_id, name FROM deployment_agents WHERE project_id = $1 LIMIT $2)`,
@@ -258,9 +258,9 @@ func leftByProject() []string {
 	}
 }
 
-// numbersOfEnvironment returns statements for the rollups of an environment ($3). Its deployments
+// environmentRollupStatements returns statements for the rollups of an environment ($3). Its deployments
 // are deleted separately.
-func numbersOfEnvironment() []string {
+func environmentRollupStatements() []string {
 	return []string{
 		`DELETE FROM run_rollups WHERE project_id = $1 AND id IN (SELECT id FROM run_rollups WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
 		`DELETE FROM usage_rollups WHERE project_id = $1 AND id IN (SELECT id FROM usage_rollups WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
@@ -269,23 +269,23 @@ func numbersOfEnvironment() []string {
 	}
 }
 
-// numbersOfConnector returns statements for the rollups of a connector ($3).
-func numbersOfConnector() []string {
+// connectorRollupStatements returns statements for the rollups of a connector ($3).
+func connectorRollupStatements() []string {
 	return []string{
 		`DELETE FROM connector_rollups WHERE project_id = $1 AND connector_id = $3 AND (grain, begins_at, trigger_type, status) IN
 			(SELECT grain, begins_at, trigger_type, status FROM connector_rollups WHERE project_id = $1 AND connector_id = $3 LIMIT $2)`,
 	}
 }
 
-// leftByConnector returns statements for the other rows of a connector.
-func leftByConnector() []string {
+// connectorStatements returns statements for the other rows of a connector.
+func connectorStatements() []string {
 	return []string{
 		`DELETE FROM destinations WHERE project_id = $1 AND connector_id = $3 AND $2 > 0`,
 	}
 }
 
-// leftByDeployment returns statements for the rows of a deployment ($3), except its own row.
-func leftByDeployment() []string {
+// deploymentStatements returns statements for the rows of a deployment ($3), except its own row.
+func deploymentStatements() []string {
 	return []string{
 		`DELETE FROM build_log WHERE project_id = $1 AND deployment_id = $3 AND number IN
 			(SELECT number FROM build_log WHERE project_id = $1 AND deployment_id = $3 LIMIT $2)`,
@@ -298,7 +298,7 @@ func leftByDeployment() []string {
 // dropDeployment deletes the row of a deployment and subtracts its stored bytes.
 func dropDeployment(ctx context.Context, tx *Tx, key store.Key) error {
 	var size int64
-	err := found(tx.QueryRowContext(ctx, `DELETE FROM deployments WHERE project_id = $1 AND id = $2 RETURNING log_size + result_size`,
+	err := mapNoRows(tx.QueryRowContext(ctx, `DELETE FROM deployments WHERE project_id = $1 AND id = $2 RETURNING log_size + result_size`,
 		key.ProjectID, key.ID).Scan(&size))
 	switch {
 	case errors.Is(err, store.ErrNotFound):

@@ -71,13 +71,13 @@ func (c *Core) ClaimTraces(ctx context.Context, claim store.TraceClaim) (due []s
 
 // tracingProjects returns the projects with due traces whose turn it is.
 func (c *Core) tracingProjects(ctx context.Context, claim store.TraceClaim) ([]uuid.UUID, error) {
-	return c.traceTurns.next(claim.Projects, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
-		l := list{args: []any{after, limit}}
+	return c.traceTurns.nextProjects(claim.Projects, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
+		l := argList{args: []any{after, limit}}
 		without := ``
 		if len(claim.Without) > 0 {
-			without = ` AND p.project_id NOT IN ` + l.ids(claim.Without)
+			without = ` AND p.project_id NOT IN ` + l.addIDs(claim.Without)
 		}
-		return collect(ctx, c.engine.Reader(), scanID, `SELECT p.project_id FROM projects p
+		return collect(ctx, c.engine.Reader(), scanUUID, `SELECT p.project_id FROM projects p
 			WHERE p.telemetry IS NOT NULL`+without+` AND EXISTS (SELECT 1 FROM outbox_traces o
 				WHERE o.project_id = p.project_id AND o.due_at <= now_us())
 			ORDER BY CASE WHEN p.project_id > $1 THEN 0 ELSE 1 END, p.project_id LIMIT $2`, l.args...)
@@ -86,14 +86,14 @@ func (c *Core) tracingProjects(ctx context.Context, claim store.TraceClaim) ([]u
 
 // claimTraces claims due runs of projects that export traces.
 func (c *Core) claimTraces(ctx context.Context, tx *Tx, claim store.TraceClaim, projects []uuid.UUID) ([]store.DueTraces, error) {
-	var l list
+	var l argList
 	due, err := collect(ctx, tx, scanTelemetry, `SELECT `+telemetryColumns+` FROM projects
-		WHERE telemetry IS NOT NULL AND project_id IN `+l.ids(projects), l.args...)
+		WHERE telemetry IS NOT NULL AND project_id IN `+l.addIDs(projects), l.args...)
 	if err != nil {
 		return nil, err
 	}
 	for i := range due {
-		due[i].Runs, err = collect(ctx, tx, scanID, `UPDATE outbox_traces SET due_at = now_us() + $3
+		due[i].Runs, err = collect(ctx, tx, scanUUID, `UPDATE outbox_traces SET due_at = now_us() + $3
 			WHERE project_id = $1 AND run_id IN (SELECT o.run_id FROM outbox_traces o
 				WHERE o.project_id = $1 AND o.due_at <= now_us() ORDER BY o.due_at LIMIT $2 `+c.skipLocked+`) RETURNING run_id`,
 			due[i].ProjectID, claim.Runs, claim.Lease.Microseconds())
@@ -121,8 +121,8 @@ func (c *Core) changeTraces(ctx context.Context, project uuid.UUID, runs []uuid.
 		return nil
 	}
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		l := list{args: append([]any{project}, args...)}
-		_, err := tx.exec(ctx, statement+l.ids(runs), l.args...)
+		l := argList{args: append([]any{project}, args...)}
+		_, err := tx.exec(ctx, statement+l.addIDs(runs), l.args...)
 		return err
 	})
 	return wrap(err, "recording the export of traces of project %s", project)
@@ -143,18 +143,18 @@ func (c *Core) DropTraces(ctx context.Context, age time.Duration, limit int) (n 
 func (c *Core) TracedRuns(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (found []store.TracedRun, err error) {
 	var starts []start
 	for _, same := range c.ByPart("ended_runs", runs) {
-		l := list{args: []any{project}}
+		l := argList{args: []any{project}}
 		some, err := pastRows(ctx, c, c.engine.Reader(), same[0], func(row scanner) (store.TracedRun, error) {
 			t := store.TracedRun{Run: store.Run{ProjectID: project}}
 			from := start{input: store.Key{ProjectID: project}}
 			err := row.Scan(&t.Run.ID, &t.Run.EnvironmentID, &t.Run.AgentName, &t.Run.Status, &t.Run.ErrorCode, &t.Run.Error,
-				&t.Run.Attempt, at(&t.Run.QueuedAt), maybeAt(&t.Run.StartedAt), maybeAt(&t.Run.EndedAt), &from.input.ID)
+				&t.Run.Attempt, scanTime(&t.Run.QueuedAt), scanNullTime(&t.Run.StartedAt), scanNullTime(&t.Run.EndedAt), &from.input.ID)
 			from.run = t.Run.Key()
 			starts = append(starts, from)
 			return t, err
 		}, `SELECT r.id, r.environment_id, r.agent_name, r.status, r.error_code, r.error, r.attempt, r.queued_at, r.started_at,
 				r.ended_at, r.input_id FROM {ended_runs} r
-			WHERE `+c.keys(&l, "r.id", keysOf(project, same))+readable("$1"), l.args...)
+			WHERE `+c.keyCondition(&l, "r.id", keysFromIDs(project, same))+readableCondition("$1"), l.args...)
 		if err != nil {
 			return nil, wrap(err, "reading ended runs of project %s", project)
 		}
@@ -206,15 +206,15 @@ func (c *Core) RunJournals(
 func (c *Core) runEntries(
 	ctx context.Context, project uuid.UUID, runs []uuid.UUID, after runEntry,
 ) (rows []runEntry, entries []store.JournalEntry, err error) {
-	l := list{args: []any{project, after.run, after.Sequence, store.MaxEntries}}
+	l := argList{args: []any{project, after.run, after.Sequence, store.MaxEntries}}
 	rows, err = pastRows(ctx, c, c.engine.Reader(), runs[0], func(row scanner) (e runEntry, err error) {
-		err = row.Scan(&e.run, &e.Sequence, &e.Kind, document{&e.Data}, &e.Unsafe, &e.blob, at(&e.At))
+		err = row.Scan(&e.run, &e.Sequence, &e.Kind, document{&e.Data}, &e.Unsafe, &e.blob, scanTime(&e.At))
 		return e, err
 	}, `SELECT j.run_id, `+entryColumns+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
 			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
 			OVER (ORDER BY n.run_id, n.sequence ROWS UNBOUNDED PRECEDING) AS bytes
-		FROM (SELECT j.run_id, `+entryColumns+` FROM {journal} j WHERE `+c.keys(&l, "j.run_id", keysOf(project, runs))+`
-			AND (j.run_id, j.sequence) > ($2, $3)`+since("j.run_id", "$1")+`
+		FROM (SELECT j.run_id, `+entryColumns+` FROM {journal} j WHERE `+c.keyCondition(&l, "j.run_id", keysFromIDs(project, runs))+`
+			AND (j.run_id, j.sequence) > ($2, $3)`+sinceCondition("j.run_id", "$1")+`
 			ORDER BY j.run_id, j.sequence LIMIT $4) AS n) AS j
 		WHERE j.bytes <= `+strconv.Itoa(store.MaxJournalPage)+` ORDER BY j.run_id, j.sequence`, l.args...)
 	if err != nil {

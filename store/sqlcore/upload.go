@@ -52,20 +52,20 @@ func (c *Core) putUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, 
 	}
 	u.Digest = "sha256:" + hex.EncodeToString(hash.Sum(nil))
 	return u, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		return c.nameBlob(ctx, tx, `INSERT INTO uploads AS t (project_id, digest, size, blob_id, created_at, kept_until)`+named,
+		return c.nameBlob(ctx, tx, `INSERT INTO uploads AS t (project_id, digest, size, blob_id, created_at, kept_until)`+insertNamed,
 			"upload", blob, u.Digest, u.Size, store.UploadAge)
 	})
 }
 
-// named is the rest of the statement that names a blob in a table t.
-const named = ` VALUES ($1, $2, $3, $4, now_us(), now_us() + $5) ON CONFLICT (project_id, digest) DO UPDATE
+// insertNamed is the end of the statement that inserts the name of a blob into a table t.
+const insertNamed = ` VALUES ($1, $2, $3, $4, now_us(), now_us() + $5) ON CONFLICT (project_id, digest) DO UPDATE
 	SET kept_until = CASE WHEN t.kept_until < excluded.kept_until THEN excluded.kept_until ELSE t.kept_until END
 	RETURNING blob_id`
 
 // nameBlob makes a blob the bytes of an upload or bundle, with a statement, and sets its expiry. If
 // it exists, its expiry is extended and the blob is deleted.
 func (c *Core) nameBlob(ctx context.Context, tx *Tx, statement, what string, blob store.Key, digest string, size int64, age time.Duration) error {
-	kept, err := scanID(tx.QueryRowContext(ctx, statement, blob.ProjectID, digest, size, blob.ID, age.Microseconds()))
+	kept, err := scanUUID(tx.QueryRowContext(ctx, statement, blob.ProjectID, digest, size, blob.ID, age.Microseconds()))
 	switch {
 	case err != nil:
 		return wrap(err, "naming %s %s", what, digest)
@@ -88,45 +88,45 @@ func keepUpload(ctx context.Context, tx *Tx, projectID uuid.UUID, digest string,
 // HasUpload implements store.Uploads.
 func (c *Core) HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error {
 	var one int
-	err := found(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM uploads WHERE project_id = $1 AND digest = $2`, projectID, digest).Scan(&one))
+	err := mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM uploads WHERE project_id = $1 AND digest = $2`, projectID, digest).Scan(&one))
 	return wrap(err, "reading upload %s", digest)
 }
 
 // OpenUpload implements store.Uploads.
 func (c *Core) OpenUpload(ctx context.Context, deployment store.Key) (io.ReadCloser, error) {
-	id, err := scanID(c.engine.Reader().QueryRowContext(ctx, `SELECT u.blob_id FROM deployments d
+	id, err := scanUUID(c.engine.Reader().QueryRowContext(ctx, `SELECT u.blob_id FROM deployments d
 		JOIN uploads u ON u.project_id = d.project_id AND u.digest = d.upload_digest
 		WHERE d.project_id = $1 AND d.id = $2`, deployment.ProjectID, deployment.ID))
 	if err != nil {
-		return nil, wrap(found(err), "opening the upload of deployment %s", deployment)
+		return nil, wrap(mapNoRows(err), "opening the upload of deployment %s", deployment)
 	}
 	return c.OpenBlob(ctx, store.Key{ProjectID: deployment.ProjectID, ID: id})
 }
 
 // dropUploads deletes expired uploads. It extends the expiry of uploads with a live deployment,
 // which is built from them again if its outcome is lost.
-func (c *Core) dropUploads(ctx context.Context, tx *Tx, narrow string, l list) (int64, error) {
+func (c *Core) dropUploads(ctx context.Context, tx *Tx, narrow string, l argList) (int64, error) {
 	if _, err := tx.exec(ctx, `UPDATE uploads SET kept_until = now_us() + $1 WHERE kept_until <= now_us() AND EXISTS (SELECT 1
 		FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 		WHERE e.project_id = uploads.project_id AND d.upload_digest = uploads.digest)`, store.UploadKept.Microseconds()); err != nil {
 		return 0, wrap(err, "keeping the uploads of live deployments")
 	}
-	return c.dropOld(ctx, tx, `DELETE FROM uploads WHERE (project_id, digest) IN (SELECT r.project_id, r.digest FROM uploads r
+	return c.deleteAndUnmark(ctx, tx, `DELETE FROM uploads WHERE (project_id, digest) IN (SELECT r.project_id, r.digest FROM uploads r
 		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+c.skipLocked+`) RETURNING project_id, blob_id, size`, l.args...)
 }
 
-// dropOld deletes rows with a statement. Their blobs become unmarked, and the sweep deletes them.
-func (c *Core) dropOld(ctx context.Context, tx *Tx, statement string, args ...any) (int64, error) {
-	blobs, err := uncounted(ctx, tx, statement, args...)
+// deleteAndUnmark deletes rows with a statement. Their blobs become unmarked, and the sweep deletes them.
+func (c *Core) deleteAndUnmark(ctx context.Context, tx *Tx, statement string, args ...any) (int64, error) {
+	blobs, err := deleteAndSubtract(ctx, tx, statement, args...)
 	if err != nil {
 		return 0, err
 	}
-	return int64(len(blobs)), c.loosen(ctx, tx, blobs)
+	return int64(len(blobs)), c.unmarkBlobs(ctx, tx, blobs)
 }
 
-// uncounted deletes uploads or bundles with a statement, subtracts their stored bytes, and returns
+// deleteAndSubtract deletes uploads or bundles with a statement, subtracts their stored bytes, and returns
 // their blobs.
-func uncounted(ctx context.Context, tx *Tx, statement string, args ...any) ([]store.Key, error) {
+func deleteAndSubtract(ctx context.Context, tx *Tx, statement string, args ...any) ([]store.Key, error) {
 	less := map[uuid.UUID]int64{}
 	blobs, err := collect(ctx, tx, func(row scanner) (blob store.Key, err error) {
 		var size int64

@@ -15,12 +15,12 @@ import (
 func TestBill_LimitsModels(t *testing.T) {
 	t.Parallel()
 	s := &statistics{bill: bill{}}
-	const models = 5 * manyNumbers
+	const models = 5 * minBillEntries
 	for i := range int64(models) {
-		s.addCalls(price{model: strconv.FormatInt(i, 10)}, spent{calls: 1, nanos: i})
-		require.LessOrEqual(t, len(s.bill), manyNumbers)
+		s.addCalls(price{model: strconv.FormatInt(i, 10)}, callCost{calls: 1, nanos: i})
+		require.LessOrEqual(t, len(s.bill), minBillEntries)
 	}
-	calls := s.bill.dearest(store.MaxModels).callList()
+	calls := s.bill.limitModels(store.MaxModels).callList()
 	require.Len(t, calls, store.MaxModels+1)
 	for _, c := range calls {
 		if c.Model == store.OtherModels {

@@ -42,14 +42,14 @@ func MaybeInstant(t *time.Time) *int64 {
 	return &us
 }
 
-// instant is a time column. at reads a required one, maybeAt a nullable one.
+// instant is a time column. scanTime reads a required column, scanNullTime a nullable one.
 type instant struct {
 	value   *time.Time
 	pointer **time.Time
 }
 
-func at(t *time.Time) *instant       { return &instant{value: t} }
-func maybeAt(t **time.Time) *instant { return &instant{pointer: t} }
+func scanTime(t *time.Time) *instant      { return &instant{value: t} }
+func scanNullTime(t **time.Time) *instant { return &instant{pointer: t} }
 
 // Scan reads microseconds.
 func (i *instant) Scan(src any) error {
@@ -112,8 +112,8 @@ func (d document) Scan(src any) (err error) {
 	return nil
 }
 
-// marshalled returns the JSON text of a value that always marshals.
-func marshalled(v any) (string, error) {
+// marshalText returns the JSON text of a value that always marshals.
+func marshalText(v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return "", fmt.Errorf("marshalling %T: %w", v, err)

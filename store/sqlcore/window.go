@@ -25,8 +25,8 @@ const (
 	never  = math.MaxInt64
 )
 
-// floor returns the start of the period that contains a time.
-func (g grain) floor(us int64) int64 {
+// floorTime returns the start of the period that contains a time.
+func (g grain) floorTime(us int64) int64 {
 	if us == always || us == never {
 		return us
 	}
@@ -41,9 +41,9 @@ func (g grain) floor(us int64) int64 {
 	}
 }
 
-// ceil returns the first start of a period that is not before a time.
-func (g grain) ceil(us int64) int64 {
-	begin := g.floor(us)
+// ceilTime returns the first start of a period that is not before a time.
+func (g grain) ceilTime(us int64) int64 {
+	begin := g.floorTime(us)
 	if begin == us {
 		return us
 	}
@@ -77,7 +77,7 @@ func (p period) overlap(with period) period {
 // splitWindow splits a window into as few stretches of whole hours, days and months as possible, and the
 // rest at its ends, each within an hour.
 func splitWindow(window period) (whole []stretch, rest []period) {
-	lo, hi := hourly.ceil(window.from), hourly.floor(window.to)
+	lo, hi := hourly.ceilTime(window.from), hourly.floorTime(window.to)
 	if lo > hi {
 		if !window.isEmpty() {
 			rest = []period{window}
@@ -98,7 +98,7 @@ func coverPeriods(grains []grain, from, to int64) []stretch {
 		return nil
 	}
 	if len(grains) > 1 {
-		if lo, hi := grains[1].ceil(from), grains[1].floor(to); lo < hi {
+		if lo, hi := grains[1].ceilTime(from), grains[1].floorTime(to); lo < hi {
 			return append(append(coverPeriods(grains[:1], from, lo), coverPeriods(grains[1:], lo, hi)...), coverPeriods(grains[:1], hi, to)...)
 		}
 	}

@@ -20,9 +20,9 @@ import (
 // again with a savepoint per event.
 func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admission, error) {
 	out := make([]store.Admission, len(events))
-	err := s.accept(ctx, events, out, s.acceptEvent)
+	err := s.acceptBatch(ctx, events, out, s.acceptEvent)
 	if isAtFault(err) {
-		err = s.accept(ctx, events, out, s.acceptApart)
+		err = s.acceptBatch(ctx, events, out, s.acceptApart)
 	}
 	if err != nil {
 		err = fmt.Errorf("accepting %d events: %w", len(events), err)
@@ -35,7 +35,7 @@ func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admis
 
 type acceptFunc func(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admission, error)
 
-func (s *Store) accept(ctx context.Context, events []store.Event, out []store.Admission, one acceptFunc) error {
+func (s *Store) acceptBatch(ctx context.Context, events []store.Event, out []store.Admission, one acceptFunc) error {
 	return s.Write(ctx, func(ctx context.Context, tx *sqlcore.Tx) (err error) {
 		for i, event := range events {
 			if out[i], err = one(ctx, tx, event); err != nil {

@@ -35,11 +35,11 @@ type Progress func(done, all int64)
 // writes. Unlike VACUUM INTO, it needs no space beside the database, and no memory for indexes.
 // Unlike the backup API, which restarts with each write of another process, it always ends.
 func Backup(ctx context.Context, path string, out io.Writer, progress Progress) (err error) {
-	path = fileOf(path)
+	path = databaseFile(path)
 	if _, err := os.Stat(path); err != nil {
 		return fmt.Errorf("opening the store: %w", err)
 	}
-	db := open(path, "deferred", "ro")
+	db := openDatabase(path, "deferred", "ro")
 	defer func() { err = errors.Join(err, db.Close()) }()
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -135,7 +135,7 @@ func syncFolder(path string) error {
 // an existing database is kept under the returned name. Otherwise Restore returns an error. A
 // database that a process has open is never replaced.
 func Restore(ctx context.Context, path string, in io.Reader, replace bool, now time.Time) (kept string, err error) {
-	path = fileOf(path)
+	path = databaseFile(path)
 	present, err := checkReplaceable(ctx, path, replace)
 	if err != nil {
 		return "", err

@@ -59,7 +59,7 @@ func openCheckpointer(ctx context.Context, db *sql.DB, w *writer, logger *slog.L
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	c := &checkpointer{db: db, writer: w, logger: logger, after: after, stopped: stop, due: longLog, longest: longestLog, warnings: rate.Sometimes{First: 1, Interval: time.Minute}}
-	c.group.Go(func() { c.loop(ctx) })
+	c.group.Go(func() { c.runLoop(ctx) })
 	return c, nil
 }
 
@@ -70,8 +70,8 @@ func (c *checkpointer) stop() {
 	c.group.Wait()
 }
 
-// loop waits for writes, waits for some more, and moves their pages.
-func (c *checkpointer) loop(ctx context.Context) {
+// runLoop waits for writes, waits for some more, and moves their pages.
+func (c *checkpointer) runLoop(ctx context.Context) {
 	for {
 		select {
 		case <-c.writer.written:
@@ -83,25 +83,24 @@ func (c *checkpointer) loop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		c.checkpointOnce(ctx)
+		c.checkpointAndLog(ctx)
 	}
 }
 
-// checkpointOnce moves pages once, and logs errors from time to time.
-func (c *checkpointer) checkpointOnce(ctx context.Context) {
-	if err := c.run(ctx); err != nil && ctx.Err() == nil {
+// checkpointAndLog moves pages once, and logs errors at most once a minute.
+func (c *checkpointer) checkpointAndLog(ctx context.Context) {
+	if err := c.checkpointOnce(ctx); err != nil && ctx.Err() == nil {
 		c.warnings.Do(func() {
 			c.logger.Warn("moving pages from the log to the database file", "error", err)
 		})
 	}
 }
 
-// run moves pages. During writes there are always new pages, and the log grows. If it is long, the
-// writer moves the last few pages and restarts the log, for which it has to wait for readers of the
-// log. If a reader keeps many pages in the log, the writer is not asked, because it would have to
-// move these pages once the reader ends. If readers take long, run tries again when the log has
-// grown by the same amount.
-func (c *checkpointer) run(ctx context.Context) error {
+// checkpointOnce moves pages. During writes there are always new pages, and the log grows. If the log is
+// long, the writer moves the last few pages, waits for readers of the log, and restarts it. If a reader
+// keeps many pages in the log, the writer does nothing, because it would have to move these pages after the
+// read. If readers take long, checkpointOnce tries again when the log has grown by the same amount.
+func (c *checkpointer) checkpointOnce(ctx context.Context) error {
 	log, err := checkpoint(ctx, c.db, "PASSIVE")
 	if err == nil && log.busy { // another process moves pages, and knows their number
 		return nil

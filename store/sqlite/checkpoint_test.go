@@ -24,10 +24,10 @@ import (
 func written(t *testing.T, after func(d time.Duration) <-chan time.Time) (*writer, *checkpointer, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "store.db")
-	w, err := openWriter(t.Context(), open(path, "immediate", "rwc"), slog.Default())
+	w, err := openWriter(t.Context(), openDatabase(path, "immediate", "rwc"), slog.Default())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.close()) })
-	c, err := openCheckpointer(t.Context(), open(path, "deferred", "rw"), w, slog.Default(), after)
+	c, err := openCheckpointer(t.Context(), openDatabase(path, "deferred", "rw"), w, slog.Default(), after)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.db.Close()) })
 	t.Cleanup(c.stop)
@@ -42,7 +42,7 @@ func write(t *testing.T, w *writer, statement string, args ...any) {
 
 func insert(t *testing.T, w *writer, statement string, args ...any) error {
 	t.Helper()
-	return w.do(t.Context(), func(ctx context.Context, q sqlcore.Queryer) error {
+	return w.runOperation(t.Context(), func(ctx context.Context, q sqlcore.Queryer) error {
 		_, err := q.ExecContext(ctx, statement, args...)
 		return err
 	})
@@ -75,12 +75,12 @@ func TestCheckpointer_WarnsOnce(t *testing.T) {
 	t.Parallel()
 	w, _, path := written(t, neverFires)
 	var said bytes.Buffer
-	c, err := openCheckpointer(t.Context(), open(path, "deferred", "rw"), w, slog.New(slog.NewTextHandler(&said, nil)), neverFires)
+	c, err := openCheckpointer(t.Context(), openDatabase(path, "deferred", "rw"), w, slog.New(slog.NewTextHandler(&said, nil)), neverFires)
 	require.NoError(t, err)
 	c.stop()
 	require.NoError(t, c.db.Close())
 	for range 3 {
-		c.checkpointOnce(t.Context())
+		c.checkpointAndLog(t.Context())
 	}
 	require.Equal(t, 1, strings.Count(said.String(), "moving pages from the log"), said.String())
 }
@@ -120,7 +120,7 @@ func TestCheckpointer_RestartsLongLog(t *testing.T) {
 			}
 		}
 	})
-	require.NoError(t, c.run(t.Context()))
+	require.NoError(t, c.checkpointOnce(t.Context()))
 	close(stop)
 	group.Wait()
 	write(t, w, `INSERT INTO t VALUES ('the last')`)
@@ -130,7 +130,7 @@ func TestCheckpointer_RestartsLongLog(t *testing.T) {
 // reading returns a transaction with a snapshot of now.
 func reading(t *testing.T, path string) *sql.Tx {
 	t.Helper()
-	reader := open(path, "deferred", "ro")
+	reader := openDatabase(path, "deferred", "ro")
 	t.Cleanup(func() { require.NoError(t, reader.Close()) })
 	tx, err := reader.BeginTx(t.Context(), &sql.TxOptions{ReadOnly: true})
 	require.NoError(t, err)
@@ -145,7 +145,7 @@ func TestCheckpointer_RestartsAfterReaders(t *testing.T) {
 	w, c, path := written(t, neverFires)
 	lengthen(t, w)
 	reader := reading(t, path)
-	require.NoError(t, c.run(t.Context()))
+	require.NoError(t, c.checkpointOnce(t.Context()))
 	write(t, w, `INSERT INTO t VALUES ('the next')`)
 	long := c.logLength(t)
 	require.Greater(t, long, longLog)
@@ -153,10 +153,10 @@ func TestCheckpointer_RestartsAfterReaders(t *testing.T) {
 
 	require.NoError(t, reader.Rollback())
 	lengthen(t, w)
-	require.NoError(t, c.run(t.Context()))
+	require.NoError(t, c.checkpointOnce(t.Context()))
 	write(t, w, `INSERT INTO t VALUES ('the last')`)
 	require.Less(t, c.logLength(t), pages)
-	require.NoError(t, c.run(t.Context()))
+	require.NoError(t, c.checkpointOnce(t.Context()))
 	require.Equal(t, longLog, c.due)
 }
 
@@ -167,10 +167,10 @@ func TestCheckpointer_LeavesFewPagesToWriter(t *testing.T) {
 	w, c, path := written(t, neverFires)
 	reader := reading(t, path)
 	lengthen(t, w)
-	require.NoError(t, c.run(t.Context()))
+	require.NoError(t, c.checkpointOnce(t.Context()))
 	require.Equal(t, longLog, c.due, "the writer was asked")
 	require.NoError(t, reader.Rollback())
-	require.NoError(t, c.run(t.Context()))
+	require.NoError(t, c.checkpointOnce(t.Context()))
 	write(t, w, `INSERT INTO t VALUES ('the next')`)
 	require.Less(t, c.logLength(t), pages)
 }
@@ -190,7 +190,7 @@ func TestCheckpointer_ReportsTooLongLog(t *testing.T) {
 			if !before {
 				reading(t, path)
 			}
-			require.ErrorContains(t, c.run(t.Context()), "grows until its readers end")
+			require.ErrorContains(t, c.checkpointOnce(t.Context()), "grows until its readers end")
 		})
 	}
 }

@@ -15,7 +15,7 @@ import (
 // TakeDue implements sqlcore.Engine.
 func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore.Share, lease time.Duration) (begun []store.Delivery, err error) {
 	for _, s := range shares {
-		if err := each(ctx, q, func(rows *sql.Rows) error {
+		if err := eachRow(ctx, q, func(rows *sql.Rows) error {
 			d, err := sqlcore.ScanDelivery(rows)
 			begun = append(begun, d)
 			return err
@@ -57,7 +57,7 @@ func (e engine) Receive(ctx context.Context, q sqlcore.Queryer, of []sqlcore.Rec
 			return nil, err
 		}
 	}
-	return received, each(ctx, q, func(rows *sql.Rows) error {
+	return received, eachRow(ctx, q, func(rows *sql.Rows) error {
 		var key store.Key
 		err := rows.Scan(&key.ProjectID, &key.ID)
 		received = append(received, key)

@@ -18,7 +18,7 @@ import (
 
 // End implements sqlcore.Engine.
 func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
-	stored, rolledUp, closed := storedBy{}, map[uuid.UUID][]uuid.UUID{}, map[uuid.UUID][]uuid.UUID{}
+	stored, rolledUp, closed := storedBytes{}, map[uuid.UUID][]uuid.UUID{}, map[uuid.UUID][]uuid.UUID{}
 	for _, ending := range endings {
 		run, bytes, input, err := moveRunToHistory(ctx, q, ending, keyed)
 		switch {
@@ -28,10 +28,10 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 			return nil, err
 		}
 		ended = append(ended, run)
-		stored.add(run.Run, bytes)
+		stored.addBytes(run.Run, bytes)
 		rolledUp[run.Run.ProjectID] = append(rolledUp[run.Run.ProjectID], run.Run.ID)
 		if run.ConnectorRun != nil {
-			stored.add(store.Key{ProjectID: run.Run.ProjectID, ID: *run.ConnectorRun}, input)
+			stored.addBytes(store.Key{ProjectID: run.Run.ProjectID, ID: *run.ConnectorRun}, input)
 			closed[run.Run.ProjectID] = append(closed[run.Run.ProjectID], *run.ConnectorRun)
 		}
 	}
@@ -81,9 +81,9 @@ func postTraces(ctx context.Context, q sqlcore.Queryer, ended []sqlcore.EndedRun
 	return nil
 }
 
-// storedBy has the stored bytes of ended runs and connector runs by day of a project.
+// storedBytes has the stored bytes of ended runs and connector runs by day of a project.
 type (
-	storedBy map[projectDay]*stored
+	storedBytes map[projectDay]*stored
 
 	projectDay struct {
 		project uuid.UUID
@@ -95,7 +95,7 @@ type (
 	}
 )
 
-func (s storedBy) add(of store.Key, bytes int64) {
+func (s storedBytes) addBytes(of store.Key, bytes int64) {
 	on := projectDay{of.ProjectID, sqlcore.DayOf(of.ID)}
 	if s[on] == nil {
 		s[on] = &stored{first: of.ID}
@@ -126,7 +126,7 @@ func moveRunToHistory(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, 
 			link_id, agent_name, input_id, status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, finish_reason, context, unpublished,
 			input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name, queued_at, started_at, ended_at)
 		SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id, $4, deployment_id,
-			$3, attempt, runner_id, $5, $6, $7, $19, $23, $21, $22, $8, $9, $10, $11, $12, `+sqlcore.SaidVariant("open_runs", "$20")+`, queued_at, started_at, now_us()
+			$3, attempt, runner_id, $5, $6, $7, $19, $23, $21, $22, $8, $9, $10, $11, $12, `+sqlcore.ReportedVariant("open_runs", "$20")+`, queued_at, started_at, now_us()
 		FROM open_runs WHERE project_id = $1 AND id = $2 AND ($13 OR token = $3 AND status = 'running')
 			AND ($17 = '' OR status = $17) AND ($18 OR COALESCE(concurrency_key, '') = '') AND ($14 = 0 OR journal_length = $14 - 1 AND journal_size + $15 <= $16)
 		RETURNING environment_id, connector_run_id, agent_name`,
@@ -241,7 +241,7 @@ func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.
 	for _, h := range held {
 		l := h.Lease
 		result, err := q.ExecContext(ctx, `UPDATE open_runs SET lease_until = now_us() + $4, status = 'running',
-				losses = losses - CASE WHEN status = 'running' THEN 0 ELSE 1 END, test_name = `+sqlcore.SaidVariant("open_runs", "$7")+`
+				losses = losses - CASE WHEN status = 'running' THEN 0 ELSE 1 END, test_name = `+sqlcore.ReportedVariant("open_runs", "$7")+`
 			WHERE project_id = $1 AND id = $2 AND token = $3 AND $1 = $5 AND environment_id = $6
 				AND (status = 'running' OR status = 'queued' AND runner_id <> '')`,
 			l.Run.ProjectID, l.Run.ID, l.Token, lease.Microseconds(), environment.ProjectID, environment.ID, h.TestName)
@@ -264,7 +264,7 @@ func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err
 		if err := lookAtPool(ctx, q, c, &look); err != nil {
 			return err
 		}
-		if err := each(ctx, q, func(rows *sql.Rows) error {
+		if err := eachRow(ctx, q, func(rows *sql.Rows) error {
 			var (
 				agent      string
 				runs, some int
@@ -278,7 +278,7 @@ func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err
 			c.Environment.ProjectID, c.Environment.ID); err != nil {
 			return err
 		}
-		if err := each(ctx, q, func(rows *sql.Rows) error {
+		if err := eachRow(ctx, q, func(rows *sql.Rows) error {
 			l := store.Lease{Run: store.Key{ProjectID: c.Environment.ProjectID}}
 			err := rows.Scan(&l.Run.ID, &l.Token)
 			look.Leased = append(look.Leased, l)
@@ -294,8 +294,8 @@ func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err
 	return look, err
 }
 
-// each calls scan for all rows of a query.
-func each(ctx context.Context, q sqlcore.Queryer, scan func(rows *sql.Rows) error, query string, args ...any) error {
+// eachRow calls scan for all rows of a query.
+func eachRow(ctx context.Context, q sqlcore.Queryer, scan func(rows *sql.Rows) error, query string, args ...any) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
@@ -342,7 +342,7 @@ func lookAtQueue(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sq
 		fresh bool
 	}
 	var lines []line
-	if err := each(ctx, q, func(rows *sql.Rows) error {
+	if err := eachRow(ctx, q, func(rows *sql.Rows) error {
 		var l line
 		err := rows.Scan(&l.class, &l.agent, &l.fresh)
 		lines = append(lines, l)
@@ -353,7 +353,7 @@ func lookAtQueue(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sq
 		return err
 	}
 	for _, l := range lines {
-		if err := each(ctx, q, func(rows *sql.Rows) error {
+		if err := eachRow(ctx, q, func(rows *sql.Rows) error {
 			w := sqlcore.Waiting{Candidate: store.Candidate{Class: l.class, Agent: l.agent, Fresh: l.fresh}}
 			var (
 				digest *string
@@ -386,7 +386,7 @@ func lookAtQueue(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sq
 
 // Start implements sqlcore.Engine.
 func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (started []store.Claimed, current bool, err error) {
-	err = e.writer.do(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
+	err = e.writer.runOperation(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
 		started, current = nil, false
 		result, err := q.ExecContext(ctx, `UPDATE pools SET version = version + 1, served = $4, turns = $5
 			WHERE project_id = $1 AND environment_id = $2 AND version = $3`,

@@ -67,7 +67,7 @@ func TestPlanner_KnowsAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(t.Context()))
-	require.NoError(t, s.writer.do(t.Context(), func(ctx context.Context, q sqlcore.Queryer) error {
+	require.NoError(t, s.writer.runOperation(t.Context(), func(ctx context.Context, q sqlcore.Queryer) error {
 		var (
 			id, parent, none int
 			step             string
@@ -90,7 +90,7 @@ func TestPlanner_StartWritesNothing(t *testing.T) {
 		return known
 	}
 	exec := func(statement string) {
-		require.NoError(t, s.writer.alone(t.Context(), func(db *sql.DB) error {
+		require.NoError(t, s.writer.runExclusive(t.Context(), func(db *sql.DB) error {
 			_, err := db.ExecContext(t.Context(), statement)
 			return err
 		}))

@@ -50,7 +50,7 @@ func (e engine) Shrink(ctx context.Context) error {
 	if err := e.reader.QueryRowContext(ctx, `PRAGMA freelist_count`).Scan(&free); err != nil || free <= sparePages {
 		return err
 	}
-	return e.writer.do(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
+	return e.writer.runOperation(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
 		rows, err := q.QueryContext(ctx, fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, min(free-sparePages, shrinkPages)))
 		if err != nil {
 			return fmt.Errorf("freeing pages: %w", err)

@@ -80,19 +80,19 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	o.Path = fileOf(o.Path)
+	o.Path = databaseFile(o.Path)
 	schema, err := sqlcore.NewSchema(migrations, goose.DialectSQLite3, noTable)
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{logger: o.Logger, schema: schema, snapshots: make(chan struct{}, readers-1)}
-	if s.writer, err = openWriter(ctx, open(o.Path, "immediate", "rwc"), o.Logger); err != nil {
+	if s.writer, err = openWriter(ctx, openDatabase(o.Path, "immediate", "rwc"), o.Logger); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", o.Path, err)
 	}
-	if s.checkpointer, err = openCheckpointer(ctx, open(o.Path, "deferred", "rw"), s.writer, o.Logger, time.After); err != nil {
+	if s.checkpointer, err = openCheckpointer(ctx, openDatabase(o.Path, "deferred", "rw"), s.writer, o.Logger, time.After); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", o.Path, err), s.writer.close())
 	}
-	s.read = open(o.Path, "deferred", "ro")
+	s.read = openDatabase(o.Path, "deferred", "ro")
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
 	s.reader = newStatements(s.read)
@@ -100,8 +100,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// fileOf returns the database file for a path of the file or its folder.
-func fileOf(path string) string {
+// databaseFile returns the database file for a path of the file or its folder.
+func databaseFile(path string) string {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return filepath.Join(path, "store.db")
 	}
@@ -142,7 +142,7 @@ func (d database) Connect(context.Context) (driver.Conn, error) { return withClo
 // Driver implements driver.Connector.
 func (d database) Driver() driver.Driver { return withClock }
 
-func open(path, lock, mode string) *sql.DB { return sql.OpenDB(databaseAt(path, lock, mode)) }
+func openDatabase(path, lock, mode string) *sql.DB { return sql.OpenDB(databaseAt(path, lock, mode)) }
 
 // openAlone opens a database that no other connection, of this or another process, may have open.
 // Otherwise its first statement fails. Closing it moves the log to the file, and deletes the log.
@@ -175,12 +175,12 @@ type engine struct{ *Store }
 
 // Write implements sqlcore.Engine.
 func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
-	return e.writer.do(ctx, fn)
+	return e.writer.runOperation(ctx, fn)
 }
 
 // Single implements sqlcore.Engine.
 func (e engine) Single(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
-	return e.writer.do(ctx, fn)
+	return e.writer.runOperation(ctx, fn)
 }
 
 // Snapshot implements sqlcore.Engine.
@@ -207,7 +207,7 @@ type snapshot struct {
 
 // QueryContext implements sqlcore.Queryer.
 func (s snapshot) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if stmt := s.prepared.use(ctx, query); stmt != nil {
+	if stmt := s.prepared.preparedStatement(ctx, query); stmt != nil {
 		defer s.prepared.release(stmt)
 		return s.StmtContext(ctx, stmt.Stmt).QueryContext(ctx, args...)
 	}
@@ -216,7 +216,7 @@ func (s snapshot) QueryContext(ctx context.Context, query string, args ...any) (
 
 // QueryRowContext implements sqlcore.Queryer.
 func (s snapshot) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if stmt := s.prepared.use(ctx, query); stmt != nil {
+	if stmt := s.prepared.preparedStatement(ctx, query); stmt != nil {
 		defer s.prepared.release(stmt)
 		return s.StmtContext(ctx, stmt.Stmt).QueryRowContext(ctx, args...)
 	}
@@ -249,7 +249,7 @@ func (s *Store) FollowRun(run store.Key) {
 
 // Migrate implements store.Store.
 func (s *Store) Migrate(ctx context.Context) error {
-	return s.writer.alone(ctx, func(db *sql.DB) error {
+	return s.writer.runExclusive(ctx, func(db *sql.DB) error {
 		if err := s.schema.Migrate(ctx, db); err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
-func open(tb testing.TB) store.Store {
+func openDatabase(tb testing.TB) store.Store {
 	tb.Helper()
 	return openAt(tb, sqlitetest.Migrated(tb))
 }
@@ -42,16 +42,16 @@ func TestPing_RequiresMigration(t *testing.T) {
 
 func TestScene_Trip(t *testing.T) {
 	t.Parallel()
-	storebench.NewScene(t, open(t), 2).Trip(t.Context(), t)
+	storebench.NewScene(t, openDatabase(t), 2).Trip(t.Context(), t)
 }
 
 func TestScene_Tour(t *testing.T) {
 	t.Parallel()
-	scene := storebench.NewScene(t, open(t), 2)
+	scene := storebench.NewScene(t, openDatabase(t), 2)
 	scene.Tour(t)
 	scene.Tour(t)
 }
 
 func BenchmarkStore(b *testing.B) {
-	storebench.Run(b, func(b *testing.B) store.Store { return open(b) })
+	storebench.Run(b, func(b *testing.B) store.Store { return openDatabase(b) })
 }

@@ -46,9 +46,9 @@ func newStatements(conn preparer) *statements {
 	return &statements{conn: conn, kept: kept}
 }
 
-// use returns a prepared statement, to be released after it was run; its results may be read after
-// that. It is nil if it cannot be prepared: running it then returns the error.
-func (s *statements) use(ctx context.Context, query string) *statement {
+// preparedStatement returns a prepared statement. The caller releases it after running it, and may read the
+// results later. It is nil if the statement cannot be prepared. Running it then returns the error.
+func (s *statements) preparedStatement(ctx context.Context, query string) *statement {
 	s.mutex.Lock()
 	known, ok := s.kept.Get(query)
 	if ok {
@@ -110,7 +110,7 @@ func closeSpare(stmt *sql.Stmt) {
 
 // ExecContext implements sqlcore.Queryer.
 func (s *statements) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
-	if stmt := s.use(ctx, query); stmt != nil {
+	if stmt := s.preparedStatement(ctx, query); stmt != nil {
 		defer s.release(stmt)
 		return stmt.ExecContext(ctx, args...)
 	}
@@ -119,7 +119,7 @@ func (s *statements) ExecContext(ctx context.Context, query string, args ...any)
 
 // QueryContext implements sqlcore.Queryer.
 func (s *statements) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
-	if stmt := s.use(ctx, query); stmt != nil {
+	if stmt := s.preparedStatement(ctx, query); stmt != nil {
 		defer s.release(stmt)
 		return stmt.QueryContext(ctx, args...)
 	}
@@ -128,7 +128,7 @@ func (s *statements) QueryContext(ctx context.Context, query string, args ...any
 
 // QueryRowContext implements sqlcore.Queryer.
 func (s *statements) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
-	if stmt := s.use(ctx, query); stmt != nil {
+	if stmt := s.preparedStatement(ctx, query); stmt != nil {
 		defer s.release(stmt)
 		return stmt.QueryRowContext(ctx, args...)
 	}

@@ -36,7 +36,7 @@ func asked(t *testing.T, s *statements, n int) (found int) {
 
 func counting(t *testing.T) (*statements, *countingConn) {
 	t.Helper()
-	conn := &countingConn{DB: open(filepath.Join(t.TempDir(), "store.db"), "deferred", "rwc")}
+	conn := &countingConn{DB: openDatabase(filepath.Join(t.TempDir(), "store.db"), "deferred", "rwc")}
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	s := newStatements(conn)
 	t.Cleanup(func() { require.NoError(t, s.close()) })
@@ -66,7 +66,7 @@ func TestStatements_KeepMostRecentlyUsed(t *testing.T) {
 func TestStatements_KeepStatementInUse(t *testing.T) {
 	t.Parallel()
 	s, _ := counting(t)
-	used := s.use(t.Context(), statementShape(-1))
+	used := s.preparedStatement(t.Context(), statementShape(-1))
 	for n := range preparedLimit {
 		asked(t, s, n)
 	}

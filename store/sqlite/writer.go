@@ -58,18 +58,18 @@ func openWriter(ctx context.Context, db *sql.DB, logger *slog.Logger) (*writer, 
 		queue: make(chan *operation, queueLimit), stop: make(chan struct{}), done: make(chan struct{}),
 		written: make(chan struct{}, 1),
 	}
-	go w.loop()
+	go w.runLoop()
 	return w, nil
 }
 
-// do runs fn in a transaction and returns after the commit. Once fn has begun, the context does not
+// runOperation runs fn in a transaction and returns after the commit. Once fn has begun, the context does not
 // stop it, because SQLite would roll back the other operations too.
-func (w *writer) do(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+func (w *writer) runOperation(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
 	return w.submitOperation(&operation{ctx: ctx, run: fn, answer: make(chan error, 1)})
 }
 
-// alone runs fn while no transaction is open.
-func (w *writer) alone(ctx context.Context, fn func(db *sql.DB) error) error {
+// runExclusive runs fn while no transaction is open.
+func (w *writer) runExclusive(ctx context.Context, fn func(db *sql.DB) error) error {
 	return w.submitOperation(&operation{ctx: ctx, alone: fn, answer: make(chan error, 1)})
 }
 
@@ -105,7 +105,7 @@ func (w *writer) close() error {
 	return w.db.Close()
 }
 
-func (w *writer) loop() {
+func (w *writer) runLoop() {
 	defer close(w.done)
 	for {
 		select {
@@ -172,7 +172,7 @@ func (w *writer) runGroup(op *operation) {
 		err = fmt.Errorf("committing: %w", err)
 		w.rollback(ctx)
 	}
-	answer(members, err)
+	answerAll(members, err)
 	select {
 	case w.written <- struct{}{}:
 	default:
@@ -214,13 +214,13 @@ func (w *writer) joinGroup(ctx context.Context, members *[]*operation) (next *op
 	}
 	if err != nil { // SQLite has rolled back all of it, for example because the disk is full
 		w.rollback(ctx)
-		answer(*members, fmt.Errorf("the shared transaction was lost: %w", err))
+		answerAll(*members, fmt.Errorf("the shared transaction was lost: %w", err))
 		return nil, false
 	}
 	return nil, true
 }
 
-func answer(members []*operation, err error) {
+func answerAll(members []*operation, err error) {
 	for _, op := range members {
 		op.answer <- err
 	}

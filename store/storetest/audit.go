@@ -25,7 +25,7 @@ func auditEntry(project uuid.UUID) store.AuditEntry {
 	}
 }
 
-func (w *world) audit(q store.AuditQuery) []store.AuditEntry {
+func (w *world) listAudit(q store.AuditQuery) []store.AuditEntry {
 	entries, err := w.s.ListAudit(w.ctx, q)
 	w.NoError(err)
 	return entries
@@ -36,7 +36,7 @@ var auditPromises = []promise{
 		want := auditEntry(w.project.ID)
 		id, err := w.s.RecordAudit(w.ctx, want)
 		w.NoError(err)
-		got := w.audit(store.AuditQuery{ProjectID: w.project.ID, Limit: 10})
+		got := w.listAudit(store.AuditQuery{ProjectID: w.project.ID, Limit: 10})
 		w.Len(got, 1)
 		w.False(got[0].At.IsZero())
 		want.ID, want.At = id, got[0].At
@@ -47,7 +47,7 @@ var auditPromises = []promise{
 			Before: json.RawMessage(`{"enabled":true}`), After: json.RawMessage(`{"enabled":false}`),
 		}
 		w.NoError(w.s.RecordAuditOutcome(w.ctx, w.project.ID, id, outcome))
-		got = w.audit(store.AuditQuery{ProjectID: w.project.ID, Limit: 10})
+		got = w.listAudit(store.AuditQuery{ProjectID: w.project.ID, Limit: 10})
 		w.Len(got, 1)
 		w.NotNil(got[0].Outcome)
 		w.False(got[0].Outcome.At.Before(got[0].At))
@@ -60,12 +60,12 @@ var auditPromises = []promise{
 		entry.Outcome = &store.AuditOutcome{}
 		_, err := w.s.RecordAudit(w.ctx, entry)
 		w.NoError(err)
-		got := w.audit(store.AuditQuery{Limit: 10})
+		got := w.listAudit(store.AuditQuery{Limit: 10})
 		w.Len(got, 1, "the platform's entry")
 		w.NotNil(got[0].Outcome)
 		w.Nil(got[0].Outcome.Before)
 		w.Nil(got[0].Outcome.After)
-		w.Empty(w.audit(store.AuditQuery{ProjectID: w.project.ID, Limit: 10}))
+		w.Empty(w.listAudit(store.AuditQuery{ProjectID: w.project.ID, Limit: 10}))
 	}},
 	{"entries of a project are listed newest first, by page", func(w *world) {
 		var ids []uuid.UUID
@@ -78,7 +78,7 @@ var auditPromises = []promise{
 		}
 		var got []uuid.UUID
 		query := store.AuditQuery{ProjectID: w.project.ID, Limit: 2}
-		for page := w.audit(query); len(page) > 0; page = w.audit(query) {
+		for page := w.listAudit(query); len(page) > 0; page = w.listAudit(query) {
 			for i, e := range page {
 				w.True(i == 0 || bytes.Compare(e.ID[:], page[i-1].ID[:]) < 0)
 				got = append(got, e.ID)
@@ -93,7 +93,7 @@ var auditPromises = []promise{
 		w.EqualValues(7, id.Version())
 		w.Equal(uuid.RFC4122, id.Variant())
 		sec, nsec := id.Time().UnixTime()
-		at := w.audit(store.AuditQuery{ProjectID: w.project.ID, Limit: 1})[0].At
+		at := w.listAudit(store.AuditQuery{ProjectID: w.project.ID, Limit: 1})[0].At
 		w.Equal(at.UnixMilli(), sec*1000+nsec/1e6)
 	}},
 	{"texts are cut and made storable, large documents rejected", func(w *world) {
@@ -101,11 +101,11 @@ var auditPromises = []promise{
 		entry.Route, entry.Object.Name = "/"+strings.Repeat("é", 1000), "a\x00\xff"
 		id, err := w.s.RecordAudit(w.ctx, entry)
 		w.NoError(err)
-		got := w.audit(store.AuditQuery{ProjectID: w.project.ID, Limit: 1})[0]
+		got := w.listAudit(store.AuditQuery{ProjectID: w.project.ID, Limit: 1})[0]
 		w.Equal("/"+strings.Repeat("é", 255), got.Route)
 		w.Equal("a\uFFFD\uFFFD", got.Object.Name)
 		large := store.AuditOutcome{After: json.RawMessage(`"` + strings.Repeat("x", store.MaxAuditDocument) + `"`)}
 		w.Error(w.s.RecordAuditOutcome(w.ctx, w.project.ID, id, large))
-		w.Nil(w.audit(store.AuditQuery{ProjectID: w.project.ID, Limit: 1})[0].Outcome)
+		w.Nil(w.listAudit(store.AuditQuery{ProjectID: w.project.ID, Limit: 1})[0].Outcome)
 	}},
 }

@@ -19,13 +19,13 @@ const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 // offered returns a single event whose run may start on the waiting runner.
 func (w *world) offered() store.Event {
-	e := w.single()
+	e := w.singleEvent()
 	e.RunnerID, e.Headers, e.Traceparent = waiting, map[string]string{"x-github-event": "push"}, traceparent
 	return e
 }
 
-// begins accepts an event whose run must start, and returns its claim.
-func (w *world) begins(e *store.Event) store.Claimed {
+// acceptStarted accepts an event whose run must start, and returns its claim.
+func (w *world) acceptStarted(e *store.Event) store.Claimed {
 	admissions, err := w.s.Accept(w.ctx, []store.Event{*e})
 	w.NoError(err)
 	w.NoError(admissions[0].Err)
@@ -35,8 +35,8 @@ func (w *world) begins(e *store.Event) store.Claimed {
 	return *admissions[0].Begun
 }
 
-// waits accepts an event whose run must be queued.
-func (w *world) waits(e store.Event) {
+// acceptQueued accepts an event whose run must be queued.
+func (w *world) acceptQueued(e store.Event) {
 	admissions, err := w.s.Accept(w.ctx, []store.Event{e})
 	w.NoError(err)
 	w.NoError(admissions[0].Err)
@@ -53,7 +53,7 @@ var beginningPromises = []promise{
 	{"a handed off run is claimed by the waiting runner", func(w *world) {
 		w.deploy("one", "first")
 		e := w.offered()
-		c := w.begins(&e)
+		c := w.acceptStarted(&e)
 		w.Equal(w.run(e.Runs[0].ID), c.Run)
 		w.Equal(store.UnconfirmedLease, c.LeaseUntil.Sub(c.Now))
 		w.Empty(w.claim(10, lease), "no other runner gets it")
@@ -61,7 +61,7 @@ var beginningPromises = []promise{
 		w.Len(again, 1, "its response may be lost")
 		again[0].Now = c.Now
 		w.Equal(again[0], c)
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c)), lease)
+		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease)
 		w.NoError(err)
 		w.Empty(lost)
 		w.NoError(w.complete(completed(c)))
@@ -70,8 +70,8 @@ var beginningPromises = []promise{
 	{"a handed off run without confirmation goes to another runner", func(w *world) {
 		w.deploy("one", "first")
 		e := w.offered()
-		c := w.begins(&e)
-		w.set(`UPDATE open_runs SET lease_until = lease_until - $2`, store.UnconfirmedLease.Microseconds())
+		c := w.acceptStarted(&e)
+		w.updateRows(`UPDATE open_runs SET lease_until = lease_until - $2`, store.UnconfirmedLease.Microseconds())
 		w.Equal(1, w.sweep(10))
 		again := w.claim(1, lease)
 		w.Len(again, 1)
@@ -81,7 +81,7 @@ var beginningPromises = []promise{
 	}},
 	{"each run of a batch starts on its own runner", func(w *world) {
 		w.deploy("one", "first")
-		events := []store.Event{w.offered(), w.single(), w.offered()}
+		events := []store.Event{w.offered(), w.singleEvent(), w.offered()}
 		events[2].RunnerID = "another one"
 		admissions, err := w.s.Accept(w.ctx, events)
 		w.NoError(err)
@@ -98,7 +98,7 @@ var beginningPromises = []promise{
 		w.NoError(err)
 		e := w.offered()
 		e.Input, e.InputBlob = nil, &blob
-		c := w.begins(&e)
+		c := w.acceptStarted(&e)
 		w.Nil(c.Input)
 		w.Equal(blob, *c.InputBlob)
 	}},
@@ -107,7 +107,7 @@ var beginningPromises = []promise{
 		first, second := w.offered(), w.offered()
 		first.Idempotency = &store.Idempotency{Key: "key:1", TTL: time.Hour}
 		second.Idempotency = first.Idempotency
-		w.begins(&first)
+		w.acceptStarted(&first)
 		outdated := w.offered()
 		outdated.ConnectorVersion++
 		admissions, err := w.s.Accept(w.ctx, []store.Event{second, outdated})
@@ -116,10 +116,10 @@ var beginningPromises = []promise{
 		w.Nil(admissions[0].Begun)
 		w.Equal(store.Outdated, admissions[1].Verdict)
 		w.Nil(admissions[1].Begun)
-		w.Equal(1, w.rowsOf("open_runs"))
+		w.Equal(1, w.countRowsOf("open_runs"))
 	}},
 	{"an event that a claim would have to weigh is queued", func(w *world) {
-		w.waits(w.offered()) // nothing is live
+		w.acceptQueued(w.offered()) // nothing is live
 		w.limits = map[string]int{"second": 1}
 		w.deployKeyed("one", keyedBy{"third": {Expression: "input.a"}}, "first", "second", "third")
 		for _, change := range []func(e *store.Event){
@@ -132,14 +132,14 @@ var beginningPromises = []promise{
 			func(e *store.Event) { e.Runs[0].Concurrency.Text = "a" },
 			func(e *store.Event) { e.RunnerID = "" },
 			func(e *store.Event) {
-				e.Runs = append(e.Runs, store.EventRun{ID: v7(), LinkID: w.links[1].ID, AgentName: "first"})
+				e.Runs = append(e.Runs, store.EventRun{ID: newUUIDv7(), LinkID: w.links[1].ID, AgentName: "first"})
 			},
 		} {
 			e := w.offered()
 			change(&e)
-			w.waits(e)
+			w.acceptQueued(e)
 		}
 		e := w.offered()
-		w.begins(&e)
+		w.acceptStarted(&e)
 	}},
 }

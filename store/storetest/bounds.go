@@ -12,12 +12,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// text returns a text of this size. The engine may have to replace a part of it.
-func text(bytes int) string { return strings.Repeat("x", bytes) }
+// textOf returns a text of this size. The engine may have to replace a part of it.
+func textOf(bytes int) string { return strings.Repeat("x", bytes) }
 
-// sized returns a journal entry of this size.
-func sized(sequence int64, kind store.JournalKind, bytes int) store.JournalEntry {
-	return store.JournalEntry{Sequence: sequence, Kind: kind, Data: json.RawMessage(`"` + text(bytes-2) + `"`)}
+// entryOfSize returns a journal entry of this size.
+func entryOfSize(sequence int64, kind store.JournalKind, bytes int) store.JournalEntry {
+	return store.JournalEntry{Sequence: sequence, Kind: kind, Data: json.RawMessage(`"` + textOf(bytes-2) + `"`)}
 }
 
 // agentNames returns n names of agents.
@@ -36,11 +36,11 @@ func badAgents() map[string]struct {
 } {
 	heavy := make([]store.Agent, store.MaxAgentConfigs/store.MaxAgentConfig+1)
 	for i := range heavy {
-		heavy[i] = store.Agent{Name: fmt.Sprint(i), Config: json.RawMessage(`"` + text(store.MaxAgentConfig-2) + `"`)}
+		heavy[i] = store.Agent{Name: fmt.Sprint(i), Config: json.RawMessage(`"` + textOf(store.MaxAgentConfig-2) + `"`)}
 	}
 	wordy := make([]store.Agent, len(heavy))
 	for i := range wordy {
-		wordy[i] = store.Agent{Name: fmt.Sprint(i), Description: text(store.MaxAgentDescription)}
+		wordy[i] = store.Agent{Name: fmt.Sprint(i), Description: textOf(store.MaxAgentDescription)}
 	}
 	return map[string]struct {
 		agents []store.Agent
@@ -52,13 +52,13 @@ func badAgents() map[string]struct {
 		"no name":          {[]store.Agent{{}}, store.ErrInvalid},
 		"no such name":     {[]store.Agent{{Name: "A b"}}, store.ErrInvalid},
 		"same name":        {[]store.Agent{{Name: "a"}, {Name: "a"}}, store.ErrInvalid},
-		"long name":        {[]store.Agent{{Name: text(store.MaxAgentName + 1)}}, store.ErrTooLarge},
-		"long description": {[]store.Agent{{Name: "a", Description: text(store.MaxAgentDescription + 1)}}, store.ErrTooLarge},
-		"long type":        {[]store.Agent{{Name: "a", Type: text(store.MaxAgentName + 1)}}, store.ErrTooLarge},
-		"long path":        {[]store.Agent{{Name: "a", SourcePath: text(store.MaxAgentPath + 1)}}, store.ErrTooLarge},
-		"long expression":  {[]store.Agent{{Name: "a", ConcurrencyKey: text(store.MaxConcurrencyExpression + 1)}}, store.ErrTooLarge},
-		"long test name":   {[]store.Agent{{Name: "a", TestName: text(store.MaxTestName + 1)}}, store.ErrTooLarge},
-		"long variant":     {[]store.Agent{{Name: "a", VariantOf: text(store.MaxAgentName + 1)}}, store.ErrTooLarge},
+		"long name":        {[]store.Agent{{Name: textOf(store.MaxAgentName + 1)}}, store.ErrTooLarge},
+		"long description": {[]store.Agent{{Name: "a", Description: textOf(store.MaxAgentDescription + 1)}}, store.ErrTooLarge},
+		"long type":        {[]store.Agent{{Name: "a", Type: textOf(store.MaxAgentName + 1)}}, store.ErrTooLarge},
+		"long path":        {[]store.Agent{{Name: "a", SourcePath: textOf(store.MaxAgentPath + 1)}}, store.ErrTooLarge},
+		"long expression":  {[]store.Agent{{Name: "a", ConcurrencyKey: textOf(store.MaxConcurrencyExpression + 1)}}, store.ErrTooLarge},
+		"long test name":   {[]store.Agent{{Name: "a", TestName: textOf(store.MaxTestName + 1)}}, store.ErrTooLarge},
+		"long variant":     {[]store.Agent{{Name: "a", VariantOf: textOf(store.MaxAgentName + 1)}}, store.ErrTooLarge},
 	}
 }
 
@@ -67,7 +67,7 @@ var boundPromises = []promise{
 		w.deploy("one", "first")
 		_, claimed := w.running(lease)
 		w.NoError(w.complete(store.Completion{
-			Lease: leaseOf(claimed), Status: store.RunCompleted, Output: text(store.MaxOutput),
+			Lease: leaseOf(claimed), Status: store.RunCompleted, Output: textOf(store.MaxOutput),
 		}))
 		run := w.run(claimed.Run.ID)
 		w.Equal(store.RunCompleted, run.Status)
@@ -78,10 +78,10 @@ var boundPromises = []promise{
 			completion store.Completion
 			code       store.RunErrorCode
 		}{
-			"output":       {store.Completion{Output: text(store.MaxOutput + 1)}, store.RunErrorOutputTooLarge},
+			"output":       {store.Completion{Output: textOf(store.MaxOutput + 1)}, store.RunErrorOutputTooLarge},
 			"grows":        {store.Completion{Output: strings.Repeat("\x00", store.MaxOutput/2)}, store.RunErrorOutputTooLarge},
-			"model answer": {store.Completion{Journal: []store.JournalEntry{sized(1, store.JournalModelAnswer, store.MaxModelAnswer+1)}}, store.RunErrorJournalTooLarge},
-			"tool result":  {store.Completion{Journal: []store.JournalEntry{sized(1, store.JournalToolResult, store.MaxToolResult+1)}}, store.RunErrorJournalTooLarge},
+			"model answer": {store.Completion{Journal: []store.JournalEntry{entryOfSize(1, store.JournalModelAnswer, store.MaxModelAnswer+1)}}, store.RunErrorJournalTooLarge},
+			"tool result":  {store.Completion{Journal: []store.JournalEntry{entryOfSize(1, store.JournalToolResult, store.MaxToolResult+1)}}, store.RunErrorJournalTooLarge},
 		} {
 			w.deploy("of "+name, "first")
 			e, claimed := w.running(lease)
@@ -119,8 +119,8 @@ var boundPromises = []promise{
 		for kind, limit := range map[store.JournalKind]int{
 			store.JournalModelAnswer: store.MaxModelAnswer, store.JournalToolStarted: store.MaxModelAnswer, store.JournalToolResult: store.MaxToolResult,
 		} {
-			w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(claimed), []store.JournalEntry{sized(sequence, kind, limit+1)}), store.ErrTooLarge, kind)
-			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed), []store.JournalEntry{sized(sequence, kind, limit)}), kind)
+			w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(claimed), []store.JournalEntry{entryOfSize(sequence, kind, limit+1)}), store.ErrTooLarge, kind)
+			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed), []store.JournalEntry{entryOfSize(sequence, kind, limit)}), kind)
 			sequence++
 		}
 	}},
@@ -129,8 +129,8 @@ var boundPromises = []promise{
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
 		for i := range int64(40) {
-			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), i, text(100<<10)))
-			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), i, text(100<<10)), "again")
+			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), i, textOf(100<<10)))
+			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), i, textOf(100<<10)), "again")
 		}
 		log, err := w.s.BuildLog(w.ctx, spec.Key())
 		w.NoError(err)
@@ -142,7 +142,7 @@ var boundPromises = []promise{
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
-		w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 0, text(store.MaxBuildLog-1000)))
+		w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 0, textOf(store.MaxBuildLog-1000)))
 		for i := range int64(100) {
 			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), i+1, "x"))
 		}
@@ -156,13 +156,13 @@ var boundPromises = []promise{
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
-		long := text(1 << 20)
+		long := textOf(1 << 20)
 		w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Commit: long, CommitMessage: long, Author: long}))
-		result := w.result("content", "first")
-		result.Agents[0].Config = json.RawMessage(`{"a":"` + text(store.MaxAgentConfig) + `"}`)
+		result := w.buildResult("content", "first")
+		result.Agents[0].Config = json.RawMessage(`{"a":"` + textOf(store.MaxAgentConfig) + `"}`)
 		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), result), store.ErrTooLarge)
-		result = w.result("content", "first")
-		result.TestResults = json.RawMessage(`["` + text(store.MaxTestResults) + `"]`)
+		result = w.buildResult("content", "first")
+		result.TestResults = json.RawMessage(`["` + textOf(store.MaxTestResults) + `"]`)
 		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), result), store.ErrTooLarge)
 		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), store.BuildResult{FailureReason: store.FailureBuild, Message: long}))
 		d := w.deployment(spec.ID)
@@ -177,14 +177,14 @@ var boundPromises = []promise{
 		w.NoError(err)
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		for name, c := range badAgents() {
-			result := w.result("content")
+			result := w.buildResult("content")
 			result.Agents = c.agents
 			w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), result), c.want, name)
 		}
-		result := w.result("content", "first")
-		result.FailureReason = store.FailureReason(text(1 << 20))
+		result := w.buildResult("content", "first")
+		result.FailureReason = store.FailureReason(textOf(1 << 20))
 		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), result), store.ErrInvalid)
-		result = w.result("content", agentNames(store.MaxAgents)...)
+		result = w.buildResult("content", agentNames(store.MaxAgents)...)
 		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
 		w.Len(w.deployment(spec.ID).Agents, store.MaxAgents)
 		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})
@@ -200,10 +200,10 @@ var boundPromises = []promise{
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
-		for _, phase := range []store.DeploymentPhase{store.PhaseConnecting, "other", store.DeploymentPhase(text(1 << 20))} {
+		for _, phase := range []store.DeploymentPhase{store.PhaseConnecting, "other", store.DeploymentPhase(textOf(1 << 20))} {
 			w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Phase: phase}), store.ErrInvalid)
 		}
-		for _, commit := range []string{"main", "0123", strings.Repeat("g", 40), strings.Repeat("A", 40), text(4 << 10)} {
+		for _, commit := range []string{"main", "0123", strings.Repeat("g", 40), strings.Repeat("A", 40), textOf(4 << 10)} {
 			w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Commit: commit, Author: "Ada"}))
 			w.Empty(w.deployment(spec.ID).ResolvedCommit, "%.70s", commit)
 		}
@@ -222,7 +222,7 @@ var boundPromises = []promise{
 		_, claimed := w.running(lease)
 		entries := make([]store.JournalEntry, store.MaxEntries+1)
 		for i := range entries {
-			entries[i] = entry(int64(i+1), store.JournalModelAnswer, false)
+			entries[i] = newEntry(int64(i+1), store.JournalModelAnswer, false)
 		}
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(claimed), entries), store.ErrTooLarge)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed), entries[:store.MaxEntries]))
@@ -232,8 +232,8 @@ var boundPromises = []promise{
 		for i := range digests {
 			digests[i] = fmt.Sprintf("sha256:%064x", i)
 		}
-		digests[0] = text(1 << 20)
-		_, err := w.s.Claim(w.ctx, store.Claim{Environment: w.environment.Key(), RunnerID: text(1 << 20), Digests: digests, Lease: lease})
+		digests[0] = textOf(1 << 20)
+		_, err := w.s.Claim(w.ctx, store.Claim{Environment: w.environment.Key(), RunnerID: textOf(1 << 20), Digests: digests, Lease: lease})
 		w.NoError(err)
 		runners, err := w.s.Runners(w.ctx, w.environment.Key(), lease)
 		w.NoError(err)
@@ -259,7 +259,7 @@ var boundPromises = []promise{
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
-		result := w.result("content", "first")
+		result := w.buildResult("content", "first")
 		result.TestResults = json.RawMessage(`[{"passed":true},{"passed":false},{"passed":false}]`)
 		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
 		list, err := w.s.ListDeployments(w.ctx, w.environment.Key())
@@ -289,7 +289,7 @@ var boundPromises = []promise{
 	{"the list of deployments is limited in size", func(w *world) {
 		most := make([]store.Agent, store.MaxAgentConfigs/store.MaxAgentDescription)
 		for i := range most {
-			most[i] = store.Agent{Name: fmt.Sprint(i), Description: text(store.MaxAgentDescription)}
+			most[i] = store.Agent{Name: fmt.Sprint(i), Description: textOf(store.MaxAgentDescription)}
 		}
 		var newest uuid.UUID
 		for i := range 4 {
@@ -297,7 +297,7 @@ var boundPromises = []promise{
 			_, err := w.s.BeginDeployment(w.ctx, spec)
 			w.NoError(err)
 			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
-			result := w.result("content")
+			result := w.buildResult("content")
 			result.Agents = most[:2*len(most)/5]
 			if i == 3 {
 				result.Agents = most

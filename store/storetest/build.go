@@ -51,7 +51,7 @@ var buildPromises = []promise{
 			w.NoError(err, "the deployment stays the same, whatever its branch")
 			w.Equal(row.want, again.Branch)
 		}
-		spec := w.newUploaded("uploaded", w.upload("content"))
+		spec := w.newUploaded("uploaded", w.storeUpload("content"))
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
@@ -87,7 +87,7 @@ var buildPromises = []promise{
 		w.ErrorIs(told(key, pinned), store.ErrInvalid, "the first stays")
 		of(key, other, "a")
 
-		key = begun(w.newUploaded("uploaded", w.upload("content")))
+		key = begun(w.newUploaded("uploaded", w.storeUpload("content")))
 		w.ErrorIs(told(key, pinned), store.ErrInvalid)
 		w.ErrorIs(told(key, ""), store.ErrInvalid, "without a commit there is no author")
 		w.NoError(w.s.ReportBuild(w.ctx, key, store.BuildReport{Phase: store.PhasePacking}))
@@ -125,12 +125,12 @@ var buildPromises = []promise{
 		w.Equal(store.BuildLogPart{Status: store.DeploymentPending}, part(0))
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		for i, chunk := range []string{"a\n", "b", "c\n"} {
-			w.hinted(store.TopicDeployment, spec.ID, func() { w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), int64(i), chunk)) })
+			w.awaitHint(store.TopicDeployment, spec.ID, func() { w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), int64(i), chunk)) })
 		}
 		w.Equal(store.BuildLogPart{Text: "a\nbc\n", Next: 3, Status: store.DeploymentBuilding}, part(0))
 		w.Equal(store.BuildLogPart{Text: "c\n", Next: 3, Status: store.DeploymentBuilding}, part(2))
 		w.Equal(store.BuildLogPart{Next: 3, Status: store.DeploymentBuilding}, part(3))
-		w.hinted(store.TopicDeployment, spec.ID, func() {
+		w.awaitHint(store.TopicDeployment, spec.ID, func() {
 			w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentCancelled, "", "enough"))
 		})
 		ended := part(1)
@@ -142,7 +142,7 @@ var buildPromises = []promise{
 		spec := w.newDeployment("one")
 		_, err := w.s.BeginDeployment(w.ctx, spec)
 		w.NoError(err)
-		result := w.result("content", "first")
+		result := w.buildResult("content", "first")
 		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), result), store.ErrConflict, "it is not building yet")
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), store.BuildResult{BundleDigest: "sha256:none"}), store.ErrNotFound)
@@ -194,7 +194,7 @@ var buildPromises = []promise{
 			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 0, "all test cases passed\n"))
 			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 1, "packed\n"))
-			w.hinted(store.TopicDeployment, spec.ID, func() {
+			w.awaitHint(store.TopicDeployment, spec.ID, func() {
 				w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), row.status, row.reason, row.message))
 			})
 			log, err := w.s.BuildLog(w.ctx, spec.Key())

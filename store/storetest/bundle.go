@@ -27,7 +27,7 @@ func (w *world) bundled(name string) (specs []store.DeploymentSpec) {
 
 // hasBundle reports whether the bundle of a deployment is stored.
 func (w *world) hasBundle(deployment uuid.UUID) bool {
-	return w.ones(`SELECT count(*) FROM bundles WHERE project_id = $1 AND digest = (SELECT bundle_digest FROM deployments
+	return w.queryCount(`SELECT count(*) FROM bundles WHERE project_id = $1 AND digest = (SELECT bundle_digest FROM deployments
 		WHERE project_id = $1 AND id = '`+deployment.String()+`')`) > 0
 }
 
@@ -42,16 +42,16 @@ var bundlePromises = []promise{
 		old, kept := w.deploy("old", "first"), w.bundled("v")
 		w.sweepUploads()
 		w.True(w.hasBundle(old.ID), "for a day")
-		stored := w.load().Stored
+		stored := w.projectLoad().Stored
 		for range 3 {
 			w.bundlesDay()
 			w.False(w.hasBundle(old.ID))
 			for _, d := range kept {
 				w.True(w.hasBundle(d.ID), d.Ref.Name)
 			}
-			w.Equal(stored-int64(len("bundle of old")), w.load().Stored)
+			w.Equal(stored-int64(len("bundle of old")), w.projectLoad().Stored)
 		}
-		w.EqualValues(len(kept), w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
+		w.EqualValues(len(kept), w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`))
 	}},
 	{"a deployment without its bundle cannot become live", func(w *world) {
 		old, kept := w.deploy("old", "first"), w.bundled("v")
@@ -103,7 +103,7 @@ var bundlePromises = []promise{
 		w.singles(1)
 		run := w.claim(1, lease)[0].Run
 		w.bundled("v")
-		w.set(`UPDATE open_runs SET status = 'queued', fresh = FALSE, lease_until = NULL, concurrency_key = 'k', blocked = TRUE`)
+		w.updateRows(`UPDATE open_runs SET status = 'queued', fresh = FALSE, lease_until = NULL, concurrency_key = 'k', blocked = TRUE`)
 		w.Equal(store.RunQueued, w.run(run.ID).Status)
 		w.bundlesDay()
 		w.True(w.hasBundle(old.ID))
@@ -113,7 +113,7 @@ var bundlePromises = []promise{
 		_, err := w.s.BeginDeployment(w.ctx, failed)
 		w.NoError(err)
 		w.NoError(w.s.StartBuild(w.ctx, failed.Key(), ""))
-		result := w.result("bundle of failed", "first")
+		result := w.buildResult("bundle of failed", "first")
 		result.FailureReason = store.FailureTests
 		w.NoError(w.s.FinishBuild(w.ctx, failed.Key(), result))
 		waits := w.build("waits", "first")
@@ -126,7 +126,7 @@ var bundlePromises = []promise{
 		wanted := w.putBundle("wanted")
 		w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.Key(), wanted))
 		w.bundlesDay()
-		w.EqualValues(2, w.ones(`SELECT count(*) FROM bundles WHERE project_id = $1`), "the live one, and the one to prefetch")
+		w.EqualValues(2, w.queryCount(`SELECT count(*) FROM bundles WHERE project_id = $1`), "the live one, and the one to prefetch")
 	}},
 	{"bundles of a deleted environment are deleted, the live one after a day", func(w *world) {
 		live := w.deploy("one", "first")
@@ -151,7 +151,7 @@ var bundlePromises = []promise{
 		_, err := w.s.BeginDeployment(w.ctx, other)
 		w.NoError(err)
 		w.NoError(w.s.StartBuild(w.ctx, other.Key(), ""))
-		w.NoError(w.s.FinishBuild(w.ctx, other.Key(), w.result("bundle of old", "first")))
+		w.NoError(w.s.FinishBuild(w.ctx, other.Key(), w.buildResult("bundle of old", "first")))
 		w.True(w.activate(other.ID).Live)
 		w.bundled("v")
 		w.bundlesDay()

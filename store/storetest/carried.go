@@ -18,14 +18,14 @@ var carriedPromises = []promise{
 		w.outboundFrom("nobody", "ops", telling)
 		failed := w.failing()
 		w.carries(failed.Delivery.ID, store.DeliverResult)
-		w.record(attempted(failed, store.DeliveryFailed))
+		w.recordAttempts(attempted(failed, store.DeliveryFailed))
 		w.carries(failed.Delivery.ID, store.DeliverResult)
-		w.post()
+		w.postDeliveries()
 		word := w.takeDue(10, 10)[0]
 		w.carries(word.Delivery.ID, store.DeliverFailure)
-		w.record(attempted(word, store.DeliveryDone))
+		w.recordAttempts(attempted(word, store.DeliveryDone))
 		w.carries(word.Delivery.ID, store.DeliverFailure)
-		e := w.single()
+		e := w.singleEvent()
 		w.accept(&e)
 		w.carries(e.ConnectorRunID, "")
 		for _, run := range w.claim(1, lease) {
@@ -38,15 +38,15 @@ var carriedPromises = []promise{
 		out := w.outboundTo("results", automatic)
 		out.Enabled = false
 		w.NoError(w.s.PutConnector(w.ctx, out))
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		w.carries(w.deliveriesOf(out)[0].ID, store.DeliverResult)
 	}},
 	{"deliveries are found by their run", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		ended := w.failing()
-		w.record(attempted(ended, store.DeliveryDone))
+		w.recordAttempts(attempted(ended, store.DeliveryDone))
 		open := w.failing()
 		for _, d := range []store.ClaimedDelivery{ended, open} {
 			for connector, want := range map[store.Key]uuid.UUID{out.Key(): d.Delivery.ID, w.connector.Key(): *w.run(d.RunID).ConnectorRunID} {
@@ -56,10 +56,10 @@ var carriedPromises = []promise{
 				w.Equal(want, runs[0].ID)
 			}
 		}
-		_, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: out.Key(), Run: v7(), Limit: 10})
+		_, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: out.Key(), Run: newUUIDv7(), Limit: 10})
 		w.NoError(err)
 		w.Zero(total)
-		stranger := store.Key{ProjectID: v7(), ID: w.connector.ID}
+		stranger := store.Key{ProjectID: newUUIDv7(), ID: w.connector.ID}
 		_, total, err = w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: stranger, Run: open.RunID, Limit: 10})
 		w.NoError(err)
 		w.Zero(total)
@@ -68,14 +68,14 @@ var carriedPromises = []promise{
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		first := w.failing()
-		w.record(attempted(first, store.DeliveryFailed))
+		w.recordAttempts(attempted(first, store.DeliveryFailed))
 		all := []uuid.UUID{first.Delivery.ID}
 		for range 2 {
-			w.replay(all[len(all)-1])
+			w.replayRun(all[len(all)-1])
 			again := w.takeDue(10, 10)[0]
 			all = append(all, again.Delivery.ID)
 			if len(all) == 2 {
-				w.record(attempted(again, store.DeliveryDone))
+				w.recordAttempts(attempted(again, store.DeliveryDone))
 			}
 		}
 		slices.Reverse(all)
@@ -113,21 +113,21 @@ var carriedPromises = []promise{
 	}},
 	{"a sent payload stays a payload, whatever its content", func(w *world) {
 		w.deploy("one", "first")
-		w.outboundTo("results", tool("tell"))
+		w.outboundTo("results", toolPolicy("tell"))
 		w.outboundFrom("nobody", "ops", telling)
 		run := w.sending(1)
-		sent := w.send(by(run, "tell", 1, `{"type": "delivery_failed"}`))
+		sent := w.sendPayload(payloadOf(run, "tell", 1, `{"type": "delivery_failed"}`))
 		w.carries(sent.DeliveryID, store.DeliverPayload)
-		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryFailed))
+		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryFailed))
 		w.carries(sent.DeliveryID, store.DeliverPayload)
-		w.Equal(1, w.post(), "which is reported")
-		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
-		w.replay(sent.DeliveryID)
+		w.Equal(1, w.postDeliveries(), "which is reported")
+		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
+		w.replayRun(sent.DeliveryID)
 		again := w.takeDue(10, 10)[0]
 		w.Equal(store.DeliverPayload, again.Kind)
-		w.record(attempted(again, store.DeliveryFailed))
-		w.set(`UPDATE outbox SET posted_at = 1`) // a minute later
-		w.Equal(1, w.post(), "also of the replay")
+		w.recordAttempts(attempted(again, store.DeliveryFailed))
+		w.updateRows(`UPDATE outbox SET posted_at = 1`) // a minute later
+		w.Equal(1, w.postDeliveries(), "also of the replay")
 	}},
 }
 

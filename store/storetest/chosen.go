@@ -18,7 +18,7 @@ import (
 var chosenPromises = []promise{
 	{"an object may have the ID of any other thing", func(w *world) {
 		for _, kind := range slices.Sorted(maps.Keys(late)) {
-			w.Equal(w.meets(kind, true), w.meets(kind, false), kind)
+			w.Equal(w.playCollisions(kind, true), w.playCollisions(kind, false), kind)
 		}
 	}},
 	{"two projects with the same chosen IDs are independent", func(w *world) {
@@ -26,13 +26,13 @@ var chosenPromises = []promise{
 		for seed := range 8 {
 			acts, choose := histories.Example(seed), theSame()
 			both := map[int]*resident{0: w.settles(choose), 1: w.settles(choose)}
-			w.play(both, acts)
-			both[0].leaves()
-			both[1].leaves()
+			w.playAndRead(both, acts)
+			both[0].deletePending()
+			both[1].deletePending()
 			who := seed % 2
 			alone := w.settles(theSame())
-			w.play(map[int]*resident{who: alone}, acts)
-			alone.leaves()
+			w.playAndRead(map[int]*resident{who: alone}, acts)
+			alone.deletePending()
 			w.Equal(alone.said, both[who].said, "history %d of resident %d: %+v", seed, who, acts)
 		}
 	}},
@@ -44,7 +44,7 @@ var late = map[string]struct {
 }{
 	store.KindEnvironment: {
 		func(r *resident, name string) {
-			r.place(name)
+			r.createEnvironment(name)
 			home := r.environment
 			r.environment = r.places[name]
 			r.version("of-" + name)
@@ -59,7 +59,7 @@ var late = map[string]struct {
 	store.KindConnector: {
 		func(r *resident, name string) {
 			r.connect(name, "sync")
-			r.link(name + " first")
+			r.createLink(name + " first")
 			r.happens(name, "a", nil)
 			r.refused(r.connectors[name].Key(), "invalid_secret", 1)
 			r.replaysMany(name)
@@ -69,10 +69,10 @@ var late = map[string]struct {
 	"outbound connector": {
 		func(r *resident, name string) {
 			r.connect(name, "outbound")
-			r.link(name + " first")
+			r.createLink(name + " first")
 		},
 		func(r *resident, name string) {
-			r.hears("resumed", r.s.ResumeDestination(r.ctx, r.connectors[name].Key()))
+			r.recordResult("resumed", r.s.ResumeDestination(r.ctx, r.connectors[name].Key()))
 			r.changes(name)
 			r.replaysOne(name)
 			r.removes(r.connectors[name].Ref)
@@ -81,14 +81,14 @@ var late = map[string]struct {
 	"cron connector": {
 		func(r *resident, name string) {
 			r.connect(name, store.TypeCron)
-			r.link(name + " first")
-			r.ticks(name)
+			r.createLink(name + " first")
+			r.makeTickDue(name)
 		},
 		func(r *resident, name string) { r.changes(name); r.removes(r.connectors[name].Ref) },
 	},
 	store.KindConnectorLink: {
 		func(r *resident, name string) {
-			r.link("orders " + name)
+			r.createLink("orders " + name)
 			r.happens("orders", "", nil)
 		},
 		func(r *resident, name string) { r.removes(r.links["orders "+name].Ref) },
@@ -104,14 +104,14 @@ var late = map[string]struct {
 
 // before and after are the acts before the late objects come, and afterwards.
 var (
-	before = acts("event 0; event 2; event 0; event 0; claim 0; complete 0; link 2; send 0; claim 2; sweep; post; take; record 0; replay many 0; refuse 0; tick 0; claim 0; complete 2; post")
-	after  = acts("event 0; claim 0; claim 0; complete 0; complete 2; send 0; complete 0; complete 0; post; take; record 0; record 1; record 2; record 3; record 4; record 1; " +
+	before = parseActs("event 0; event 2; event 0; event 0; claim 0; complete 0; link 2; send 0; claim 2; sweep; post; take; record 0; replay many 0; refuse 0; tick 0; claim 0; complete 2; post")
+	after  = parseActs("event 0; claim 0; claim 0; complete 0; complete 2; send 0; complete 0; complete 0; post; take; record 0; record 1; record 2; record 3; record 4; record 1; " +
 		"hasten; post; take; record 0; record 2; replay; replay 0; replay 1; resume 0; tick 0; release 0; claim 2; sweep; claim 0; cancel 0; complete 0; post; take; record 1")
-	end = acts("post; take; hasten; post; take; record 1; record 0; complete 0; expire; post; count")
+	end = parseActs("post; take; hasten; post; take; record 1; record 0; complete 0; expire; post; count")
 )
 
-// acts parses acts from a text: acts of the platform if no number names the resident.
-func acts(text string) (out []act) {
+// parseActs parses acts from a text: acts of the platform if no number names the resident.
+func parseActs(text string) (out []act) {
 	for _, one := range strings.Split(text, "; ") {
 		a := act{who: -1, what: one}
 		if at := strings.LastIndexByte(one, ' '); at >= 0 {
@@ -122,9 +122,9 @@ func acts(text string) (out []act) {
 	return out
 }
 
-// meets plays the life of two residents. In one of them an object of the kind is created late with
+// playCollisions plays the life of two residents. In one of them an object of the kind is created late with
 // the ID of each other thing, or with a new ID if fresh is set. It returns what both observe.
-func (w *world) meets(kind string, fresh bool) (said []string) {
+func (w *world) playCollisions(kind string, fresh bool) (said []string) {
 	chosen, base := map[string]uuid.UUID{}, theSame()
 	r := w.settles(func(kind, name string) uuid.UUID {
 		if id, late := chosen[name]; late {
@@ -134,14 +134,14 @@ func (w *world) meets(kind string, fresh bool) (said []string) {
 	})
 	other := w.settles(func(string, string) uuid.UUID { return uuid.New() })
 	both := map[int]*resident{0: r, 1: other}
-	w.act(both, ofWho(1, before))
-	w.act(both, before)
+	w.playActs(both, assignActs(1, before))
+	w.playActs(both, before)
 	var names []string
-	for i, of := range w.others(r, other, kind) {
+	for i, of := range w.otherIDs(r, other, kind) {
 		name := fmt.Sprintf("late-%02d-%s", i, of.kind)
 		names = append(names, name)
 		if fresh {
-			of.id = v7()
+			of.id = newUUIDv7()
 		}
 		chosen[name], chosen["orders "+name] = of.id, of.id
 		if kind == "replay" {
@@ -152,19 +152,19 @@ func (w *world) meets(kind string, fresh bool) (said []string) {
 	for _, name := range names {
 		late[kind].come(r, name)
 	}
-	w.act(both, after)
-	w.act(both, ofWho(1, after))
+	w.playActs(both, after)
+	w.playActs(both, assignActs(1, after))
 	for _, name := range names {
 		late[kind].leave(r, name)
 	}
-	w.play(both, end)
-	r.leaves()
-	other.leaves()
+	w.playAndRead(both, end)
+	r.deletePending()
+	other.deletePending()
 	return slices.Concat(r.said, other.said)
 }
 
-// ofWho assigns acts to a resident.
-func ofWho(who int, acts []act) []act {
+// assignActs assigns acts to a resident.
+func assignActs(who int, acts []act) []act {
 	acts = slices.Clone(acts)
 	for i := range acts {
 		if acts[i].who >= 0 {
@@ -180,9 +180,9 @@ type another struct {
 	kind string
 }
 
-// others returns IDs that a user may choose for a kind: two IDs of each kind that no object of the
+// otherIDs returns IDs that a user may choose for a kind: two IDs of each kind that no object of the
 // resident has claimed, and one of each kind of the other resident.
-func (w *world) others(r, other *resident, but string) (ids []another) {
+func (w *world) otherIDs(r, other *resident, but string) (ids []another) {
 	most := map[string]int{"own": 2, "other": 1}
 	for whose, of := range map[string]*resident{"own": r, "other": other} {
 		seen, kinds := map[string]int{}, of.kindsOfIDs()

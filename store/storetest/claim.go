@@ -12,7 +12,7 @@ import (
 
 var claimPromises = []promise{
 	{"runs wait for a live deployment", func(w *world) {
-		w.accept(one(w.event()))
+		w.accept(eventPointer(w.event()))
 		w.Empty(w.claim(10, lease))
 		w.deploy("one", "first", "second")
 		w.Len(w.claim(10, lease), 2)
@@ -99,7 +99,7 @@ var claimPromises = []promise{
 	}},
 	{"runs that cannot start do not hide others", func(w *world) {
 		w.deploy("one", "second")
-		bad, good := w.single(), w.event()
+		bad, good := w.singleEvent(), w.event()
 		good.Runs = good.Runs[1:]
 		w.accept(&bad)
 		w.accept(&good)
@@ -137,7 +137,7 @@ var claimPromises = []promise{
 			claimed = append(claimed, some...)
 		}
 		for range 40 {
-			begun = append(begun, w.begins(one(w.offered())))
+			begun = append(begun, w.acceptStarted(eventPointer(w.offered())))
 		}
 		for _, runs := range [][]store.Claimed{claimed, begun} {
 			random, varied := map[int64]bool{}, int64(0)
@@ -154,10 +154,10 @@ var claimPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		stale, unknown := store.Lease{Run: c.Run.Key(), Token: c.Token - 1}, store.Lease{Run: w.key(uuid.New()), Token: 1}
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c), stale, unknown), lease)
+		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c), stale, unknown), lease)
 		w.NoError(err)
 		w.ElementsMatch([]store.Lease{stale, unknown}, lost)
-		lost, err = w.s.Heartbeat(w.ctx, w.key(uuid.New()), beats(leaseOf(c)), lease)
+		lost, err = w.s.Heartbeat(w.ctx, w.key(uuid.New()), heldClaims(leaseOf(c)), lease)
 		w.NoError(err)
 		w.Equal([]store.Lease{leaseOf(c)}, lost, "another environment's")
 		lost, err = w.s.Heartbeat(w.ctx, w.environment.Key(), nil, lease)
@@ -183,7 +183,7 @@ var claimPromises = []promise{
 	{"a late heartbeat revives its claim", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(expired)
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c)), lease)
+		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease)
 		w.NoError(err)
 		w.Empty(lost)
 		n := w.sweep(10)

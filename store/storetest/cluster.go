@@ -20,16 +20,16 @@ const (
 	there = "the uid of another"
 )
 
-// age moves the renewal of the lease back.
-func (w *world) age(by time.Duration) {
+// ageLease moves the renewal of the lease back.
+func (w *world) ageLease(by time.Duration) {
 	_, err := w.db.ExecContext(w.ctx, `UPDATE cluster_lease SET renewed_at = renewed_at - $1`, by.Microseconds())
 	w.NoError(err)
 }
 
-// moved returns a store that another cluster has adopted.
-func (w *world) moved() store.Control {
+// adoptedStore returns a store that another cluster has adopted.
+func (w *world) adoptedStore() store.Control {
 	w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
-	w.age(store.AdoptionAge)
+	w.ageLease(store.AdoptionAge)
 	_, err := w.s.AdoptCluster(w.ctx, there)
 	w.NoError(err)
 	return w.s.ForCluster(there)
@@ -60,7 +60,7 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 	},
 	"DeletePollRequest": func(v *victim, c store.Control) error { return c.DeletePollRequest(v.ctx, v.project.ID) },
 	"ClaimID": func(v *victim, c store.Control) error {
-		return c.ClaimID(v.ctx, v.key(uuid.New()), ref(store.KindConnector, "new"))
+		return c.ClaimID(v.ctx, v.key(uuid.New()), objectRef(store.KindConnector, "new"))
 	},
 	"RecordAudit": func(v *victim, c store.Control) error {
 		_, err := c.RecordAudit(v.ctx, store.AuditEntry{
@@ -72,15 +72,15 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 		return c.RecordAuditOutcome(v.ctx, v.project.ID, v.act, store.AuditOutcome{Status: 200})
 	},
 	"ReportKeys": func(v *victim, c store.Control) error {
-		return second(c.ReportKeys(v.ctx, "another", fingerprints(derivationOne, sealingOne)))
+		return errorOf(c.ReportKeys(v.ctx, "another", fingerprints(derivationOne, sealingOne)))
 	},
 	"ForgetProcess": func(v *victim, c store.Control) error { return c.ForgetProcess(v.ctx, "manager") },
 	"AdmitKeys": func(v *victim, c store.Control) error {
 		return c.AdmitKeys(v.ctx, []store.PlatformKey{platformKey(derivationOne), platformKey(sealingOne), platformKey(derivationTwo)}, nil)
 	},
-	"PromoteKeys": func(v *victim, c store.Control) error { return second(c.PromoteKeys(v.ctx, store.KeyHolderAge)) },
+	"PromoteKeys": func(v *victim, c store.Control) error { return errorOf(c.PromoteKeys(v.ctx, store.KeyHolderAge)) },
 	"DerivationKey": func(v *victim, c store.Control) error {
-		return second(c.DerivationKey(v.ctx, v.key(uuid.New()), 1))
+		return errorOf(c.DerivationKey(v.ctx, v.key(uuid.New()), 1))
 	},
 	"Reseal": func(v *victim, c store.Control) error {
 		return c.Reseal(v.ctx, store.SealedField{Connector: v.connector.Key()}, []byte("anew"), sealingOne)
@@ -99,7 +99,7 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 	},
 	"Remove": func(v *victim, c store.Control) error { return c.Remove(v.ctx, v.project.ID, v.environment.Ref) },
 	"BeginDeployment": func(v *victim, c store.Control) error {
-		return second(c.BeginDeployment(v.ctx, v.newDeployment("new")))
+		return errorOf(c.BeginDeployment(v.ctx, v.newDeployment("new")))
 	},
 	"StartBuild": func(v *victim, c store.Control) error { return c.StartBuild(v.ctx, v.building.Key(), "") },
 	"RecordConnectors": func(v *victim, c store.Control) error {
@@ -112,7 +112,7 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 		return c.RequestPrefetch(v.ctx, v.environment.Key(), v.digest)
 	},
 	"Activate": func(v *victim, c store.Control) error {
-		return second(c.Activate(v.ctx, store.Activation{Deployment: v.building.Key()}))
+		return errorOf(c.Activate(v.ctx, store.Activation{Deployment: v.building.Key()}))
 	},
 	"PutToken": func(v *victim, c store.Control) error {
 		token := v.token
@@ -132,7 +132,7 @@ var clusterPromises = []promise{
 		w.foreign(w.s.ForCluster(here).PutProject(w.ctx, w.project), "")
 
 		w.NoError(w.s.HoldCluster(w.ctx, here, platform))
-		w.age(time.Hour)
+		w.ageLease(time.Hour)
 		l, err := w.s.Cluster(w.ctx)
 		w.NoError(err)
 		w.GreaterOrEqual(l.Age, time.Hour)
@@ -171,10 +171,10 @@ var clusterPromises = []promise{
 			"add a new method here")
 		v := w.newVictim()
 		w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
-		before := w.rows(w.project.ID)
+		before := w.allRows(w.project.ID)
 		for method, write := range controlWrites {
 			w.foreign(write(v, w.s.ForCluster(there)), here)
-			w.Equal(before, w.rows(w.project.ID), method)
+			w.Equal(before, w.allRows(w.project.ID), method)
 		}
 		for method, write := range controlWrites {
 			for _, uid := range []string{here, ""} {
@@ -184,7 +184,7 @@ var clusterPromises = []promise{
 		}
 	}},
 	{"a manager of another cluster can read, and the data plane continues", func(w *world) {
-		w.moved()
+		w.adoptedStore()
 		got, err := w.s.ForCluster(here).Environment(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.Equal(w.environment.ID, got.ID)
@@ -194,7 +194,7 @@ var clusterPromises = []promise{
 	}},
 	{"a store is not adopted while its lease is renewed", func(w *world) {
 		w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
-		before := w.rows(w.project.ID)
+		before := w.allRows(w.project.ID)
 		_, err := w.s.AdoptCluster(w.ctx, there)
 		var used *store.LeaseInUseError
 		w.ErrorAs(err, &used)
@@ -202,13 +202,13 @@ var clusterPromises = []promise{
 		n, err := w.s.AdoptCluster(w.ctx, here)
 		w.NoError(err, "the claim is its own")
 		w.Zero(n)
-		w.Equal(before, w.rows(w.project.ID))
+		w.Equal(before, w.allRows(w.project.ID))
 		w.ErrorIs(w.s.FinishAdoption(w.ctx, there), store.ErrConflict)
 	}},
 	{"an adoption hands over all claims and the lease", func(w *world) {
 		platform := uuid.New()
 		w.NoError(w.s.HoldCluster(w.ctx, here, platform))
-		w.age(store.AdoptionAge)
+		w.ageLease(store.AdoptionAge)
 		n, err := w.s.AdoptCluster(w.ctx, there)
 		w.NoError(err)
 		w.Equal(5, n)
@@ -235,7 +235,7 @@ var clusterPromises = []promise{
 		e := w.event()
 		w.accept(&e)
 		version := w.version()
-		control := w.moved()
+		control := w.adoptedStore()
 		environment, connector, link := w.environment, w.connector, w.links[0]
 		environment.Ref.ObjectUID, connector.Ref.ObjectUID, link.Ref.ObjectUID = "there", "there", "there"
 		spec.Ref.ObjectUID = "there"
@@ -260,7 +260,7 @@ var clusterPromises = []promise{
 		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
 	}},
 	{"a claim without an object stays listed and can be removed", func(w *world) {
-		control := w.moved()
+		control := w.adoptedStore()
 		connector := w.connector
 		connector.Ref.ObjectUID = "there"
 		w.NoError(control.PutConnector(w.ctx, connector))
@@ -287,7 +287,7 @@ var clusterPromises = []promise{
 			w.NoError(err)
 		}
 		activate("one")
-		w.moved()
+		w.adoptedStore()
 		objects, err := w.s.ListProjected(w.ctx)
 		w.NoError(err)
 		before := len(objects)
@@ -320,11 +320,11 @@ var clusterPromises = []promise{
 	}},
 	{"no write of the old manager follows the adoption", func(w *world) {
 		w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
-		w.age(store.AdoptionAge)
+		w.ageLease(store.AdoptionAge)
 		control := w.s.ForCluster(here)
 		w.NoError(together(func(i int) error {
 			if i == 0 {
-				return second(w.s.AdoptCluster(w.ctx, there))
+				return errorOf(w.s.AdoptCluster(w.ctx, there))
 			}
 			for range 20 {
 				err := control.PutConnector(w.ctx, w.newConnector(uuid.NewString()))

@@ -45,7 +45,7 @@ var codePromises = []promise{
 		w.NoError(err)
 		w.Empty(files)
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
-		result := w.result("content", "first")
+		result := w.buildResult("content", "first")
 		result.Connectors = []store.ConnectorFile{{Key: "orders", Content: "type: webhook\x00 # ü"}, {Key: "nightly", Content: ""}}
 		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
 		files, err = w.s.ConnectorFiles(w.ctx, spec.Key())
@@ -60,7 +60,7 @@ var codePromises = []promise{
 		w.NoError(err)
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		file := func(key string, size int) store.ConnectorFile {
-			return store.ConnectorFile{Key: key, Content: text(size)}
+			return store.ConnectorFile{Key: key, Content: textOf(size)}
 		}
 		many := make([]store.ConnectorFile, store.MaxConnectorFiles)
 		for i := range many {
@@ -80,13 +80,13 @@ var codePromises = []promise{
 			"twice":          {[]store.ConnectorFile{file("a", 1), file("a", 1)}, store.ErrInvalid},
 			"a path":         {[]store.ConnectorFile{file("../a", 1)}, store.ErrInvalid},
 			"no name":        {[]store.ConnectorFile{file("", 1)}, store.ErrInvalid},
-			"a long name":    {[]store.ConnectorFile{file(text(41), 1)}, store.ErrInvalid},
+			"a long name":    {[]store.ConnectorFile{file(textOf(41), 1)}, store.ErrInvalid},
 		} {
-			result := w.result("content", "first")
+			result := w.buildResult("content", "first")
 			result.Connectors = c.files
 			w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), result), c.want, name)
 		}
-		result := w.result("content", "first")
+		result := w.buildResult("content", "first")
 		result.Connectors = many
 		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
 	}},
@@ -234,7 +234,7 @@ var codePromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, again.Ref))
 		_, err = w.s.Connector(w.ctx, connector.Key())
 		w.ErrorIs(err, store.ErrNotFound, "a retired one is deleted")
-		w.ErrorIs(second(w.s.Holder(w.ctx, connector.Key())), store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Holder(w.ctx, connector.Key())), store.ErrNotFound)
 	}},
 	{"connectors of a deleted environment are deleted with their mirrors", func(w *world) {
 		with, without := w.codeConnector("with"), w.codeConnector("without")
@@ -254,13 +254,13 @@ var codePromises = []promise{
 		none, err := w.s.ConnectorsOf(w.ctx, w.key(uuid.Nil))
 		w.NoError(err)
 		w.Empty(none)
-		w.ErrorIs(second(w.s.Holder(w.ctx, without.Key())), store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Holder(w.ctx, without.Key())), store.ErrNotFound)
 		back := w.environment
 		back.Ref.ObjectUID = "back"
 		w.NoError(w.s.PutEnvironment(w.ctx, back))
 		w.ErrorIs(w.s.PutConnector(w.ctx, with), store.ErrNothingLive)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, with.Ref))
-		w.ErrorIs(second(w.s.Connector(w.ctx, with.Key())), store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Connector(w.ctx, with.Key())), store.ErrNotFound)
 	}},
 	{"a deleted mirrored link can be defined in code again", func(w *world) {
 		connector := w.codeConnector("orders")
@@ -299,7 +299,7 @@ var codePromises = []promise{
 		own := w.newLink("own", old.ID, "second", origin)
 		own.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "say"}
 		w.NoError(w.s.PutLink(w.ctx, own), "a user's link, to a retired connector")
-		w.outboundFrom("second", "other", tool("say"))
+		w.outboundFrom("second", "other", toolPolicy("say"))
 		activate(one, old, oldLink)
 		w.Equal([]string{"first tell crm"}, w.actions("first"))
 		w.Equal([]string{"second say other"}, w.actions("second"), "the older one, while the other was retired")

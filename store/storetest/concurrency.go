@@ -21,7 +21,7 @@ func (w *world) deployKeyed(name string, by keyedBy, agents ...string) {
 	_, err := w.s.BeginDeployment(w.ctx, spec)
 	w.NoError(err)
 	w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
-	result := w.result("bundle of "+name, agents...)
+	result := w.buildResult("bundle of "+name, agents...)
 	for i, a := range result.Agents {
 		result.Agents[i].ConcurrencyKey, result.Agents[i].ConcurrencyDrop = by[a.Name].Expression, by[a.Name].Drop
 	}
@@ -61,8 +61,8 @@ func (w *world) underWay(runs ...uuid.UUID) []store.Claimed {
 	return claimed
 }
 
-// finish ends claimed runs together.
-func (w *world) finish(claimed ...store.Claimed) {
+// completeTogether ends claimed runs together.
+func (w *world) completeTogether(claimed ...store.Claimed) {
 	completions := make([]store.Completion, len(claimed))
 	for i, c := range claimed {
 		completions[i] = completed(c)
@@ -75,16 +75,16 @@ func (w *world) finish(claimed ...store.Claimed) {
 }
 
 // noSlots checks that the project has no slots, as when no run is open.
-func (w *world) noSlots() { w.Zero(w.rowsOf("concurrency_slots")) }
+func (w *world) noSlots() { w.Zero(w.countRowsOf("concurrency_slots")) }
 
-// rowsOf returns the number of rows of the project in a table.
-func (w *world) rowsOf(table string) (n int) {
+// countRowsOf returns the number of rows of the project in a table.
+func (w *world) countRowsOf(table string) (n int) {
 	w.NoError(w.db.QueryRowContext(w.ctx, `SELECT count(*) FROM `+table+` WHERE project_id = $1`, w.project.ID.String()).Scan(&n))
 	return n
 }
 
-// drain claims and ends runs until there are none, one at a time per key.
-func (w *world) drain(key func(run uuid.UUID) string) (order []uuid.UUID) {
+// drainQueue claims and ends runs until there are none, one at a time per key.
+func (w *world) drainQueue(key func(run uuid.UUID) string) (order []uuid.UUID) {
 	for {
 		claimed := w.claim(50, lease)
 		seen := map[string]bool{}
@@ -97,7 +97,7 @@ func (w *world) drain(key func(run uuid.UUID) string) (order []uuid.UUID) {
 			w.noSlots()
 			return order
 		}
-		w.finish(claimed...)
+		w.completeTogether(claimed...)
 	}
 }
 
@@ -107,9 +107,9 @@ var concurrencyPromises = []promise{
 		r := w.contenders("a", "a", "b", "a", "", "")
 		claimed := w.underWay(r[0], r[2], r[4], r[5])
 		w.Empty(w.claim(10, lease))
-		w.finish(claimed...)
-		w.finish(w.underWay(r[1])...)
-		w.finish(w.underWay(r[3])...)
+		w.completeTogether(claimed...)
+		w.completeTogether(w.underWay(r[1])...)
+		w.completeTogether(w.underWay(r[3])...)
 		w.noSlots()
 		w.underWay(w.contenders("a")...)
 	}},
@@ -121,7 +121,7 @@ var concurrencyPromises = []promise{
 		}
 		w.accept(&e)
 		w.underWay(e.Runs[0].ID, e.Runs[1].ID)
-		twin := w.twin()
+		twin := w.twinProject()
 		twin.deploy("one", "first")
 		twin.underWay(twin.contenders("a")...)
 		elsewhere := *w
@@ -150,8 +150,8 @@ var concurrencyPromises = []promise{
 		w.Equal(store.RunErrorConcurrencyDropped, run.ErrorCode)
 		w.NotEmpty(run.Error)
 		w.True(w.outcome(dropped.ConnectorRunID).Terminal())
-		w.finish(w.underWay(r...)...)
-		again.ConnectorRunID, again.Runs[0].ID = v7(), v7()
+		w.completeTogether(w.underWay(r...)...)
+		again.ConnectorRunID, again.Runs[0].ID = newUUIDv7(), newUUIDv7()
 		w.accept(&again)
 		w.underWay(again.Runs[0].ID)
 	}},
@@ -165,11 +165,11 @@ var concurrencyPromises = []promise{
 		c = w.underWay(r[0])[0]
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
 		w.Empty(w.claim(10, lease), "neither it nor the next can be claimed")
-		w.set(`UPDATE open_runs SET not_before = 0`)
-		_, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(w.underWay(r[0])[0])), expired)
+		w.updateRows(`UPDATE open_runs SET not_before = 0`)
+		_, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(w.underWay(r[0])[0])), expired)
 		w.NoError(err)
 		w.Equal(1, w.sweep(10))
-		w.finish(w.underWay(r[0])...)
+		w.completeTogether(w.underWay(r[0])...)
 		w.underWay(r[1])
 	}},
 	{"every end of a run hands over its key", func(w *world) {
@@ -182,7 +182,7 @@ var concurrencyPromises = []promise{
 		w.underWay(r[0])
 		cancel(r[0]) // running
 		c := w.underWay(r[2])[0]
-		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}))
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)}))
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0)) // interrupted
 		c = w.underWay(r[3])[0]
 		w.suspend(c, time.Hour)
@@ -195,20 +195,20 @@ var concurrencyPromises = []promise{
 	{"expired and orphaned runs leave no key", func(w *world) {
 		w.deploy("one", "first")
 		r := w.contenders("a", "a", "b", "a", "")
-		w.Equal(2, w.expire(0, 2))
+		w.Equal(2, w.expireRuns(0, 2))
 		w.underWay(r[2], r[3], r[4])
 		w.contenders("a", "a", "b", "c", "c", "c")
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		w.sweep(100)
-		w.Zero(w.rowsOf("open_runs"))
+		w.Zero(w.countRowsOf("open_runs"))
 		w.noSlots()
 	}},
 	{"a sweep cancels blocked runs of a deleted environment", func(w *world) {
-		e := w.single()
+		e := w.singleEvent()
 		e.EnvironmentID = uuid.New()
 		e.Runs[0].Concurrency.Text = "a"
 		for range 5 {
-			e.ConnectorRunID, e.Runs[0].ID = v7(), v7()
+			e.ConnectorRunID, e.Runs[0].ID = newUUIDv7(), newUUIDv7()
 			again := e
 			w.accept(&again)
 		}
@@ -224,7 +224,7 @@ var concurrencyPromises = []promise{
 		completions := make([]store.Completion, len(claimed))
 		for i, c := range claimed {
 			completions[i] = completed(c)
-			completions[i].Journal = []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}
+			completions[i].Journal = []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}
 		}
 		completions[1].Token++
 		for range 2 {
@@ -264,14 +264,14 @@ var concurrencyPromises = []promise{
 	}},
 	{"a repeated event takes no second key", func(w *world) {
 		w.deploy("one", "first")
-		e := w.keyed("key:1", "body")
+		e := w.keyedEvent("key:1", "body")
 		e.Runs = e.Runs[:1]
 		e.Runs[0].Concurrency.Text = "a"
 		w.accept(&e)
 		again, err := w.s.Accept(w.ctx, []store.Event{e})
 		w.NoError(err)
 		w.Equal(store.Repeated, again[0].Verdict)
-		w.finish(w.underWay(e.Runs[0].ID)...)
+		w.completeTogether(w.underWay(e.Runs[0].ID)...)
 		w.noSlots()
 	}},
 }

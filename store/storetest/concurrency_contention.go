@@ -14,13 +14,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// keysOf are the keys of runs that were accepted at once.
-type keysOf struct {
+// runKeys are the keys of runs that were accepted at once.
+type runKeys struct {
 	mutex sync.Mutex
 	of    map[uuid.UUID]string
 }
 
-func (k *keysOf) learn(events []store.Event, admissions []store.Admission) {
+func (k *runKeys) addAdmissions(events []store.Event, admissions []store.Admission) {
 	k.mutex.Lock()
 	defer k.mutex.Unlock()
 	for i, a := range admissions {
@@ -30,12 +30,12 @@ func (k *keysOf) learn(events []store.Event, admissions []store.Admission) {
 	}
 }
 
-func (k *keysOf) key(run uuid.UUID) string { return k.of[run] }
+func (k *runKeys) keyOfRun(run uuid.UUID) string { return k.of[run] }
 
 var keyContentionPromises = []promise{
 	{"batches with the same keys in any order do not fail", func(w *world) {
 		w.deploy("one", "first")
-		known := keysOf{of: map[uuid.UUID]string{}}
+		known := runKeys{of: map[uuid.UUID]string{}}
 		version := w.version()
 		w.NoError(together(func(i int) error {
 			for round := range 5 {
@@ -50,16 +50,16 @@ var keyContentionPromises = []promise{
 				if err != nil {
 					return err
 				}
-				known.learn(events, admissions)
+				known.addAdmissions(events, admissions)
 			}
 			return nil
 		}))
-		order := w.drain(known.key)
+		order := w.drainQueue(known.keyOfRun)
 		w.Len(order, writers*50)
 	}},
 	{"concurrent accepts, ends and cancels lose no run and no key", func(w *world) {
 		w.deploy("one", "first")
-		known := keysOf{of: map[uuid.UUID]string{}}
+		known := runKeys{of: map[uuid.UUID]string{}}
 		version := w.version()
 		w.NoError(together(func(i int) error {
 			for range 10 {
@@ -68,7 +68,7 @@ var keyContentionPromises = []promise{
 				if err != nil {
 					return err
 				}
-				known.learn(events, admissions)
+				known.addAdmissions(events, admissions)
 				if err := w.s.Cancel(w.ctx, w.key(admissions[i%3].RunIDs[0]), store.RunErrorCancelled, ""); err != nil && !errors.Is(err, store.ErrConflict) {
 					return err
 				}
@@ -78,8 +78,8 @@ var keyContentionPromises = []promise{
 			}
 			return nil
 		}))
-		w.drain(known.key)
-		w.Zero(w.rowsOf("open_runs"), "no waiting forever")
+		w.drainQueue(known.keyOfRun)
+		w.Zero(w.countRowsOf("open_runs"), "no waiting forever")
 	}},
 }
 

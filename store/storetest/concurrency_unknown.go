@@ -17,15 +17,15 @@ var unknownKeyPromises = []promise{
 		w.deployKeyed("one", keyedBy{"first": {Expression: "input.k"}}, "first")
 		claimed := w.underWay(r[0], r[1], r[4], r[5], r[6])
 		more := w.contenders("a", "1")
-		w.finish(claimed...)
-		w.finish(w.underWay(r[2], r[3])...)
-		w.finish(w.underWay(more...)...)
+		w.completeTogether(claimed...)
+		w.completeTogether(w.underWay(r[2], r[3])...)
+		w.completeTogether(w.underWay(more...)...)
 		w.noSlots()
 	}},
 	{"a key evaluated at the claim may be taken or empty", func(w *world) {
 		long := fmt.Sprintf(`{"k":%q}`, strings.Repeat("k", store.MaxConcurrencyKey+1))
 		r := w.unknown(`{"k":"a"}`, `{"k":"a"}`, `{}`, `{"k":[]}`, long, `no JSON`)
-		blob := w.single()
+		blob := w.singleEvent()
 		id := uuid.New()
 		_, err := w.s.PutBlob(w.ctx, w.key(id), strings.NewReader(`{"k":"b"}`))
 		w.NoError(err)
@@ -48,7 +48,7 @@ var unknownKeyPromises = []promise{
 		c := w.underWay(r...)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c[0]), 0))
 		w.deployKeyed("two", keyedBy{"first": {Expression: "input.k"}}, "first")
-		w.finish(w.underWay(c[0].Run.ID)...)
+		w.completeTogether(w.underWay(c[0].Run.ID)...)
 	}},
 	{"more runs with unknown keys than one claim reads", func(w *world) {
 		var events []store.Event
@@ -96,7 +96,7 @@ var unknownKeyPromises = []promise{
 // unknown accepts single events without a live deployment, so their keys are not evaluated.
 func (w *world) unknown(inputs ...string) (runs []uuid.UUID) {
 	for _, input := range inputs {
-		e := w.single()
+		e := w.singleEvent()
 		e.Input, e.Runs[0].Concurrency.Unknown = []byte(input), true
 		w.accept(&e)
 		runs = append(runs, e.Runs[0].ID)

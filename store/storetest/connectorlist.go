@@ -37,10 +37,10 @@ func (w *world) pageAgrees(all []pastConnectorRun, q store.ConnectorRunQuery, no
 // connectorPage draws a page whose window does not begin at one of these runs.
 func (w *world) connectorPage(c dice, all []pastConnectorRun, now time.Time, connectors []uuid.UUID) store.ConnectorRunQuery {
 	q := store.ConnectorRunQuery{
-		Connector: w.key(oneOf(c, connectors...)), Since: oneOf(c, 0, 0, time.Hour, 30*24*time.Hour, 1+time.Duration(c.Int64N(int64(now.Sub(now.Truncate(24*time.Hour)))))),
+		Connector: w.key(drawOne(c, connectors...)), Since: drawOne(c, 0, 0, time.Hour, 30*24*time.Hour, 1+time.Duration(c.Int64N(int64(now.Sub(now.Truncate(24*time.Hour)))))),
 		Statuses: connectorRunStatuses(c),
-		Trigger:  oneOf(c, "", "", store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound),
-		Limit:    1 + c.IntN(40), Offset: oneOf(c, 0, c.IntN(30), c.IntN(700)),
+		Trigger:  drawOne(c, "", "", store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound),
+		Limit:    1 + c.IntN(40), Offset: drawOne(c, 0, c.IntN(30), c.IntN(700)),
 	}
 	for q.Since > 0 && slices.ContainsFunc(all, func(run pastConnectorRun) bool {
 		return store.TimeOf(run.id).Sub(now.Add(-q.Since)).Abs() < 10*time.Second // the store reads the time a little later
@@ -54,14 +54,14 @@ func (w *world) connectorPage(c dice, all []pastConnectorRun, now time.Time, con
 func (w *world) openConnectorRuns(c dice, n int, from, to time.Time, connectors []uuid.UUID) (all []pastConnectorRun) {
 	for range n {
 		run := pastConnectorRun{
-			id: store.Stamp(v7(), from.Add(time.Duration(c.Int64N(int64(to.Sub(from))))).UnixMicro(), 0), connector: oneOf(c, connectors...),
-			trigger: oneOf(c, store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound), status: store.ConnectorRunRunning,
+			id: store.Stamp(newUUIDv7(), from.Add(time.Duration(c.Int64N(int64(to.Sub(from))))).UnixMicro(), 0), connector: drawOne(c, connectors...),
+			trigger: drawOne(c, store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound), status: store.ConnectorRunRunning,
 		}
 		args := []any{w.project.ID.String(), run.id.String(), w.environment.ID.String(), run.connector.String(), uuid.NewString()}
 		statement := `INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, input_size,
 			run_ids, runs_left, runs_failed, runs_completed, started_at) VALUES ($1, $2, $3, $4, 'running', $6, '', 1, $5, 1, 0, 0, 1)`
 		if run.trigger == store.TriggerOutbound {
-			run.status = oneOf(c, store.ConnectorRunPending, store.ConnectorRunPending, store.ConnectorRunRunning)
+			run.status = drawOne(c, store.ConnectorRunPending, store.ConnectorRunPending, store.ConnectorRunRunning)
 			var lease any
 			if run.status == store.ConnectorRunRunning {
 				lease = 1
@@ -81,7 +81,7 @@ func (w *world) openConnectorRuns(c dice, n int, from, to time.Time, connectors 
 
 var connectorListPromises = []promise{
 	{"any page of a connector's runs equals the naive list", func(w *world) {
-		today, connectors := w.today(), []uuid.UUID{w.connector.ID, uuid.New()}
+		today, connectors := w.startOfToday(), []uuid.UUID{w.connector.ID, uuid.New()}
 		c := dice{rand.New(rand.NewPCG(5, 6))} //nolint:gosec // a test is the same each time
 		all := w.openConnectorRuns(c, 30, today, today.AddDate(0, 0, 3), connectors)
 		check := func(n int) {
@@ -95,27 +95,27 @@ var connectorListPromises = []promise{
 			all = append(all, w.pastConnectorRuns(c, 150, today, today.AddDate(0, 0, 3), connectors[:1])...)
 			all = append(all, w.pastConnectorRuns(c, 20, today.AddDate(0, 0, 1), today.AddDate(0, 0, days), connectors[1:])...)
 			check(20)
-			w.rollUp(c.IntN(120) + 1)
+			w.rollUpRows(c.IntN(120) + 1)
 			check(20)
 		}
-		for w.rollUp(100) > 0 {
+		for w.rollUpRows(100) > 0 {
 		}
 		check(60)
 		gone := today.AddDate(0, 0, 2).Add(7 * time.Hour)
 		for _, run := range all {
-			if run.ended() && store.TimeOf(run.id).Before(gone) {
+			if run.hasEnded() && store.TimeOf(run.id).Before(gone) {
 				_, err := w.db.ExecContext(w.ctx, `DELETE FROM ended_connector_runs WHERE project_id = $1 AND id = $2`, w.project.ID.String(), run.id.String())
 				w.NoError(err)
 			}
 		}
 		all = slices.DeleteFunc(all, func(run pastConnectorRun) bool {
-			return run.ended() && store.TimeOf(run.id).Before(gone)
+			return run.hasEnded() && store.TimeOf(run.id).Before(gone)
 		})
 		check(60) // lists do not include the rollups of deleted runs
 	}},
 	{"a failed event is listed with its error", func(w *world) {
 		w.deploy("one", "first", "second")
-		events := []store.Event{w.event(), w.single()}
+		events := []store.Event{w.event(), w.singleEvent()}
 		w.acceptAll(events)
 		for _, claimed := range w.claim(3, lease) {
 			done := completed(claimed)

@@ -23,8 +23,8 @@ type pastConnectorRun struct {
 	took          time.Duration
 }
 
-// write inserts it as an end does.
-func (p pastConnectorRun) write(w *world) {
+// insertInto inserts the row that the end of the connector run inserts.
+func (p pastConnectorRun) insertInto(w *world) {
 	started := store.TimeOf(p.id)
 	_, err := w.db.ExecContext(w.ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
 			run_ids, error, started_at, ended_at) VALUES ($1, $2, $3, $4, $5, $6, '', $7, $8, $9, $10)`,
@@ -45,21 +45,21 @@ func (w *world) pastConnectorRuns(c dice, n int, from, to time.Time, connectors 
 			at = hour // where windows begin and end
 		}
 		run := pastConnectorRun{
-			id: store.Stamp(v7(), at.UnixMicro(), 0), connector: oneOf(c, connectors...), trigger: oneOf(c, store.TriggerWebhook, store.TriggerWebhook, store.TriggerCron),
-			status: oneOf(c, store.ConnectorRunCompleted, store.ConnectorRunCompleted, store.ConnectorRunFailed, store.ConnectorRunSkipped),
+			id: store.Stamp(newUUIDv7(), at.UnixMicro(), 0), connector: drawOne(c, connectors...), trigger: drawOne(c, store.TriggerWebhook, store.TriggerWebhook, store.TriggerCron),
+			status: drawOne(c, store.ConnectorRunCompleted, store.ConnectorRunCompleted, store.ConnectorRunFailed, store.ConnectorRunSkipped),
 			took:   time.Duration(c.Int64N(int64(time.Minute))).Truncate(time.Microsecond),
 		}
 		if run.status != store.ConnectorRunCompleted {
 			run.error = "because of " + run.id.String()
 		}
-		run.write(w)
+		run.insertInto(w)
 		all = append(all, run)
 	}
 	return all
 }
 
-// ended reports whether it has ended.
-func (p pastConnectorRun) ended() bool {
+// hasEnded reports whether the connector run has ended.
+func (p pastConnectorRun) hasEnded() bool {
 	return p.status != store.ConnectorRunRunning && p.status != store.ConnectorRunPending
 }
 
@@ -105,12 +105,12 @@ func (w *world) connectorAgrees(all []pastConnectorRun, q store.ConnectorStatist
 // connectorWindow draws a query.
 func (w *world) connectorWindow(c dice, today time.Time, connectors []uuid.UUID) store.ConnectorStatisticsQuery {
 	q := store.ConnectorStatisticsQuery{
-		Connector: w.key(oneOf(c, connectors...)), Statuses: connectorRunStatuses(c),
-		Trigger: oneOf(c, "", "", store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound),
+		Connector: w.key(drawOne(c, connectors...)), Statuses: connectorRunStatuses(c),
+		Trigger: drawOne(c, "", "", store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound),
 	}
 	moment := func() time.Time {
 		at := today.Add(time.Duration(c.Int64N(int64(days * 24 * time.Hour))))
-		return at.Truncate(oneOf(c, time.Millisecond, time.Hour, 24*time.Hour))
+		return at.Truncate(drawOne(c, time.Millisecond, time.Hour, 24*time.Hour))
 	}
 	if c.IntN(4) > 0 {
 		q.Since = moment()
@@ -123,7 +123,7 @@ func (w *world) connectorWindow(c dice, today time.Time, connectors []uuid.UUID)
 
 // connectorRunStatuses draws the statuses of a query: none, one or several.
 func connectorRunStatuses(c dice) []store.ConnectorRunStatus {
-	return oneOf(c, nil, []store.ConnectorRunStatus{oneOf(c, everyConnectorRunStatus...)}, some(c, everyConnectorRunStatus...))
+	return drawOne(c, nil, []store.ConnectorRunStatus{drawOne(c, everyConnectorRunStatus...)}, drawSome(c, everyConnectorRunStatus...))
 }
 
 var everyConnectorRunStatus = []store.ConnectorRunStatus{
@@ -131,8 +131,8 @@ var everyConnectorRunStatus = []store.ConnectorRunStatus{
 	store.ConnectorRunCancelled,
 }
 
-// today returns the start of the day of the store's clock. The next days have partitions.
-func (w *world) today() time.Time {
+// startOfToday returns the start of the day of the store's clock. The next days have partitions.
+func (w *world) startOfToday() time.Time {
 	_, err := w.s.EnsurePartitions(w.ctx, days+1)
 	w.NoError(err)
 	now, err := w.s.Now(w.ctx)
@@ -149,17 +149,17 @@ func (w *world) connectorTotals(connector store.Key) map[store.ConnectorRunStatu
 
 var connectorStatisticsPromises = []promise{
 	{"connector statistics equal a naive count", func(w *world) {
-		today, connectors := w.today(), []uuid.UUID{w.connector.ID, uuid.New()}
+		today, connectors := w.startOfToday(), []uuid.UUID{w.connector.ID, uuid.New()}
 		c := dice{rand.New(rand.NewPCG(3, 4))} //nolint:gosec // a test is the same each time
 		var all []pastConnectorRun
 		for range 6 {
 			all = append(all, w.pastConnectorRuns(c, 60, today, today.AddDate(0, 0, days), connectors)...)
 			for range 12 {
 				w.connectorAgrees(all, w.connectorWindow(c, today, connectors))
-				w.rollUp(c.IntN(12) + 1)
+				w.rollUpRows(c.IntN(12) + 1)
 			}
 		}
-		for w.rollUp(50) > 0 {
+		for w.rollUpRows(50) > 0 {
 		}
 		for range 60 {
 			w.connectorAgrees(all, w.connectorWindow(c, today, connectors))
@@ -187,12 +187,12 @@ var connectorStatisticsPromises = []promise{
 			store.ConnectorRunRunning: 2, store.ConnectorRunCompleted: 2, store.ConnectorRunFailed: 1, store.ConnectorRunSkipped: 1,
 		}
 		w.Equal(want, runs())
-		w.Positive(w.rollUp(1))
+		w.Positive(w.rollUpRows(1))
 		w.Equal(want, runs())
-		for w.rollUp(10) > 0 {
+		for w.rollUpRows(10) > 0 {
 		}
 		w.Equal(want, runs())
-		w.EqualValues(4, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE grain = 'hour' AND project_id = $1`), "nothing is left to roll up")
+		w.EqualValues(4, w.queryCount(`SELECT sum(runs) FROM connector_rollups WHERE grain = 'hour' AND project_id = $1`), "nothing is left to roll up")
 		s, err := w.s.ConnectorStatistics(w.ctx, store.ConnectorStatisticsQuery{Connector: w.connector.Key()})
 		w.NoError(err)
 		w.NotNil(s.AverageDuration)
@@ -202,29 +202,29 @@ var connectorStatisticsPromises = []promise{
 		w.deploy("one", "first", "second")
 		c := w.outboundTo("results", automatic)
 		totals := func() map[store.ConnectorRunStatus]int64 { return w.connectorTotals(c.Key()) }
-		w.ended(4)
-		w.Equal(4, w.post())
-		w.hasten()
+		w.endEvents(4)
+		w.Equal(4, w.postDeliveries())
+		w.makeAllDue()
 		taken := w.takeDue(10, 10)
 		w.Len(taken, 4)
-		w.record(attempted(taken[0], store.DeliveryDone), attempted(taken[1], store.DeliveryDone))
-		w.record(attempted(taken[2], store.DeliveryFailed))
+		w.recordAttempts(attempted(taken[0], store.DeliveryDone), attempted(taken[1], store.DeliveryDone))
+		w.recordAttempts(attempted(taken[2], store.DeliveryFailed))
 		want := map[store.ConnectorRunStatus]int64{store.ConnectorRunCompleted: 2, store.ConnectorRunFailed: 1, store.ConnectorRunRunning: 1}
 		w.Equal(want, totals())
-		w.record(attempted(taken[3], store.DeliveryRetry))
+		w.recordAttempts(attempted(taken[3], store.DeliveryRetry))
 		c.Enabled = false
 		c.Ref.Generation++
 		w.NoError(w.s.PutConnector(w.ctx, c))
-		w.ended(1)
-		w.post()
-		w.hasten()
+		w.endEvents(1)
+		w.postDeliveries()
+		w.makeAllDue()
 		w.takeDue(10, 10)
 		want[store.ConnectorRunSkipped] = 2
 		delete(want, store.ConnectorRunRunning)
 		w.Equal(want, totals())
-		for w.rollUp(10) > 0 {
+		for w.rollUpRows(10) > 0 {
 		}
 		w.Equal(want, totals())
-		w.EqualValues(5, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE grain = 'day' AND trigger_type = 'outbound' AND project_id = $1`))
+		w.EqualValues(5, w.queryCount(`SELECT sum(runs) FROM connector_rollups WHERE grain = 'day' AND trigger_type = 'outbound' AND project_id = $1`))
 	}},
 }

@@ -19,7 +19,7 @@ func (w *world) inOneRow(table string, runs []uuid.UUID) {
 	for i, id := range runs {
 		ids[i] = id.String()
 	}
-	w.set(`DELETE FROM ` + table)
+	w.updateRows(`DELETE FROM ` + table)
 	into := map[string]string{
 		"outbox_rollups": `INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
 		"outbox_words":   `INSERT INTO outbox_words (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
@@ -53,49 +53,49 @@ func (w *world) manyWaiting(runs int) {
 var consumedPromises = []promise{
 	{"a consumer skips rows that another one will read next", func(w *world) {
 		w.deploy("one", "first")
-		w.ended(10)
+		w.endEvents(10)
 		oldest := func(n int) int64 {
-			return w.ones(`SELECT posted_at FROM outbox_words WHERE project_id = $1 ORDER BY posted_at LIMIT 1 OFFSET ` + strconv.Itoa(n))
+			return w.queryCount(`SELECT posted_at FROM outbox_words WHERE project_id = $1 ORDER BY posted_at LIMIT 1 OFFSET ` + strconv.Itoa(n))
 		}
 		next, inner := oldest(1), 0
 		n, err := w.s.IndexRuns(w.ctx, 1, func(run store.Searched) []string {
 			if inner == 0 {
-				inner = w.index(1)
+				inner = w.indexRuns(1)
 			}
 			return wordsIn(run)
 		})
 		w.NoError(err)
 		w.Equal([2]int{1, 1}, [2]int{n, inner})
 		w.Equal(next, oldest(0), "others have it")
-		w.Positive(w.index(10))
-		w.Len(w.found(store.RunQuery{}), 10)
+		w.Positive(w.indexRuns(10))
+		w.Len(w.searchBoth(store.RunQuery{}), 10)
 	}},
 	{"a consumer waits if others consume all rows", func(w *world) {
 		w.deploy("one", "first")
-		w.ended(2)
+		w.endEvents(2)
 		inner := 0
 		n, err := w.s.IndexRuns(w.ctx, 1, func(run store.Searched) []string {
 			if inner == 0 {
-				inner = w.index(1)
+				inner = w.indexRuns(1)
 			}
 			return wordsIn(run)
 		})
 		w.NoError(err)
 		w.Equal([2]int{0, 1}, [2]int{n, inner})
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
+		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
 	}},
 	{"a project with many ended runs delays only itself", func(w *world) {
-		twin := w.twin()
+		twin := w.twinProject()
 		for _, of := range []*world{w, twin} {
 			of.deploy("one", "first")
 		}
-		w.ended(30)
-		twin.ended(1)
-		w.rollUp(8)
-		w.index(8)
+		w.endEvents(30)
+		twin.endEvents(1)
+		w.rollUpRows(8)
+		w.indexRuns(8)
 		for _, outbox := range []string{"outbox_rollups", "outbox_words"} {
-			w.Zero(twin.ones(`SELECT count(*) FROM ` + outbox + ` WHERE project_id = $1`))
-			w.Positive(w.ones(`SELECT count(*) FROM `+outbox+` WHERE project_id = $1`), "others have more rows")
+			w.Zero(twin.queryCount(`SELECT count(*) FROM ` + outbox + ` WHERE project_id = $1`))
+			w.Positive(w.queryCount(`SELECT count(*) FROM `+outbox+` WHERE project_id = $1`), "others have more rows")
 		}
 	}},
 	{"runs of an event share the words of its input", func(w *world) {
@@ -114,47 +114,47 @@ var consumedPromises = []promise{
 			w.NoError(w.complete(end))
 			ids = append(ids, c.Run.ID)
 		}
-		for w.count(100) > 0 {
+		for w.countStored(100) > 0 {
 		}
 		stored := w.storedBytes()
 		w.inOneRow("outbox_words", ids)
-		w.Equal(1, w.index(10))
-		for w.count(100) > 0 {
+		w.Equal(1, w.indexRuns(10))
+		for w.countStored(100) > 0 {
 		}
-		bytes := w.ones(`SELECT sum(bytes) FROM run_words WHERE project_id = $1`)
+		bytes := w.queryCount(`SELECT sum(bytes) FROM run_words WHERE project_id = $1`)
 		w.EqualValues(2*128+16*(300+2*1+2+3), bytes, "two rows; terms that are given, that each wrote, of two agents, and that they have in common")
 		w.Equal(stored+bytes, w.storedBytes())
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1 AND shared <> run_id`))
-		w.Len(w.found(store.RunQuery{}, "given7"), 2)
+		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1 AND shared <> run_id`))
+		w.Len(w.searchBoth(store.RunQuery{}, "given7"), 2)
 		for _, agent := range []string{"first", "second"} {
-			w.Len(w.found(store.RunQuery{AgentName: agent}, "given7"), 1)
-			w.Len(w.found(store.RunQuery{}, "from"+agent), 1)
-			w.Len(w.found(store.RunQuery{}, "given299", "from"+agent), 1)
+			w.Len(w.searchBoth(store.RunQuery{AgentName: agent}, "given7"), 1)
+			w.Len(w.searchBoth(store.RunQuery{}, "from"+agent), 1)
+			w.Len(w.searchBoth(store.RunQuery{}, "given299", "from"+agent), 1)
 		}
-		w.Empty(w.found(store.RunQuery{}, "fromfirst", "fromsecond"))
+		w.Empty(w.searchBoth(store.RunQuery{}, "fromfirst", "fromsecond"))
 
 		_, err := w.db.ExecContext(w.ctx, `INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, 0)`,
-			w.project.ID.String(), ids[1].String(), "{"+v7().String()+"}")
+			w.project.ID.String(), ids[1].String(), "{"+newUUIDv7().String()+"}")
 		w.NoError(err, "the rest of the second row")
 		for n, id := range ids {
 			w.NoError(w.s.EraseRun(w.ctx, w.key(id)))
 			left := len(ids) - 1 - n
-			w.Zero(w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`), "the others wait to be indexed again")
-			w.Len(w.found(store.RunQuery{}, "given7"), left)
-			w.index(10)
-			w.Len(w.found(store.RunQuery{}, "given7"), left)
-			w.EqualValues(left, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+			w.Zero(w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`), "the others wait to be indexed again")
+			w.Len(w.searchBoth(store.RunQuery{}, "given7"), left)
+			w.indexRuns(10)
+			w.Len(w.searchBoth(store.RunQuery{}, "given7"), left)
+			w.EqualValues(left, w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
 		}
-		for w.count(100) > 0 {
+		for w.countStored(100) > 0 {
 		}
 		w.EqualValues(2*512, w.storedBytes(), "the stored bytes of two rows without words")
 	}},
 	{"the number of unindexed and unrolled rows read is limited", func(w *world) {
 		w.deploy("one", "first")
-		e := w.about("oldest")
+		e := w.eventWithWords("oldest")
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
 		q := store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Since: store.TimeOf(e.Runs[0].ID)}
-		list := store.RunQuery{ProjectID: w.project.ID, Limit: 3, Search: of("oldest"), Since: q.Since}
+		list := store.RunQuery{ProjectID: w.project.ID, Limit: 3, Search: searchFor("oldest"), Since: q.Since}
 		has := func() (listed int, next *uuid.UUID, counted int64) {
 			runs, next, err := w.s.ListRuns(w.ctx, list)
 			w.NoError(err)
@@ -181,53 +181,53 @@ var consumedPromises = []promise{
 		list.Before = next
 		_, _, err = w.s.ListRuns(w.ctx, list)
 		w.ErrorIs(err, store.ErrSearchTooBroad, "until more are indexed")
-		q.Search = of("oldest")
+		q.Search = searchFor("oldest")
 		_, err = w.s.RunStatistics(w.ctx, q)
 		w.ErrorIs(err, store.ErrSearchTooBroad)
 	}},
 	{"rows posted during the last batch wait for more", func(w *world) {
 		w.deploy("one", "first")
-		w.ended(3)
-		some := w.index(10)
-		w.ended(3)
+		w.endEvents(3)
+		some := w.indexRuns(10)
+		w.endEvents(3)
 		ends := 0
 		n, err := w.s.IndexRuns(w.ctx, 100, func(run store.Searched) []string {
 			if ends < 3 {
-				w.ended(1)
+				w.endEvents(1)
 				ends++
 			}
 			return wordsIn(run)
 		})
 		w.NoError(err)
 		w.Equal(some, n)
-		w.Positive(w.ones(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
-		w.Positive(w.index(100))
-		w.Len(w.found(store.RunQuery{}), 9, "nothing is lost")
-		w.Zero(w.ones(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
+		w.Positive(w.queryCount(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
+		w.Positive(w.indexRuns(100))
+		w.Len(w.searchBoth(store.RunQuery{}), 9, "nothing is lost")
+		w.Zero(w.queryCount(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
 	}},
 	{"a failing rollup row is set aside and blocks no other", func(w *world) {
 		w.deploy("one", "first", "second")
 		now, err := w.s.Now(w.ctx)
 		w.NoError(err)
 		ended := func(i int, agent string) uuid.UUID {
-			run := pastRun{id: store.Stamp(v7(), now.UnixMicro(), i), environment: w.environment.ID, agent: agent, status: store.RunCompleted, began: true}
-			run.write(w)
+			run := pastRun{id: store.Stamp(newUUIDv7(), now.UnixMicro(), i), environment: w.environment.ID, agent: agent, status: store.RunCompleted, began: true}
+			run.insertInto(w)
 			return run.id
 		}
 		ended(0, "first")
-		for w.rollUp(10) > 0 {
+		for w.rollUpRows(10) > 0 {
 		}
 		var sketch []byte
 		w.NoError(w.db.QueryRowContext(w.ctx, `SELECT durations FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`, w.project.ID.String()).Scan(&sketch))
-		w.set(`UPDATE run_rollups SET durations = $2`, []byte("none"))
+		w.updateRows(`UPDATE run_rollups SET durations = $2`, []byte("none"))
 		var runs []uuid.UUID
 		for i, agent := range []string{"first", "second", "second", "first", "second"} {
 			runs = append(runs, ended(i+1, agent))
 		}
 		w.inOneRow("outbox_rollups", runs)
-		other := w.twin()
+		other := w.twinProject()
 		other.deploy("one", "first")
-		other.ended(1)
+		other.endEvents(1)
 		aside := 0
 		for n := 1; n > 0; {
 			var found *store.SetAsideError
@@ -238,17 +238,17 @@ var consumedPromises = []promise{
 			}
 		}
 		w.Equal(2, aside)
-		w.EqualValues(1, other.ones(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "the failing row is another one")
-		w.EqualValues(3, w.ones(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour' AND agent_name = 'second'`), "neither are these")
+		w.EqualValues(1, other.queryCount(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "the failing row is another one")
+		w.EqualValues(3, w.queryCount(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour' AND agent_name = 'second'`), "neither are these")
 		figures, err := w.s.QueueFigures(w.ctx)
 		w.NoError(err)
 		w.EqualValues(2, figures.OutboxAside)
-		w.set(`UPDATE outbox_rollups SET posted_at = 1`)
-		w.set(`UPDATE run_rollups SET durations = $2`, sketch)
-		for w.rollUp(10) > 0 {
+		w.updateRows(`UPDATE outbox_rollups SET posted_at = 1`)
+		w.updateRows(`UPDATE run_rollups SET durations = $2`, sketch)
+		for w.rollUpRows(10) > 0 {
 		}
-		w.EqualValues(6, w.ones(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "nothing is lost")
-		w.Zero(w.ones(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`))
+		w.EqualValues(6, w.queryCount(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "nothing is lost")
+		w.Zero(w.queryCount(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`))
 	}},
 	{"a row with many words is indexed in parts", func(w *world) {
 		w.deploy("one", "first")
@@ -267,7 +267,7 @@ var consumedPromises = []promise{
 			}
 			return all
 		}
-		indexed := func() int64 { return w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`) }
+		indexed := func() int64 { return w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`) }
 		for before := int64(0); before < runs; {
 			n, err := w.s.IndexRuns(w.ctx, 1, words)
 			w.NoError(err)
@@ -275,7 +275,7 @@ var consumedPromises = []promise{
 			w.Greater(indexed(), before)
 			w.LessOrEqual(indexed(), before+12, "100,000 terms are enough for once")
 			before = indexed()
-			w.EqualValues(runs-before, w.runsIn(`SELECT run_ids FROM outbox_words WHERE project_id = $1`))
+			w.EqualValues(runs-before, w.countRunsIn(`SELECT run_ids FROM outbox_words WHERE project_id = $1`))
 		}
 		n, err := w.s.IndexRuns(w.ctx, 1, words)
 		w.NoError(err)
@@ -288,27 +288,27 @@ var consumedPromises = []promise{
 		const runs = 2_100
 		var ids []uuid.UUID
 		for i := range runs {
-			run := pastRun{id: store.Stamp(v7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted}
-			run.write(w)
+			run := pastRun{id: store.Stamp(newUUIDv7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted}
+			run.insertInto(w)
 			ids = append(ids, run.id)
 		}
 		w.inOneRow("outbox_rollups", ids)
 		rolledUp := func() int64 {
-			return w.ones(`SELECT COALESCE(sum(runs), 0) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`)
+			return w.queryCount(`SELECT COALESCE(sum(runs), 0) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`)
 		}
-		w.Equal(1, w.rollUp(1))
+		w.Equal(1, w.rollUpRows(1))
 		first := rolledUp()
 		w.Positive(first)
 		w.Less(first, int64(runs))
-		w.EqualValues(runs-first, w.runsIn(`SELECT run_ids FROM outbox_rollups WHERE project_id = $1`))
-		w.Positive(w.rollUp(10))
+		w.EqualValues(runs-first, w.countRunsIn(`SELECT run_ids FROM outbox_rollups WHERE project_id = $1`))
+		w.Positive(w.rollUpRows(10))
 		w.EqualValues(runs, rolledUp(), "a call continues with the rest of a row, up to its limit")
-		w.Zero(w.rollUp(1))
+		w.Zero(w.rollUpRows(1))
 	}},
 }
 
-// runsIn returns the number of runs in the lists of IDs that a statement selects.
-func (w *world) runsIn(statement string) (n int) {
+// countRunsIn returns the number of runs in the lists of IDs that a statement selects.
+func (w *world) countRunsIn(statement string) (n int) {
 	rows, err := w.db.QueryContext(w.ctx, statement, w.project.ID.String())
 	w.NoError(err)
 	defer func() { w.NoError(rows.Close()) }()

@@ -40,7 +40,7 @@ var contentionPromises = []promise{
 	{"of concurrent equal keys one is accepted", func(w *world) {
 		events, answers := make([]store.Event, writers), make([]store.Admission, writers)
 		for i := range events {
-			events[i] = w.keyed("key:1", "body")
+			events[i] = w.keyedEvent("key:1", "body")
 		}
 		w.NoError(together(func(i int) error {
 			admissions, err := w.s.Accept(w.ctx, events[i:i+1])
@@ -67,7 +67,7 @@ var contentionPromises = []promise{
 	}},
 	{"concurrent calls with keys in any order all return", func(w *world) {
 		w.NoError(together(func(i int) error {
-			events := []store.Event{w.keyed("key:1", "body"), w.keyed("key:2", "body")}
+			events := []store.Event{w.keyedEvent("key:1", "body"), w.keyedEvent("key:2", "body")}
 			if i%2 == 0 {
 				events[0], events[1] = events[1], events[0]
 			}
@@ -111,7 +111,7 @@ var contentionPromises = []promise{
 	{"concurrent repeated entries do not deadlock", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
-		entries := []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}
+		entries := []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries))
 		ctx, cancel := context.WithTimeout(w.ctx, time.Minute) // instead of waiting forever
 		defer cancel()
@@ -119,17 +119,17 @@ var contentionPromises = []promise{
 		for range 10 * writers {
 			group.Go(func() error { return w.s.AppendJournal(ctx, leaseOf(c), entries) })
 			group.Go(func() error {
-				return ignore(w.s.Cancel(ctx, w.key(v7()), store.RunErrorCancelled, "none"), store.ErrNotFound)
+				return ignoreError(w.s.Cancel(ctx, w.key(newUUIDv7()), store.RunErrorCancelled, "none"), store.ErrNotFound)
 			})
 		}
 		w.NoError(group.Wait())
 	}},
 	{"concurrent claims of several environments claim each run once", func(w *world) {
-		worlds, inputs, handed := []*world{w, w.twin(), w.twin()}, map[uuid.UUID]string{}, map[uuid.UUID]string{}
+		worlds, inputs, handed := []*world{w, w.twinProject(), w.twinProject()}, map[uuid.UUID]string{}, map[uuid.UUID]string{}
 		for _, of := range worlds {
 			of.deploy("one", "first")
 			for i := range 4 * writers {
-				e := of.single()
+				e := of.singleEvent()
 				e.Input = fmt.Appendf(nil, "%s/%d", of.project.ID, i)
 				of.accept(&e)
 				inputs[e.Runs[0].ID] = string(e.Input)
@@ -165,10 +165,10 @@ var contentionPromises = []promise{
 			switch i {
 			case 0:
 				completions = w.complete(completed(c))
-				return ignore(completions, store.ErrFenced)
+				return ignoreError(completions, store.ErrFenced)
 			case 1:
 				releases = w.s.Release(w.ctx, leaseOf(c), 0)
-				return ignore(releases, store.ErrFenced)
+				return ignoreError(releases, store.ErrFenced)
 			default:
 				_, err := w.s.SweepLeases(w.ctx, 10)
 				return err
@@ -271,8 +271,8 @@ var contentionPromises = []promise{
 	}},
 }
 
-// ignore returns nil for an error that is target.
-func ignore(err, target error) error {
+// ignoreError returns nil for an error that is target.
+func ignoreError(err, target error) error {
 	if errors.Is(err, target) {
 		return nil
 	}

@@ -13,17 +13,17 @@ import (
 // putBlobs stores n blobs of the project with a mark, as if they were written in 1970.
 func (w *world) putBlobs(n int, mark string) (ids []uuid.UUID) {
 	for range n {
-		id := v7()
+		id := newUUIDv7()
 		_, err := w.s.PutBlob(w.ctx, w.key(id), bytes.NewReader([]byte("blob")))
 		w.NoError(err)
 		ids = append(ids, id)
 	}
-	w.set(`UPDATE blobs SET mark = $2, created_at = 0`, mark)
+	w.updateRows(`UPDATE blobs SET mark = $2, created_at = 0`, mark)
 	return ids
 }
 
-// trim deletes history of the next project and returns the count.
-func (w *world) trim(limit int) (int, error) {
+// trimHistory deletes history of the next project and returns the count.
+func (w *world) trimHistory(limit int) (int, error) {
 	trimmed, err := w.s.TrimHistory(w.ctx, limit)
 	return trimmed.Count, err
 }
@@ -32,7 +32,7 @@ func (w *world) trim(limit int) (int, error) {
 func (w *world) untilTrimmed(limit int) {
 	for n := 1; n > 0; {
 		var err error
-		n, err = w.trim(limit)
+		n, err = w.trimHistory(limit)
 		w.NoError(err)
 	}
 }
@@ -46,10 +46,10 @@ var deletionPromises = []promise{
 			{"", func() error { _, err := w.s.SweepExpired(w.ctx, 100); return err }},
 			{"history", func() error { _, err := w.s.DropHistory(w.ctx, aDay, 100); return err }},
 		} {
-			left := func() int64 { return w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`) }
+			left := func() int64 { return w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`) }
 			ids := w.putBlobs(3, of.mark)
-			cure := w.poison("DELETE", "blobs", "id", ids[1])
-			w.aside(of.sweep(), 1)
+			cure := w.failWrites("DELETE", "blobs", "id", ids[1])
+			w.requireSetAside(of.sweep(), 1)
 			w.EqualValues(1, left())
 			w.NoError(of.sweep(), "the blob is skipped")
 			cure()
@@ -70,7 +70,7 @@ var deletionPromises = []promise{
 			{"uploads", "blob_id", `INSERT INTO uploads (project_id, digest, size, blob_id, created_at, kept_until) VALUES ($1, $4, 1, $2, $3, $3)`},
 			{"bundles", "blob_id", `INSERT INTO bundles (project_id, digest, size, blob_id, created_at, kept_until) VALUES ($1, $4, 1, $2, $3, $3)`},
 		} {
-			left := func() int64 { return w.ones(`SELECT count(*) FROM ` + of.table + ` WHERE project_id = $1`) }
+			left := func() int64 { return w.queryCount(`SELECT count(*) FROM ` + of.table + ` WHERE project_id = $1`) }
 			ids := w.putBlobs(3, "bundle")
 			for i, id := range ids {
 				args := []any{w.project.ID.String(), id.String(), i}
@@ -81,8 +81,8 @@ var deletionPromises = []promise{
 				w.NoError(err)
 			}
 			sweep := func() error { _, err := w.s.SweepExpired(w.ctx, 100); return err }
-			cure := w.poison("DELETE", of.table, of.id, ids[0])
-			w.aside(sweep(), 1)
+			cure := w.failWrites("DELETE", of.table, of.id, ids[0])
+			w.requireSetAside(sweep(), 1)
 			w.EqualValues(1, left(), of.table)
 			w.NoError(sweep(), "the row is skipped")
 			cure()
@@ -95,51 +95,51 @@ var deletionPromises = []promise{
 	{"a project is not set aside while some of its history is deleted", func(w *world) {
 		stuck := w.history()
 		w.forgets()
-		cure := w.poison("DELETE", "ended_runs", "id", stuck.Runs[0].ID)
-		n, err := w.trim(1000)
+		cure := w.failWrites("DELETE", "ended_runs", "id", stuck.Runs[0].ID)
+		n, err := w.trimHistory(1000)
 		w.NoError(err)
 		w.Positive(n)
-		_, err = w.trim(1000)
-		w.aside(err, 1)
+		_, err = w.trimHistory(1000)
+		w.requireSetAside(err, 1)
 		cure()
 		for range 3 {
-			_, err = w.trim(1000)
+			_, err = w.trimHistory(1000)
 			w.NoError(err)
 		}
-		w.Zero(w.ones(`SELECT count(*) FROM ended_runs WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM ended_runs WHERE project_id = $1`))
 	}},
 	{"a day is deleted from the last deleted row on, and then once more from its start", func(w *world) {
 		w.history()
 		w.forgets()
-		n, err := w.trim(1)
+		n, err := w.trimHistory(1)
 		w.NoError(err)
 		w.Equal(1, n)
 		var first uuid.UUID // of the day, before all others
-		day := w.ones(`SELECT MIN(day) FROM stored_days WHERE project_id = $1`)
+		day := w.queryCount(`SELECT MIN(day) FROM stored_days WHERE project_id = $1`)
 		binary.BigEndian.PutUint64(first[:8], uint64(day*aDay.Milliseconds())<<16)
 		_, err = w.db.ExecContext(w.ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, unsafe, at) VALUES ($1, $2, 1, 1, '', FALSE, 0)`,
 			w.project.ID.String(), first.String())
 		w.NoError(err)
 		left := func() int64 {
-			return w.ones(`SELECT count(*) FROM journal WHERE project_id = $1 AND run_id = '` + first.String() + `'`)
+			return w.queryCount(`SELECT count(*) FROM journal WHERE project_id = $1 AND run_id = '` + first.String() + `'`)
 		}
-		n, err = w.trim(1)
+		n, err = w.trimHistory(1)
 		w.NoError(err)
 		w.Equal(1, n)
 		w.EqualValues(1, left())
 		w.untilTrimmed(1)
 		w.Zero(left())
-		w.Zero(w.ones(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
 	}},
 	{"the deletion of expired history takes no turn from the trimming of projects", func(w *world) {
-		twin := w.twin()
+		twin := w.twinProject()
 		first, second := inOrder(w, twin)
 		for _, of := range []*world{first, second} {
 			of.history()
 			of.forgets()
 		}
 		left := func(of *world) int64 {
-			return of.ones(`SELECT count(*) FROM journal WHERE project_id = $1`) + of.ones(`SELECT count(*) FROM inputs WHERE project_id = $1`)
+			return of.queryCount(`SELECT count(*) FROM journal WHERE project_id = $1`) + of.queryCount(`SELECT count(*) FROM inputs WHERE project_id = $1`)
 		}
 		before := [2]int64{left(first), left(second)}
 		for range 4 {
@@ -147,7 +147,7 @@ var deletionPromises = []promise{
 			w.NoError(err)
 			_, err = w.s.DropHistory(w.ctx, 365*aDay, 1)
 			w.NoError(err)
-			_, err = w.trim(1)
+			_, err = w.trimHistory(1)
 			w.NoError(err)
 		}
 		w.Less(left(first), before[0])

@@ -32,8 +32,8 @@ func (w *world) outboundFrom(agent, name string, policy store.OutboundPolicy) st
 // automatic is the default policy of the contract.
 var automatic = store.OutboundPolicy{Mode: store.LinkAutomatic}
 
-// post creates deliveries for ended runs.
-func (w *world) post() int {
+// postDeliveries creates deliveries for ended runs.
+func (w *world) postDeliveries() int {
 	n, err := w.s.PostDeliveries(w.ctx, 100)
 	w.NoError(err)
 	return n
@@ -59,19 +59,17 @@ func attempted(d store.ClaimedDelivery, outcome store.DeliveryOutcome) store.Att
 
 // underWayTo returns a delivery to a connector with its second attempt in progress.
 func (w *world) underWayTo(c store.Connector) store.ClaimedDelivery {
-	e := w.single()
+	e := w.singleEvent()
 	w.accept(&e)
 	for _, run := range w.claim(1, lease) {
 		w.NoError(w.complete(completed(run)))
 	}
-	w.post()
-	w.record(attempted(w.takeDue(1, 1)[0], store.DeliveryRetry))
+	w.postDeliveries()
+	w.recordAttempts(attempted(w.takeDue(1, 1)[0], store.DeliveryRetry))
 	second := w.takeDue(1, 1)[0]
 	w.Equal(c.ID, second.Connector.ID)
 	return second
 }
-
-func (w *world) record(attempts ...store.Attempt) { w.NoError(w.s.RecordAttempts(w.ctx, attempts)) }
 
 // delivery returns the connector run of a delivery.
 func (w *world) delivery(id uuid.UUID) store.ConnectorRun {
@@ -88,10 +86,10 @@ func (w *world) deliveriesOf(c store.Connector) []store.ConnectorRun {
 	return runs
 }
 
-// hasten makes waiting deliveries due.
-func (w *world) hasten() {
-	w.set(`UPDATE deliveries SET due_at = 1`)
-	w.set(`UPDATE destinations SET due_at = 1`)
+// makeAllDue makes waiting deliveries due.
+func (w *world) makeAllDue() {
+	w.updateRows(`UPDATE deliveries SET due_at = 1`)
+	w.updateRows(`UPDATE destinations SET due_at = 1`)
 }
 
 var deliveryPromises = []promise{
@@ -107,8 +105,8 @@ var deliveryPromises = []promise{
 		w.NoError(err)
 		w.True(waits)
 		w.Equal(time.Second, in, "another process creates it, and this read misses nothing")
-		w.Equal(1, w.post(), "the other agent has no such link")
-		w.Zero(w.post())
+		w.Equal(1, w.postDeliveries(), "the other agent has no such link")
+		w.Zero(w.postDeliveries())
 		claimed := w.takeDue(10, 10)
 		w.Len(claimed, 1)
 		d := claimed[0]
@@ -119,7 +117,7 @@ var deliveryPromises = []promise{
 		w.Equal(1, d.Attempt)
 		w.Empty(w.takeDue(10, 10))
 		w.Equal(store.ConnectorRunRunning, w.delivery(d.Delivery.ID).Status)
-		w.record(attempted(d, store.DeliveryDone))
+		w.recordAttempts(attempted(d, store.DeliveryDone))
 		run := w.delivery(d.Delivery.ID)
 		w.Equal(store.ConnectorRunCompleted, run.Status)
 		w.Equal(store.TriggerOutbound, run.Trigger)
@@ -151,7 +149,7 @@ var deliveryPromises = []promise{
 			runs := w.claim(2, lease)
 			w.NoError(w.complete(completed(runs[0])))
 			w.NoError(w.complete(store.Completion{Lease: leaseOf(runs[1]), Status: store.RunFailed, Error: "no"}))
-			w.Equal(2, w.post())
+			w.Equal(2, w.postDeliveries())
 			var done, failures int
 			for _, d := range w.takeDue(10, 10) {
 				switch d.Run.Status {
@@ -175,7 +173,7 @@ var deliveryPromises = []promise{
 		hidden.Unpublished = true
 		w.NoError(w.complete(hidden))
 		w.NoError(w.complete(completed(runs[1])))
-		w.Equal(2, w.post())
+		w.Equal(2, w.postDeliveries())
 		due := w.takeDue(10, 10)
 		w.Len(due, 1)
 		w.Equal(runs[1].Run.ID, due[0].RunID)
@@ -183,25 +181,25 @@ var deliveryPromises = []promise{
 	{"a failed attempt is retried when due, with the next number", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		first := w.takeDue(10, 10)[0]
 		again := attempted(first, store.DeliveryRetry)
 		again.Wait, again.Response = time.Hour, strings.Repeat("é", store.MaxExcerpt)
-		w.record(again)
+		w.recordAttempts(again)
 		w.Empty(w.takeDue(10, 10))
 		in, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
 		w.True(waits)
 		w.Greater(in, 59*time.Minute)
 		w.Equal(store.ConnectorRunPending, w.delivery(first.Delivery.ID).Status)
-		w.hasten()
+		w.makeAllDue()
 		second := w.takeDue(10, 10)[0]
 		w.Equal(first.Delivery.ID, second.Delivery.ID)
 		w.Equal(2, second.Attempt)
-		w.record(attempted(first, store.DeliveryDone))
+		w.recordAttempts(attempted(first, store.DeliveryDone))
 		w.Equal(store.ConnectorRunRunning, w.delivery(first.Delivery.ID).Status, "a late result of an earlier attempt is dropped")
-		w.record(attempted(second, store.DeliveryFailed))
+		w.recordAttempts(attempted(second, store.DeliveryFailed))
 		run := w.delivery(first.Delivery.ID)
 		w.Equal(store.ConnectorRunFailed, run.Status)
 		w.Equal("given up", run.Error)
@@ -220,11 +218,11 @@ var deliveryPromises = []promise{
 	{"an attempt without a result is lost and retried", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		first := w.takeDue(10, 10)[0]
-		w.set(`UPDATE deliveries SET due_at = 1, lease_until = 1`)
-		w.set(`UPDATE destinations SET due_at = 1`)
+		w.updateRows(`UPDATE deliveries SET due_at = 1, lease_until = 1`)
+		w.updateRows(`UPDATE destinations SET due_at = 1`)
 		_, before := w.uncounted()
 		second := w.takeDue(10, 1)
 		_, after := w.uncounted()
@@ -236,17 +234,17 @@ var deliveryPromises = []promise{
 		w.Nil(next, "one is in progress")
 		w.Len(past, 1)
 		w.Equal(store.ErrorClassLost, past[0].ErrorClass)
-		w.record(attempted(second[0], store.DeliveryDone))
+		w.recordAttempts(attempted(second[0], store.DeliveryDone))
 		w.Equal(store.ConnectorRunCompleted, w.delivery(first.Delivery.ID).Status)
 	}},
 	{"attempts per connector are limited, and turns are fair", func(w *world) {
 		w.deploy("one", "first")
 		many := w.outboundTo("many", automatic)
-		w.ended(20)
-		w.post()
+		w.endEvents(20)
+		w.postDeliveries()
 		few := w.outboundTo("few", automatic)
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		count := func(claimed []store.ClaimedDelivery) map[uuid.UUID]int {
 			of := map[uuid.UUID]int{}
 			for _, d := range claimed {
@@ -262,14 +260,14 @@ var deliveryPromises = []promise{
 		w.NoError(err)
 		w.True(waits)
 		w.Positive(in, "it is not due at once again")
-		w.record(attempted(first[0], store.DeliveryDone))
+		w.recordAttempts(attempted(first[0], store.DeliveryDone))
 		w.Len(w.takeDue(6, 4), 1, "a slot is free")
 	}},
 	{"full projects are left out", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		claimed, err := w.s.ClaimDeliveries(w.ctx, store.DeliveryClaim{Limit: 10, PerConnector: 10, Lease: lease, PerProject: 2, UnderWay: map[uuid.UUID]int{w.project.ID: 2, uuid.New(): 1}})
 		w.NoError(err)
 		w.Empty(claimed)
@@ -278,35 +276,35 @@ var deliveryPromises = []promise{
 	{"a destination that is down gets one delivery at a time", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
-		w.ended(store.BreakAfter + 3)
-		w.post()
+		w.endEvents(store.BreakAfter + 3)
+		w.postDeliveries()
 		var attempts []store.Attempt
 		for _, d := range w.takeDue(store.BreakAfter, 100) {
 			attempts = append(attempts, attempted(d, store.DeliveryRetry))
 		}
 		w.Len(attempts, store.BreakAfter)
-		w.record(attempts...)
+		w.recordAttempts(attempts...)
 		w.Empty(w.takeDue(10, 100), "the others wait with it")
 		in, _, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
 		w.Greater(in, store.BreakFor(store.BreakAfter)-time.Second)
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		w.Empty(w.takeDue(10, 100), "and new deliveries")
-		w.hasten()
+		w.makeAllDue()
 		one := w.takeDue(10, 100)
 		w.Len(one, 1)
-		w.record(attempted(one[0], store.DeliveryDone))
+		w.recordAttempts(attempted(one[0], store.DeliveryDone))
 		w.Len(w.takeDue(100, 100), store.BreakAfter+3, "the others, and the waiting retries")
 	}},
 	{"deliveries of a disabled, retired, paused or deleted connector are skipped with a reason", func(w *world) {
 		w.deploy("one", "first")
 		disabled, gone := w.outboundTo("disabled", automatic), w.outboundTo("gone", automatic)
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		disabled.Enabled = false
 		w.NoError(w.s.PutConnector(w.ctx, disabled))
-		w.hasten()
+		w.makeAllDue()
 		due := map[uuid.UUID]store.ConnectorRun{disabled.ID: w.deliveriesOf(disabled)[0], gone.ID: w.deliveriesOf(gone)[0]}
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, gone.Ref))
 		w.Empty(w.takeDue(10, 10))
@@ -317,50 +315,50 @@ var deliveryPromises = []promise{
 		}
 
 		paused := w.outboundTo("paused", automatic)
-		w.ended(2)
-		w.post()
+		w.endEvents(2)
+		w.postDeliveries()
 		w.Len(w.deliveriesOf(disabled), 3, "later deliveries are skipped at once")
 		w.Equal(store.ConnectorRunSkipped, w.deliveriesOf(disabled)[0].Status)
 		first := w.takeDue(1, 10)[0]
 		a := attempted(first, store.DeliveryGone)
 		a.StatusCode, a.Reason = 410, "410 Gone"
-		w.record(a)
+		w.recordAttempts(a)
 		w.Equal(store.ConnectorRunFailed, w.delivery(first.Delivery.ID).Status)
-		w.hasten()
+		w.makeAllDue()
 		w.Empty(w.takeDue(10, 10))
 		for _, run := range w.deliveriesOf(paused) {
 			w.Contains(run.Error, "410 Gone")
 		}
 		paused.Ref.Generation++
 		w.NoError(w.s.PutConnector(w.ctx, paused))
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		next := w.takeDue(10, 10)
 		w.Len(next, 1, "another generation of the connector sends again")
 		late := attempted(next[0], store.DeliveryGone)
 		late.Generation--
-		w.record(late)
-		w.ended(1)
-		w.post()
+		w.recordAttempts(late)
+		w.endEvents(1)
+		w.postDeliveries()
 		last := w.takeDue(10, 10)
 		w.Len(last, 1, "the result of an earlier attempt pauses no later generation")
-		w.record(attempted(last[0], store.DeliveryGone))
+		w.recordAttempts(attempted(last[0], store.DeliveryGone))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, paused.Ref))
 		paused.Ref.ObjectUID = "made again"
 		w.NoError(w.s.PutConnector(w.ctx, paused))
 		link := w.newLink("paused-again", paused.ID, "first", origin)
 		link.Outbound = &store.OutboundPolicy{Mode: store.LinkAutomatic}
 		w.NoError(w.s.PutLink(w.ctx, link))
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		w.Len(w.takeDue(10, 10), 1, "a re-created connector is not paused")
 	}},
 	{"a claim respects the limit of a project", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("one", automatic)
 		w.outboundTo("other", automatic)
-		w.ended(10)
-		w.post()
+		w.endEvents(10)
+		w.postDeliveries()
 		claim := store.DeliveryClaim{
 			Limit: 20, PerConnector: 20, Lease: lease, PerProject: 7, UnderWay: map[uuid.UUID]int{w.project.ID: 2}, OfConnector: map[store.Key]int{},
 		}
@@ -379,13 +377,13 @@ var deliveryPromises = []promise{
 			return waits
 		}
 		w.Equal(4, take(), "3 of one connector, which is half of 5, and half of the rest of the other")
-		w.set(`UPDATE destinations SET due_at = 1`)
+		w.updateRows(`UPDATE destinations SET due_at = 1`)
 		w.Zero(take(), "of these two")
 		w.False(next(), "and they are not due at once again")
 		w.outboundTo("third", automatic)
-		w.ended(1)
-		w.post()
-		w.set(`UPDATE destinations SET due_at = 1`)
+		w.endEvents(1)
+		w.postDeliveries()
+		w.updateRows(`UPDATE destinations SET due_at = 1`)
 		w.True(next())
 		w.Equal(1, take(), "some slots are left for the next")
 		_, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
@@ -398,42 +396,42 @@ var deliveryPromises = []promise{
 	{"of two attempts of a delivery the later one counts", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		first := w.takeDue(1, 1)[0]
-		w.set(`UPDATE deliveries SET due_at = 1, lease_until = 1`)
-		w.set(`UPDATE destinations SET due_at = 1`)
+		w.updateRows(`UPDATE deliveries SET due_at = 1, lease_until = 1`)
+		w.updateRows(`UPDATE destinations SET due_at = 1`)
 		second := w.takeDue(1, 1)[0]
-		w.record(attempted(second, store.DeliveryDone), attempted(first, store.DeliveryRetry))
+		w.recordAttempts(attempted(second, store.DeliveryDone), attempted(first, store.DeliveryRetry))
 		w.Equal(store.ConnectorRunCompleted, w.delivery(first.Delivery.ID).Status)
 	}},
 	{"deliveries count as stored", func(w *world) {
 		w.deploy("one", "first")
-		w.ended(1)
-		for w.count(100) > 0 {
+		w.endEvents(1)
+		for w.countStored(100) > 0 {
 		}
 		without := w.storedBytes()
 		w.outboundTo("results", automatic)
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		a := attempted(w.takeDue(10, 10)[0], store.DeliveryRetry)
 		a.Response = strings.Repeat("x", 1000)
-		w.record(a)
-		w.hasten()
-		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
-		for w.count(100) > 0 {
+		w.recordAttempts(a)
+		w.makeAllDue()
+		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
+		for w.countStored(100) > 0 {
 		}
 		w.Greater(w.storedBytes(), 2*without+1000)
 	}},
 	{"responses are dropped if the project's storage is full", func(w *world) {
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
-		w.ended(2)
-		w.post()
+		w.endEvents(2)
+		w.postDeliveries()
 		claimed := w.takeDue(2, 10)
-		for w.count(100) > 0 {
+		for w.countStored(100) > 0 {
 		}
-		w.project.Limits.Storage = w.load().Stored
+		w.project.Limits.Storage = w.projectLoad().Stored
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		answered := func(d store.ClaimedDelivery, outcome store.DeliveryOutcome) store.Attempt {
 			a := attempted(d, outcome)
@@ -445,17 +443,17 @@ var deliveryPromises = []promise{
 			w.NoError(err)
 			return past[len(past)-1]
 		}
-		w.record(answered(claimed[0], store.DeliveryDone))
-		w.record(answered(claimed[1], store.DeliveryRetry))
+		w.recordAttempts(answered(claimed[0], store.DeliveryDone))
+		w.recordAttempts(answered(claimed[1], store.DeliveryRetry))
 		w.Equal(200, last(claimed[0]).StatusCode)
 		w.Empty(last(claimed[0]).Response)
 		w.Equal("http_status", last(claimed[1]).ErrorClass)
 		w.Empty(last(claimed[1]).Response)
 		w.project.Limits.Storage = 0
 		w.NoError(w.s.PutProject(w.ctx, w.project))
-		w.hasten()
+		w.makeAllDue()
 		again := w.takeDue(1, 10)[0]
-		w.record(answered(again, store.DeliveryDone))
+		w.recordAttempts(answered(again, store.DeliveryDone))
 		w.Equal("thanks", last(again).Response, "it no longer has a limit")
 	}},
 	{"with concurrent claims and records each delivery has one attempt", func(w *world) {
@@ -463,7 +461,7 @@ var deliveryPromises = []promise{
 		for i := range 4 {
 			w.outboundTo(fmt.Sprintf("results-%d", i), automatic)
 		}
-		w.ended(40)
+		w.endEvents(40)
 		var (
 			mutex sync.Mutex
 			seen  = map[uuid.UUID]int{}

@@ -15,13 +15,17 @@ import (
 func (w *world) failedOnce(c store.Connector) store.ConnectorRun {
 	a := attempted(w.underWayTo(c), store.DeliveryRetry)
 	a.Wait = 20 * time.Hour
-	w.record(a)
+	w.recordAttempts(a)
 	w.Empty(w.takeDue(10, 10))
 	return w.connectorRun(a.Delivery.ID)
 }
 
-// hurry replays a waiting delivery, which keeps its ID.
-func (w *world) hurry(d store.ConnectorRun, key *store.Idempotency, want store.Verdict) {
+func (w *world) recordAttempts(attempts ...store.Attempt) {
+	w.NoError(w.s.RecordAttempts(w.ctx, attempts))
+}
+
+// retryNow replays a waiting delivery, which keeps its ID.
+func (w *world) retryNow(d store.ConnectorRun, key *store.Idempotency, want store.Verdict) {
 	a, err := replay.One(w.ctx, w.s, keyless, d, key)
 	w.NoError(err)
 	w.Equal(store.Admission{Verdict: want, ConnectorRunID: d.ID, RunIDs: d.RunIDs}, a)
@@ -32,8 +36,8 @@ var hurryPromises = []promise{
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		d := w.failedOnce(out)
-		w.hinted(store.TopicDelivery, w.environment.ID, func() { w.hurry(d, nil, store.Accepted) })
-		w.hurry(d, nil, store.Accepted) // it is due already
+		w.awaitHint(store.TopicDelivery, w.environment.ID, func() { w.retryNow(d, nil, store.Accepted) })
+		w.retryNow(d, nil, store.Accepted) // it is due already
 		_, due, err := w.s.Attempts(w.ctx, d.Key())
 		w.NoError(err)
 		now, err := w.s.Now(w.ctx)
@@ -45,7 +49,7 @@ var hurryPromises = []promise{
 		w.Equal(d.ID, claimed[0].Delivery.ID)
 		w.Equal(2, claimed[0].Tries, "it is the third attempt of the schedule")
 		w.refusedReplay(d.ID, replay.InProgress)
-		w.record(attempted(claimed[0], store.DeliveryDone))
+		w.recordAttempts(attempted(claimed[0], store.DeliveryDone))
 		w.Equal(store.ConnectorRunCompleted, w.connectorRun(d.ID).Status)
 		_, err = w.s.RetryDeliveryNow(w.ctx, d.Key(), nil)
 		w.ErrorIs(err, store.ErrNotFound)
@@ -59,20 +63,20 @@ var hurryPromises = []promise{
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		d := w.underWayTo(out)
-		w.set(`UPDATE deliveries SET lease_until = 1, due_at = 1`)
-		w.hurry(w.connectorRun(d.Delivery.ID), nil, store.Accepted)
+		w.updateRows(`UPDATE deliveries SET lease_until = 1, due_at = 1`)
+		w.retryNow(w.connectorRun(d.Delivery.ID), nil, store.Accepted)
 		w.Len(w.takeDue(10, 10), 1)
 	}},
 	{"a repeated request makes a delivery due once", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		d := w.failedOnce(out)
-		w.hurry(d, requestKey("1", "this"), store.Accepted)
+		w.retryNow(d, requestKey("1", "this"), store.Accepted)
 		a := attempted(w.takeDue(10, 10)[0], store.DeliveryRetry)
 		a.Wait = time.Hour
-		w.record(a)
+		w.recordAttempts(a)
 		for range 2 {
-			w.hurry(d, requestKey("1", "this"), store.Repeated)
+			w.retryNow(d, requestKey("1", "this"), store.Repeated)
 			again, err := w.s.RetryDeliveryNow(w.ctx, d.Key(), requestKey("1", "this"))
 			w.NoError(err)
 			w.Equal(store.Repeated, again.Verdict, "also with two at once")
@@ -82,56 +86,56 @@ var hurryPromises = []promise{
 		w.NoError(err)
 		w.Equal(store.KeyReused, other.Verdict)
 		w.Empty(w.takeDue(10, 10))
-		w.hurry(d, requestKey("2", "this"), store.Accepted)
+		w.retryNow(d, requestKey("2", "this"), store.Accepted)
 		w.refusedKey(d, "3")
 	}},
 	{"a delivery that waits with its connector is attempted", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
-		w.ended(store.BreakAfter)
-		w.post()
+		w.endEvents(store.BreakAfter)
+		w.postDeliveries()
 		var attempts []store.Attempt
 		for _, d := range w.takeDue(store.BreakAfter, 100) {
 			a := attempted(d, store.DeliveryRetry)
 			a.Wait = 20 * time.Hour
 			attempts = append(attempts, a)
 		}
-		w.record(attempts...)
+		w.recordAttempts(attempts...)
 		w.Empty(w.takeDue(10, 100))
 		all := w.deliveriesOf(out)
 		for _, d := range all[:2] {
-			w.hurry(d, nil, store.Accepted)
+			w.retryNow(d, nil, store.Accepted)
 		}
 		claimed := w.takeDue(10, 100)
 		w.Len(claimed, 1, "one at a time")
-		w.record(attempted(claimed[0], store.DeliveryDone))
+		w.recordAttempts(attempted(claimed[0], store.DeliveryDone))
 		w.Len(w.takeDue(10, 100), 1, "and no others than the ones made due")
 	}},
 	{"a delivery made due is tried before other due ones", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
-		w.ended(store.BreakAfter)
-		w.post()
+		w.endEvents(store.BreakAfter)
+		w.postDeliveries()
 		var attempts []store.Attempt
 		for _, d := range w.takeDue(store.BreakAfter, 100) {
 			attempts = append(attempts, attempted(d, store.DeliveryRetry))
 		}
-		w.record(attempts...)
+		w.recordAttempts(attempts...)
 		all := w.deliveriesOf(out)
 		for i, d := range []int{2, 0, 2, 2, 4} {
-			w.hurry(all[d], nil, store.Accepted)
+			w.retryNow(all[d], nil, store.Accepted)
 			claimed := w.takeDue(10, 100)
 			w.Len(claimed, 1, "one at a time")
 			w.Equal(all[d].ID, claimed[0].Delivery.ID, i)
 			down := attempted(claimed[0], store.DeliveryRetry)
 			down.Down = true
-			w.record(down)
+			w.recordAttempts(down)
 			w.Empty(w.takeDue(10, 100))
 		}
-		w.hurry(all[1], nil, store.Accepted)
-		w.hurry(all[3], nil, store.Accepted)
-		w.hurry(all[3], nil, store.Accepted)
-		w.record(attempted(w.takeDue(10, 100)[0], store.DeliveryDone))
+		w.retryNow(all[1], nil, store.Accepted)
+		w.retryNow(all[3], nil, store.Accepted)
+		w.retryNow(all[3], nil, store.Accepted)
+		w.recordAttempts(attempted(w.takeDue(10, 100)[0], store.DeliveryDone))
 		w.Equal(store.ConnectorRunCompleted, w.connectorRun(all[3].ID).Status)
 		w.Len(w.takeDue(10, 100), 4)
 	}},
@@ -139,7 +143,7 @@ var hurryPromises = []promise{
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		d := w.failedOnce(out)
-		w.set(`UPDATE destinations SET paused_generation = 1, paused_reason = '410 Gone'`)
+		w.updateRows(`UPDATE destinations SET paused_generation = 1, paused_reason = '410 Gone'`)
 		for reason, change := range map[replay.Reason]func(*store.Connector){
 			replay.Paused:   func(*store.Connector) {},
 			replay.Disabled: func(c *store.Connector) { c.Enabled = false },
@@ -161,9 +165,9 @@ var hurryPromises = []promise{
 	}},
 	{"an event is not made due", func(w *world) {
 		w.deploy("one", "first")
-		e := w.single()
+		e := w.singleEvent()
 		w.accept(&e)
-		for _, id := range []uuid.UUID{e.ConnectorRunID, v7()} {
+		for _, id := range []uuid.UUID{e.ConnectorRunID, newUUIDv7()} {
 			_, err := w.s.RetryDeliveryNow(w.ctx, w.key(id), nil)
 			w.ErrorIs(err, store.ErrNotFound)
 		}

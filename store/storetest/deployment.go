@@ -144,7 +144,7 @@ var deploymentPromises = []promise{
 		w.ErrorIs(w.s.StartBuild(w.ctx, spec.Key(), ""), store.ErrConflict)
 		w.ErrorIs(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentCancelled, "", ""), store.ErrConflict)
 		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{}), store.ErrConflict)
-		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), w.result("late", "first")), store.ErrConflict)
+		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), w.buildResult("late", "first")), store.ErrConflict)
 		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})
 		w.ErrorIs(err, store.ErrConflict)
 		w.Equal(d, w.deployment(spec.ID))

@@ -45,8 +45,8 @@ var destinationPromises = []promise{
 		w.deploy("one", "first")
 		failing, paused := w.outboundTo("failing", automatic), w.outboundTo("paused", automatic)
 		w.outboundTo("well", automatic)
-		w.ended(store.BreakAfter)
-		w.post()
+		w.endEvents(store.BreakAfter)
+		w.postDeliveries()
 		var attempts []store.Attempt
 		for _, d := range w.takeDue(100, 100) {
 			a := attempted(d, store.DeliveryDone)
@@ -59,7 +59,7 @@ var destinationPromises = []promise{
 			}
 			attempts = append(attempts, a)
 		}
-		w.record(attempts...)
+		w.recordAttempts(attempts...)
 		troubled := w.troubled()
 		w.Len(troubled, 2)
 		w.Equal(store.TroubledDestination{Destination: store.Destination{Connector: failing.Key(), Failures: store.BreakAfter}, Ref: failing.Ref}, troubled[failing.ID])
@@ -80,19 +80,19 @@ var destinationPromises = []promise{
 		w.NoError(w.s.ResumeDestination(w.ctx, failing.Key()), "not paused, and still failing")
 		w.Len(w.troubled(), 1)
 		w.Contains(w.troubled(), failing.ID)
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		w.Equal(store.ConnectorRunPending, w.deliveriesOf(paused)[0].Status, "it sends again")
 	}},
 	{"rejected deliveries are listed until one succeeds", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		end := func(outcome store.DeliveryOutcome, reason string) {
-			w.ended(1)
-			w.post()
+			w.endEvents(1)
+			w.postDeliveries()
 			a := attempted(w.takeDue(1, 100)[0], outcome)
 			a.Reason, a.StatusCode = reason, 401
-			w.record(a)
+			w.recordAttempts(a)
 		}
 		end(store.DeliveryFailed, "401 Unauthorized")
 		end(store.DeliveryFailed, "403 Forbidden")
@@ -102,15 +102,15 @@ var destinationPromises = []promise{
 		w.Zero(told.Failures, "it recovers: the next one is sent at once")
 		end(store.DeliveryRetry, "later")
 		w.Equal(2, w.troubled()[out.ID].Rejected, "it may still succeed")
-		w.hasten()
-		w.record(attempted(w.takeDue(1, 100)[0], store.DeliveryDone))
+		w.makeAllDue()
+		w.recordAttempts(attempted(w.takeDue(1, 100)[0], store.DeliveryDone))
 		w.NotContains(w.troubled(), out.ID)
 	}},
 	{"expired deliveries end and are reported", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
-		w.ended(3)
-		w.post()
+		w.endEvents(3)
+		w.postDeliveries()
 		under := w.takeDue(1, 1)[0]
 		expire := func(age time.Duration, limit int) int {
 			n, err := w.s.ExpireDeliveries(w.ctx, age, limit)
@@ -131,7 +131,7 @@ var destinationPromises = []promise{
 			}
 		}
 		w.Equal(2, ended)
-		w.record(attempted(under, store.DeliveryDone))
+		w.recordAttempts(attempted(under, store.DeliveryDone))
 		_, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
 		w.False(waits)
@@ -144,34 +144,34 @@ var destinationPromises = []promise{
 		n, err := w.s.ExpireDeliveries(w.ctx, -time.Hour, 2*connectors)
 		w.NoError(err)
 		w.Equal(connectors, n)
-		w.Zero(w.rowsOf("deliveries"))
+		w.Zero(w.countRowsOf("deliveries"))
 	}},
 	{"a delivery that the platform could not send has no attempt", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		for range 3 {
 			a := attempted(w.takeDue(1, 100)[0], store.DeliveryRetry)
 			w.Zero(a.Delivery.Tries)
 			a.Free, a.Error, a.Wait = true, "not at once", time.Minute
-			w.record(a)
+			w.recordAttempts(a)
 			run := w.delivery(a.Delivery.ID)
 			w.Equal(store.ConnectorRunPending, run.Status)
 			w.Equal("not at once", run.Error, "for waiting callers")
 			w.Equal([]store.ConnectorRun{run}, w.deliveriesOf(out))
 			w.Empty(w.takeDue(1, 100), "not at once")
-			w.hasten()
+			w.makeAllDue()
 		}
 		d := w.takeDue(1, 100)[0]
 		w.Equal(4, d.Delivery.Attempt, "which is a fencing token nevertheless")
 		w.Empty(w.delivery(d.Delivery.ID).Error, "it is in progress")
-		w.record(attempted(d, store.DeliveryRetry))
+		w.recordAttempts(attempted(d, store.DeliveryRetry))
 		w.Empty(w.delivery(d.Delivery.ID).Error, "its attempt has the reason")
-		w.hasten()
+		w.makeAllDue()
 		d = w.takeDue(1, 100)[0]
 		w.Equal(1, d.Delivery.Tries)
-		w.record(attempted(d, store.DeliveryDone))
+		w.recordAttempts(attempted(d, store.DeliveryDone))
 		past, _, err := w.s.Attempts(w.ctx, w.key(w.deliveriesOf(out)[0].ID))
 		w.NoError(err)
 		w.Len(past, 2)

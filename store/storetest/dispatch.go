@@ -12,8 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// entry returns a journal entry; unsafe has a meaning for tools only.
-func entry(sequence int64, kind store.JournalKind, unsafe bool) store.JournalEntry {
+// newEntry returns a journal entry; unsafe has a meaning for tools only.
+func newEntry(sequence int64, kind store.JournalKind, unsafe bool) store.JournalEntry {
 	return store.JournalEntry{Sequence: sequence, Kind: kind, Data: json.RawMessage(`{"n":1}`), Unsafe: unsafe}
 }
 
@@ -22,8 +22,8 @@ var journalPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		entries := []store.JournalEntry{
-			entry(1, store.JournalModelAnswer, false), entry(2, store.JournalToolStarted, false),
-			entry(3, store.JournalToolResult, false),
+			newEntry(1, store.JournalModelAnswer, false), newEntry(2, store.JournalToolStarted, false),
+			newEntry(3, store.JournalToolResult, false),
 		}
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:2]))
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:2]), "again")
@@ -35,7 +35,7 @@ var journalPromises = []promise{
 	{"a gap is rejected", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
-		w.Error(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(2, store.JournalModelAnswer, false)}))
+		w.Error(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(2, store.JournalModelAnswer, false)}))
 		got, err := w.s.Journal(w.ctx, c.Run.Key())
 		w.NoError(err)
 		w.Empty(got)
@@ -43,16 +43,16 @@ var journalPromises = []promise{
 	{"an old claim appends nothing", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
-		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}))
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}))
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
-		late := []store.JournalEntry{entry(2, store.JournalModelAnswer, false)}
+		late := []store.JournalEntry{newEntry(2, store.JournalModelAnswer, false)}
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), late), store.ErrFenced)
 		again := w.claim(1, lease)
 		w.Len(again, 1)
 		w.Len(w.journalOf(again[0]), 1, "the next claim gets the recorded entries")
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), late), store.ErrFenced)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(again[0]), late))
-		w.Error(w.s.AppendJournal(w.ctx, leaseOf(again[0]), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}),
+		w.Error(w.s.AppendJournal(w.ctx, leaseOf(again[0]), []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)}),
 			"a new claim cannot record the entries of an old one again")
 	}},
 }
@@ -65,7 +65,7 @@ var endingPromises = []promise{
 		claimed := w.claim(10, lease)
 		first := completed(claimed[0])
 		first.Usage = store.TokenUsage{InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, CachedInputTokens: 4, TotalTokens: 6}
-		first.Journal = []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}
+		first.Journal = []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}
 		w.NoError(w.complete(first))
 		w.Equal(store.ConnectorRunRunning, w.outcome(e.ConnectorRunID).Status)
 		w.NoError(w.complete(first), "again")
@@ -165,7 +165,7 @@ var endingPromises = []promise{
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c)), lease)
+		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease)
 		w.NoError(err)
 		w.Equal([]store.Lease{leaseOf(c)}, lost)
 		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
@@ -173,7 +173,7 @@ var endingPromises = []promise{
 	{"a run released with an unsafe tool in flight fails", func(w *world) {
 		w.deploy("one", "first")
 		e, c := w.running(lease)
-		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}))
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)}))
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.Equal(store.RunErrorToolInterrupted, w.run(c.Run.ID).ErrorCode)
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
@@ -194,7 +194,7 @@ var sweepPromises = []promise{
 	}},
 	{"at most limit claims end", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.accept(one(w.event()), one(w.event()))
+		w.accept(eventPointer(w.event()), eventPointer(w.event()))
 		w.Len(w.claim(4, expired), 4)
 		for _, want := range []int{3, 1, 0} {
 			n := w.sweep(3)
@@ -206,11 +206,11 @@ var sweepPromises = []promise{
 		e := w.event()
 		w.accept(&e)
 		claimed := w.claim(2, lease)
-		started, ended := entry(1, store.JournalToolStarted, true), entry(2, store.JournalToolResult, true)
+		started, ended := newEntry(1, store.JournalToolStarted, true), newEntry(2, store.JournalToolResult, true)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed[0]), []store.JournalEntry{started}))
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed[0]), []store.JournalEntry{started}), "counted once")
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed[1]), []store.JournalEntry{started, ended}))
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(claimed[0]), leaseOf(claimed[1])), expired)
+		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(claimed[0]), leaseOf(claimed[1])), expired)
 		w.NoError(err)
 		w.Empty(lost)
 		swept, err := w.s.SweepLeases(w.ctx, 10)
@@ -224,16 +224,16 @@ var sweepPromises = []promise{
 	{"a repeated result of an unsafe tool frees no other tool", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
-		result := entry(3, store.JournalToolResult, true)
+		result := newEntry(3, store.JournalToolResult, true)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{
-			entry(1, store.JournalToolStarted, true), entry(2, store.JournalToolStarted, true), result,
+			newEntry(1, store.JournalToolStarted, true), newEntry(2, store.JournalToolStarted, true), result,
 		}))
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{result}))
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.Equal(store.RunErrorToolInterrupted, w.run(c.Run.ID).ErrorCode, "one of two is still in flight")
 	}},
 	{"queued runs of a deleted environment are cancelled", func(w *world) {
-		e := w.single()
+		e := w.singleEvent()
 		e.EnvironmentID = uuid.New()
 		w.accept(&e)
 		swept, err := w.s.SweepLeases(w.ctx, 10)
@@ -245,15 +245,15 @@ var sweepPromises = []promise{
 		w.True(w.outcome(e.ConnectorRunID).Terminal())
 	}},
 	{"orphaned runs are found in every project and environment", func(w *world) {
-		twin, open := w.twin(), 0
+		twin, open := w.twinProject(), 0
 		for _, of := range []*world{w, twin} {
 			for i := range 3 {
-				e := of.single()
+				e := of.singleEvent()
 				e.EnvironmentID = uuid.New()
 				of.accept(&e)
 				there := of.newEnvironment(fmt.Sprintf("there-%d", i), origin)
 				w.NoError(w.s.PutEnvironment(w.ctx, there))
-				e = of.single()
+				e = of.singleEvent()
 				e.EnvironmentID = there.ID
 				of.accept(&e)
 			}
@@ -268,7 +268,7 @@ var sweepPromises = []promise{
 		w.Equal(6, open)
 	}},
 	{"the claims that expired first end first", func(w *world) {
-		twin := w.twin()
+		twin := w.twinProject()
 		w.deploy("one", "first")
 		twin.deploy("one", "first")
 		for _, of := range [][]*world{{w, twin}, {twin, w}} {

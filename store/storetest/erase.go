@@ -22,7 +22,7 @@ const secret = "s3cr3t-of-a-person"
 // deliveries have ended.
 func (w *world) secretive() store.Event {
 	long := `"` + strings.Repeat(secret, store.MaxInlineText/len(secret)+1) + `"`
-	e, input, file := w.single(), v7(), v7()
+	e, input, file := w.singleEvent(), newUUIDv7(), newUUIDv7()
 	for _, blob := range []uuid.UUID{input, file} {
 		_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader(long))
 		w.NoError(err)
@@ -32,8 +32,8 @@ func (w *world) secretive() store.Event {
 	w.accept(&e)
 	run := w.claim(1, lease)[0]
 	w.announce(run, 1, 1)
-	payload := by(run, "tell", 1, `"`+secret+`"`)
-	w.Empty(w.send(payload).Skipped)
+	payload := payloadOf(run, "tell", 1, `"`+secret+`"`)
+	w.Empty(w.sendPayload(payload).Skipped)
 	end := completed(run)
 	end.Context = json.RawMessage(`{"name":"` + secret + `"}`)
 	end.Output, end.Journal = long, []store.JournalEntry{
@@ -48,20 +48,20 @@ func (w *world) secretive() store.Event {
 // deliverAll sends all deliveries, to receivers with the same response, and counts the stored
 // bytes.
 func (w *world) deliverAll(response string) {
-	w.post()
+	w.postDeliveries()
 	for _, d := range w.takeDue(10, 10) {
 		done := attempted(d, store.DeliveryDone)
 		done.Response = response
-		w.record(done)
+		w.recordAttempts(done)
 	}
-	for w.count(100) > 0 {
+	for w.countStored(100) > 0 {
 	}
 }
 
 // holding returns the tables of the project that contain the secret, as text or bytes.
 func (w *world) holding() (tables []string) {
 	raw := strings.Trim(fmt.Sprint([]byte(secret)), "[]")
-	for table, rows := range w.rows(w.project.ID) {
+	for table, rows := range w.allRows(w.project.ID) {
 		if slices.ContainsFunc(rows, func(row string) bool { return strings.Contains(row, secret) || strings.Contains(row, raw) }) {
 			tables = append(tables, table)
 		}
@@ -72,10 +72,10 @@ func (w *world) holding() (tables []string) {
 
 var erasurePromises = []promise{
 	{"the contents of a run are erased, statistics stay", func(w *world) {
-		w.outboundTo("tell", tool("tell"))
+		w.outboundTo("tell", toolPolicy("tell"))
 		w.outboundTo("results", automatic)
 		w.deploy("one", "first")
-		w.ended(1)
+		w.endEvents(1)
 		w.deliverAll("")
 		before := w.storedBytes()
 		e := w.secretive()
@@ -90,11 +90,11 @@ var erasurePromises = []promise{
 
 		w.NoError(w.s.EraseRun(w.ctx, w.key(run)))
 		w.Empty(w.holding())
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "that of the bundle")
-		w.unread(run)
+		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`), "that of the bundle")
+		w.requireUnreadable(run)
 		w.ErrorIs(w.s.EraseRun(w.ctx, w.key(run)), store.ErrNotFound, "again")
 		w.Equal(counted, numbers())
-		w.rollUp(100)
+		w.rollUpRows(100)
 		w.Equal(counted, numbers())
 		runs, _ := w.runCount("first")
 		w.EqualValues(2, runs)
@@ -102,7 +102,7 @@ var erasurePromises = []promise{
 		w.Equal(store.ConnectorRunCompleted, event.Status, "the successful event stays")
 		_, err := w.s.EventInput(w.ctx, w.key(e.ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound)
-		for w.count(100) > 0 {
+		for w.countStored(100) > 0 {
 		}
 		w.EqualValues(before+512*(1+2*2), w.storedBytes(), "the rest is the stored size of the rows of a run and of two deliveries with an attempt each")
 	}},
@@ -110,7 +110,7 @@ var erasurePromises = []promise{
 		w.deploy("one", "first")
 		e, _ := w.running(lease)
 		w.ErrorIs(w.s.EraseRun(w.ctx, w.key(e.Runs[0].ID)), store.ErrConflict)
-		w.ErrorIs(w.s.EraseRun(w.ctx, w.key(v7())), store.ErrNotFound)
+		w.ErrorIs(w.s.EraseRun(w.ctx, w.key(newUUIDv7())), store.ErrNotFound)
 		_, body, err := w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
 		w.NotEmpty(w.readAll(body, err))
 	}},
@@ -122,7 +122,7 @@ var erasurePromises = []promise{
 			w.NoError(w.complete(completed(run)))
 			if i == 0 {
 				w.NoError(w.s.EraseRun(w.ctx, run.Run.Key()), "while the other one is open")
-				w.EqualValues(1, w.ones(`SELECT count(*) FROM inputs WHERE project_id = $1`))
+				w.EqualValues(1, w.queryCount(`SELECT count(*) FROM inputs WHERE project_id = $1`))
 				continue
 			}
 			_, body, err := w.s.RunInput(w.ctx, run.Run.Key())
@@ -130,7 +130,7 @@ var erasurePromises = []promise{
 			w.Len(w.outcome(e.ConnectorRunID).Runs, 1, "the existing one")
 			w.NoError(w.s.EraseRun(w.ctx, run.Run.Key()))
 		}
-		w.Zero(w.ones(`SELECT count(*) FROM inputs WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM inputs WHERE project_id = $1`))
 	}},
 	{"of two concurrent erasures one erases the input", func(w *world) {
 		w.deploy("one", "first", "second")
@@ -145,32 +145,32 @@ var erasurePromises = []promise{
 			}
 			return nil
 		}))
-		w.Zero(w.ones(`SELECT count(*) FROM inputs WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM inputs WHERE project_id = $1`))
 	}},
 	{"a delivery of an erased run is not sent", func(w *world) {
 		w.outboundTo("results", automatic)
 		w.deploy("one", "first")
-		posted, waiting := w.single(), w.single()
+		posted, waiting := w.singleEvent(), w.singleEvent()
 		w.accept(&posted)
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
-		w.post()
+		w.postDeliveries()
 		w.accept(&waiting)
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
 		for _, e := range []store.Event{posted, waiting} {
 			w.NoError(w.s.EraseRun(w.ctx, w.key(e.Runs[0].ID)))
 		}
-		w.post()
+		w.postDeliveries()
 		taken := w.takeDue(10, 10)
 		w.Len(taken, 1, "the other one has none")
 		w.Equal(uuid.Nil, taken[0].Run.ID, "there is nothing to send")
-		w.record(attempted(taken[0], store.DeliveryCancelled))
+		w.recordAttempts(attempted(taken[0], store.DeliveryCancelled))
 		_, err := w.s.Redeliver(w.ctx, store.Redelivery{Of: taken[0].Delivery.Key(), Idempotency: requestKey("1", "again")})
 		w.ErrorIs(err, store.ErrGone)
 	}},
 }
 
-// unread checks that no read returns anything of a run.
-func (w *world) unread(run uuid.UUID) {
+// requireUnreadable checks that no read returns anything of a run.
+func (w *world) requireUnreadable(run uuid.UUID) {
 	reads := map[string]func() error{
 		"Run":         func() error { _, err := w.s.Run(w.ctx, w.key(run)); return err },
 		"RunInput":    func() error { _, _, err := w.s.RunInput(w.ctx, w.key(run)); return err },

@@ -16,8 +16,8 @@ var telling = store.OutboundPolicy{Mode: store.LinkAutomatic, Statuses: []store.
 
 // failing returns a delivery in progress, and the run of its result.
 func (w *world) failing() store.ClaimedDelivery {
-	w.ended(1)
-	w.post()
+	w.endEvents(1)
+	w.postDeliveries()
 	claimed := w.takeDue(10, 10)
 	w.Len(claimed, 1)
 	return claimed[0]
@@ -30,17 +30,17 @@ var failedDeliveryPromises = []promise{
 		ops := w.outboundFrom("nobody", "ops", telling)
 		d := w.failing()
 		w.Equal(c.ID, d.Connector.ID, "it reports no results")
-		w.record(attempted(d, store.DeliveryRetry))
-		w.Zero(w.post(), "it has not failed")
-		w.hasten()
+		w.recordAttempts(attempted(d, store.DeliveryRetry))
+		w.Zero(w.postDeliveries(), "it has not failed")
+		w.makeAllDue()
 		again := w.takeDue(10, 10)[0]
-		w.hinted(store.TopicDelivery, w.environment.ID, func() { w.record(attempted(again, store.DeliveryFailed)) })
-		w.record(attempted(again, store.DeliveryFailed))
+		w.awaitHint(store.TopicDelivery, w.environment.ID, func() { w.recordAttempts(attempted(again, store.DeliveryFailed)) })
+		w.recordAttempts(attempted(again, store.DeliveryFailed))
 		_, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
 		w.True(waits)
-		w.Equal(1, w.post())
-		w.Zero(w.post())
+		w.Equal(1, w.postDeliveries())
+		w.Zero(w.postDeliveries())
 		word := w.takeDue(10, 10)
 		w.Len(word, 1)
 		w.Equal(ops.ID, word[0].Connector.ID)
@@ -55,8 +55,8 @@ var failedDeliveryPromises = []promise{
 		told := w.delivery(word[0].Delivery.ID)
 		w.Equal([]uuid.UUID{d.RunID}, told.RunIDs)
 
-		w.record(attempted(word[0], store.DeliveryFailed))
-		w.Zero(w.post(), "which is not reported")
+		w.recordAttempts(attempted(word[0], store.DeliveryFailed))
+		w.Zero(w.postDeliveries(), "which is not reported")
 	}},
 	{"a failing connector is reported once a minute, with a count", func(w *world) {
 		w.deploy("one", "first", "second")
@@ -65,8 +65,8 @@ var failedDeliveryPromises = []promise{
 		for _, name := range []string{"ops", "boss"} {
 			w.outboundFrom("nobody", name, telling)
 		}
-		w.ended(3)
-		w.post()
+		w.endEvents(3)
+		w.postDeliveries()
 		fail := func(claimed []store.ClaimedDelivery) (attempts []store.Attempt) {
 			for _, d := range claimed {
 				attempts = append(attempts, attempted(d, store.DeliveryFailed))
@@ -75,24 +75,24 @@ var failedDeliveryPromises = []promise{
 		}
 		claimed := w.takeDue(10, 10)
 		w.Len(claimed, 6)
-		w.record(fail(claimed)...)
+		w.recordAttempts(fail(claimed)...)
 		counts := func() (counts []int64) {
-			w.post()
+			w.postDeliveries()
 			for _, word := range w.takeDue(10, 10) {
 				var body store.FailedDelivery
 				w.NoError(json.Unmarshal(word.Payload, &body))
 				w.Equal(store.ConnectorRunFailed, w.delivery(body.DeliveryID).Status)
 				counts = append(counts, body.Count)
-				w.record(attempted(word, store.DeliveryDone))
+				w.recordAttempts(attempted(word, store.DeliveryDone))
 			}
 			return counts
 		}
 		w.Equal([]int64{3, 3, 3, 3}, counts(), "of two connectors, to two each")
 		for range 2 {
-			w.ended(1)
-			w.post()
+			w.endEvents(1)
+			w.postDeliveries()
 			claimed = w.takeDue(10, 10)
-			w.record(fail(claimed)...)
+			w.recordAttempts(fail(claimed)...)
 			w.Empty(counts(), "the minute is not over")
 		}
 		in, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
@@ -100,9 +100,9 @@ var failedDeliveryPromises = []promise{
 		w.True(waits)
 		w.Greater(in, store.TellEvery/2)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, other.Ref))
-		w.set(`UPDATE outbox SET posted_at = 1`)
+		w.updateRows(`UPDATE outbox SET posted_at = 1`)
 		w.Equal([]int64{2, 2, 2, 2}, counts())
-		w.set(`UPDATE outbox SET posted_at = 1`)
+		w.updateRows(`UPDATE outbox SET posted_at = 1`)
 		w.Empty(counts())
 		_, waits, err = w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 		w.NoError(err)
@@ -119,13 +119,13 @@ var failedDeliveryPromises = []promise{
 		link := w.newLink("same", same.ID, "first", origin)
 		link.Outbound = &store.OutboundPolicy{Mode: store.LinkAutomatic}
 		w.NoError(w.s.PutLink(w.ctx, link))
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		for _, d := range w.takeDue(10, 10) {
-			w.record(attempted(d, store.DeliveryFailed))
+			w.recordAttempts(attempted(d, store.DeliveryFailed))
 		}
 		w.NoError(w.complete(completed(run)))
-		w.post()
+		w.postDeliveries()
 		kinds := map[store.DeliveryKind]int{}
 		for _, d := range w.takeDue(10, 10) {
 			kinds[d.Kind]++
@@ -134,12 +134,12 @@ var failedDeliveryPromises = []promise{
 	}},
 	{"failures that pause the connector, and failed sends, are reported", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.outboundTo("results", tool("tell"))
+		w.outboundTo("results", toolPolicy("tell"))
 		w.outboundFrom("nobody", "ops", telling)
 		run := w.sending(1)
-		w.send(by(run, "tell", 1, `1`))
-		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryGone))
-		w.Equal(1, w.post())
+		w.sendPayload(payloadOf(run, "tell", 1, `1`))
+		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryGone))
+		w.Equal(1, w.postDeliveries())
 		word := w.takeDue(10, 10)
 		w.Len(word, 1)
 		w.Equal(run.Run.ID, word[0].RunID)
@@ -158,25 +158,25 @@ var failedDeliveryPromises = []promise{
 		link := w.newLink("there", there.ID, "first", origin)
 		link.Outbound = &telling
 		w.NoError(w.s.PutLink(w.ctx, link))
-		w.record(attempted(w.failing(), store.DeliveryFailed))
-		w.post()
+		w.recordAttempts(attempted(w.failing(), store.DeliveryFailed))
+		w.postDeliveries()
 		w.Empty(w.takeDue(10, 10))
 
 		w.outboundFrom("nobody", "ops", telling)
 		c.Enabled = false
 		w.NoError(w.s.PutConnector(w.ctx, c))
-		w.ended(1)
-		w.post()
-		w.Zero(w.post())
+		w.endEvents(1)
+		w.postDeliveries()
+		w.Zero(w.postDeliveries())
 		w.Empty(w.takeDue(10, 10))
 	}},
 	{"without a link for failures nothing is left to report", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", automatic)
-		w.record(attempted(w.failing(), store.DeliveryFailed))
-		w.Zero(w.post())
-		w.record(attempted(w.failing(), store.DeliveryDone))
-		w.Zero(w.post())
+		w.recordAttempts(attempted(w.failing(), store.DeliveryFailed))
+		w.Zero(w.postDeliveries())
+		w.recordAttempts(attempted(w.failing(), store.DeliveryDone))
+		w.Zero(w.postDeliveries())
 	}},
 	{"the number of notified connectors is limited", func(w *world) {
 		w.deploy("one", "first", "second")
@@ -187,8 +187,8 @@ var failedDeliveryPromises = []promise{
 			link.Outbound = &telling
 			w.NoError(w.s.PutLink(w.ctx, link))
 		}
-		w.record(attempted(w.failing(), store.DeliveryFailed))
-		w.post()
+		w.recordAttempts(attempted(w.failing(), store.DeliveryFailed))
+		w.postDeliveries()
 		told := map[uuid.UUID]int{}
 		for _, d := range w.takeDue(100, 100) {
 			told[d.Connector.ID]++

@@ -10,9 +10,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// file returns an accepted file with a text, whose blob is stored.
-func (w *world) file(name, text string) store.File {
-	blob := v7()
+// storedFile returns an accepted file with a text, whose blob is stored.
+func (w *world) storedFile(name, text string) store.File {
+	blob := newUUIDv7()
 	_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader(text))
 	w.NoError(err)
 	return store.File{Name: name, FieldName: "photo", MIMEType: "text/plain", Size: int64(len(text)), Blob: &blob}
@@ -22,7 +22,7 @@ var filePromises = []promise{
 	{"files are recorded with their event", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
-		one, other := w.file("a \"b\" <ä>", "first text"), w.file("", "")
+		one, other := w.storedFile("a \"b\" <ä>", "first text"), w.storedFile("", "")
 		omitted := store.File{Name: "c", FieldName: "files", Reason: store.FileUnsupported}
 		other.Reason = store.FileBeyondReview // its content is stored nevertheless
 		e.Files = []store.File{one, omitted, other}
@@ -54,7 +54,7 @@ var filePromises = []promise{
 	}},
 	{"an event without files has none", func(w *world) {
 		w.deploy("one", "first")
-		e := w.single()
+		e := w.singleEvent()
 		w.accept(&e)
 		files, err := w.s.EventFiles(w.ctx, w.key(e.ConnectorRunID))
 		w.NoError(err)
@@ -63,12 +63,12 @@ var filePromises = []promise{
 		w.NoError(err)
 		w.Empty(files)
 		w.False(w.claim(1, lease)[0].Files)
-		files, err = w.s.EventFiles(w.ctx, w.key(v7()))
+		files, err = w.s.EventFiles(w.ctx, w.key(newUUIDv7()))
 		w.NoError(err)
 		w.Empty(files)
-		_, err = w.s.RunFiles(w.ctx, w.key(v7()))
+		_, err = w.s.RunFiles(w.ctx, w.key(newUUIDv7()))
 		w.ErrorIs(err, store.ErrNotFound)
-		_, _, err = w.s.OpenRunFile(w.ctx, w.key(v7()), 0)
+		_, _, err = w.s.OpenRunFile(w.ctx, w.key(newUUIDv7()), 0)
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"headers are recorded with their event", func(w *world) {
@@ -97,14 +97,14 @@ var filePromises = []promise{
 			w.Equal(traceparent, c.Traceparent)
 			w.NoError(w.complete(completed(c)))
 		}
-		w.replay(e.ConnectorRunID)
+		w.replayRun(e.ConnectorRunID)
 		for _, c := range w.claim(2, lease) {
 			w.Empty(c.Traceparent, "a replay is a trace of its own")
 		}
 	}},
 	{"an event without headers has none", func(w *world) {
 		w.deploy("one", "first")
-		e := w.single()
+		e := w.singleEvent()
 		w.accept(&e)
 		headers, err := w.s.RunHeaders(w.ctx, w.key(e.Runs[0].ID))
 		w.NoError(err)
@@ -112,14 +112,14 @@ var filePromises = []promise{
 		claimed := w.claim(1, lease)[0]
 		w.Empty(claimed.Headers)
 		w.Empty(claimed.Traceparent)
-		_, err = w.s.RunHeaders(w.ctx, w.key(v7()))
+		_, err = w.s.RunHeaders(w.ctx, w.key(newUUIDv7()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"an event with a missing file is rejected alone", func(w *world) {
 		bad, missing := w.event(), uuid.New()
-		bad.Files = []store.File{w.file("a", "text"), {Name: "b", Blob: &missing}}
+		bad.Files = []store.File{w.storedFile("a", "text"), {Name: "b", Blob: &missing}}
 		good := w.event()
-		good.Files = []store.File{w.file("c", "text")}
+		good.Files = []store.File{w.storedFile("c", "text")}
 		taken := w.event() // another event's
 		admissions, err := w.s.Accept(w.ctx, []store.Event{w.event(), bad, good})
 		w.NoError(err)
@@ -136,14 +136,14 @@ var filePromises = []promise{
 	}},
 	{"accepted files count as stored", func(w *world) {
 		w.deploy("one", "first")
-		w.ended(1)
-		w.count(10)
+		w.endEvents(1)
+		w.countStored(10)
 		usual := w.storedBytes()
-		e := w.single()
-		e.Files = []store.File{w.file("a", strings.Repeat("x", 5000)), {Name: "b", Reason: store.FilesTooLarge}, w.file("c", "12345")}
+		e := w.singleEvent()
+		e.Files = []store.File{w.storedFile("a", strings.Repeat("x", 5000)), {Name: "b", Reason: store.FilesTooLarge}, w.storedFile("c", "12345")}
 		w.accept(&e)
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
-		w.count(10)
+		w.countStored(10)
 		w.Equal(2*usual+5005, w.storedBytes())
 	}},
 }

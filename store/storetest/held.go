@@ -11,8 +11,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// ask claims in the world's environment, for an hour.
-func (w *world) ask(c store.Claim) store.ClaimResult {
+// claimForHour claims in the world's environment, for an hour.
+func (w *world) claimForHour(c store.Claim) store.ClaimResult {
 	c.Environment, c.Lease = w.environment.Key(), lease
 	result, err := w.s.Claim(w.ctx, c)
 	w.NoError(err)
@@ -23,20 +23,20 @@ func (w *world) ask(c store.Claim) store.ClaimResult {
 func (w *world) singles(n int) []store.Event {
 	events := make([]store.Event, n)
 	for i := range events {
-		events[i] = w.single()
+		events[i] = w.singleEvent()
 	}
 	w.acceptAll(events)
 	return events
 }
 
-// set changes rows of the project directly.
-func (w *world) set(statement string, args ...any) {
+// updateRows changes rows of the project directly.
+func (w *world) updateRows(statement string, args ...any) {
 	_, err := w.db.ExecContext(w.ctx, statement+` WHERE project_id = $1`, append([]any{w.project.ID.String()}, args...)...)
 	w.NoError(err)
 }
 
-// idsOf returns the IDs of claimed runs.
-func idsOf(claimed []store.Claimed) (ids []uuid.UUID) {
+// runIDs returns the IDs of claimed runs.
+func runIDs(claimed []store.Claimed) (ids []uuid.UUID) {
 	for _, c := range claimed {
 		ids = append(ids, c.Run.ID)
 	}
@@ -55,7 +55,7 @@ var heldPromises = []promise{
 			done := completed(c)
 			done.Token = token
 			for _, n := range sequences {
-				done.Journal = append(done.Journal, entry(n, store.JournalModelAnswer, false))
+				done.Journal = append(done.Journal, newEntry(n, store.JournalModelAnswer, false))
 			}
 			return done
 		}
@@ -86,16 +86,16 @@ var heldPromises = []promise{
 		}
 		w.singles(2)
 		w.Len(w.claimAs("one more", 1, lease), 1)
-		w.Equal(store.MaxRunners, w.rowsOf("runners"))
+		w.Equal(store.MaxRunners, w.countRowsOf("runners"))
 		w.Len(w.claimAs("r-7", 1, lease), 1)
-		w.set(`DELETE FROM runners`)
+		w.updateRows(`DELETE FROM runners`)
 		w.claimAs("one more", 1, lease)
-		w.Equal(1, w.rowsOf("runners"))
+		w.Equal(1, w.countRowsOf("runners"))
 	}},
 	{"runs of missing agents block no others", func(w *world) {
 		w.deploy("one", "second")
 		for range 30 {
-			w.accept(one(w.single()))
+			w.accept(eventPointer(w.singleEvent()))
 		}
 		e := w.event()
 		w.accept(&e)
@@ -110,7 +110,7 @@ var heldPromises = []promise{
 		w.NoError(w.s.Release(w.ctx, leaseOf(c[2]), time.Hour))
 		w.NoError(w.complete(completed(c[3])))
 		unknown := completed(c[0])
-		unknown.Run = w.key(v7())
+		unknown.Run = w.key(newUUIDv7())
 		open := completed(c[1])
 		open.Status = store.RunQueued
 		answers, err := w.s.Complete(w.ctx, []store.Completion{
@@ -127,22 +127,22 @@ var heldPromises = []promise{
 	{"a run is returned again after a lost response, not while it is held", func(w *world) {
 		w.deploy("one", "first")
 		e := w.singles(3)
-		first := w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 2}).Runs
+		first := w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Limit: 2}).Runs
 		w.Len(first, 2)
 		held, lost := leaseOf(first[0]), first[1]
-		got := w.ask(store.Claim{RunnerID: "r", Places: 5, Holding: []store.Lease{held}})
+		got := w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Holding: []store.Lease{held}})
 		w.Empty(got.Lost)
-		w.Equal([]uuid.UUID{lost.Run.ID}, idsOf(got.Runs))
+		w.Equal([]uuid.UUID{lost.Run.ID}, runIDs(got.Runs))
 		w.Equal(lost.Token, got.Runs[0].Token)
 		w.Equal(lost.BundleDigest, got.Runs[0].BundleDigest)
 		w.Equal(e[1].Input, got.Runs[0].Input)
 		w.Equal(1, got.Runs[0].Run.Attempt)
-		w.Empty(w.ask(store.Claim{RunnerID: "another", Places: 5}).Runs, "not another's")
-		w.Empty(w.ask(store.Claim{RunnerID: "r", Places: 5, Holding: []store.Lease{held, leaseOf(lost)}}).Runs)
-		got = w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Holding: []store.Lease{held}})
-		w.Equal([]uuid.UUID{lost.Run.ID, e[2].Runs[0].ID}, idsOf(got.Runs), "and new ones with it")
+		w.Empty(w.claimForHour(store.Claim{RunnerID: "another", Places: 5}).Runs, "not another's")
+		w.Empty(w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Holding: []store.Lease{held, leaseOf(lost)}}).Runs)
+		got = w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Holding: []store.Lease{held}})
+		w.Equal([]uuid.UUID{lost.Run.ID, e[2].Runs[0].ID}, runIDs(got.Runs), "and new ones with it")
 		w.NoError(w.complete(completed(lost)))
-		w.Equal([]store.Lease{leaseOf(lost)}, w.ask(store.Claim{RunnerID: "r", Places: 5, Holding: []store.Lease{held, leaseOf(lost), leaseOf(got.Runs[1])}}).Lost)
+		w.Equal([]store.Lease{leaseOf(lost)}, w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Holding: []store.Lease{held, leaseOf(lost), leaseOf(got.Runs[1])}}).Lost)
 	}},
 	{"runs that a runner no longer holds are released", func(w *world) {
 		w.deploy("one", "first")
@@ -156,14 +156,14 @@ var heldPromises = []promise{
 		}
 		w.Equal(store.RunRunning, w.run(mine[0].Run.ID).Status)
 		w.Equal(store.RunRunning, w.run(theirs[0].Run.ID).Status)
-		w.ElementsMatch(idsOf(mine[1:]), idsOf(w.claim(5, lease)))
+		w.ElementsMatch(runIDs(mine[1:]), runIDs(w.claim(5, lease)))
 	}},
 	{"runs of a bundle that a runner rejects are for others", func(w *world) {
 		d := w.deploy("one", "first")
 		w.singles(1)
 		digest := w.deployment(d.ID).BundleDigest
-		w.Empty(w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Refused: []string{"sha256:other", digest}}).Runs)
-		w.Len(w.ask(store.Claim{RunnerID: "another", Places: 5, Limit: 5, Refused: []string{"sha256:other"}}).Runs, 1)
+		w.Empty(w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Refused: []string{"sha256:other", digest}}).Runs)
+		w.Len(w.claimForHour(store.Claim{RunnerID: "another", Places: 5, Limit: 5, Refused: []string{"sha256:other"}}).Runs, 1)
 	}},
 	{"runs of an unusable bundle block no other runs", func(w *world) {
 		d := w.deploy("one", "first")
@@ -173,9 +173,9 @@ var heldPromises = []promise{
 		}
 		w.deploy("two", "first")
 		fresh := w.singles(2)
-		claimed := w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 3, Refused: []string{w.deployment(d.ID).BundleDigest}}).Runs
-		w.Equal([]uuid.UUID{fresh[0].Runs[0].ID, fresh[1].Runs[0].ID}, idsOf(claimed))
-		w.Len(w.ask(store.Claim{RunnerID: "another", Places: 9, Limit: 9}).Runs, 5, "and they still exist")
+		claimed := w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Limit: 3, Refused: []string{w.deployment(d.ID).BundleDigest}}).Runs
+		w.Equal([]uuid.UUID{fresh[0].Runs[0].ID, fresh[1].Runs[0].ID}, runIDs(claimed))
+		w.Len(w.claimForHour(store.Claim{RunnerID: "another", Places: 9, Limit: 9}).Runs, 5, "and they still exist")
 	}},
 	{"a run released with a delay waits", func(w *world) {
 		w.deploy("one", "first")
@@ -185,15 +185,15 @@ var heldPromises = []promise{
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
 		w.Empty(w.claim(5, lease))
 		next := w.singles(1)[0]
-		w.Equal([]uuid.UUID{next.Runs[0].ID}, idsOf(w.claim(5, lease)), "and does not keep others from starting")
-		w.set(`UPDATE open_runs SET not_before = not_before - $2`, time.Hour.Microseconds())
-		w.Equal([]uuid.UUID{c.Run.ID}, idsOf(w.claim(5, lease)))
+		w.Equal([]uuid.UUID{next.Runs[0].ID}, runIDs(w.claim(5, lease)), "and does not keep others from starting")
+		w.updateRows(`UPDATE open_runs SET not_before = not_before - $2`, time.Hour.Microseconds())
+		w.Equal([]uuid.UUID{c.Run.ID}, runIDs(w.claim(5, lease)))
 	}},
 	{"a heartbeat revives a swept claim until another runner has the run", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(expired)
 		revived := func(hold time.Duration) bool {
-			lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c)), hold)
+			lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), hold)
 			w.NoError(err)
 			return len(lost) == 0
 		}
@@ -203,7 +203,7 @@ var heldPromises = []promise{
 		w.Equal(1, w.sweep(10))
 		w.True(revived(lease), "again")
 		w.Empty(w.claim(5, lease))
-		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}))
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}))
 		w.True(revived(expired))
 		w.Equal(1, w.sweep(10))
 		next := w.claim(5, lease)
@@ -216,7 +216,7 @@ var heldPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c)), lease)
+		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease)
 		w.NoError(err)
 		w.Equal([]store.Lease{leaseOf(c)}, lost)
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
@@ -225,8 +225,8 @@ var heldPromises = []promise{
 		w.deploy("one", "first")
 		other := w.newEnvironment("staging", origin.Add(time.Hour))
 		w.NoError(w.s.PutEnvironment(w.ctx, other))
-		w.ask(store.Claim{RunnerID: "r", Places: 1})
-		w.set(`UPDATE runners SET seen_at = seen_at - $2`, time.Hour.Microseconds())
+		w.claimForHour(store.Claim{RunnerID: "r", Places: 1})
+		w.updateRows(`UPDATE runners SET seen_at = seen_at - $2`, time.Hour.Microseconds())
 		attend := func() []store.Key {
 			queued, err := w.s.Attend(w.ctx, []store.RunnerKey{
 				{Environment: w.environment.Key(), ID: "r"}, {Environment: w.environment.Key(), ID: "unknown"}, {Environment: other.Key(), ID: "r"},

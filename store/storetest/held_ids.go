@@ -150,7 +150,7 @@ func (w *world) kindsOfIDs() map[uuid.UUID][]string {
 		if !strings.Contains(of, " ") {
 			of += " WHERE project_id = $1"
 		}
-		for _, row := range w.texts(`SELECT CAST(id AS text) FROM ` + of) {
+		for _, row := range w.queryTexts(`SELECT CAST(id AS text) FROM ` + of) {
 			id := uuid.MustParse(row[0])
 			kinds[id] = append(kinds[id], strings.TrimSpace(kind))
 		}
@@ -158,8 +158,8 @@ func (w *world) kindsOfIDs() map[uuid.UUID][]string {
 	return kinds
 }
 
-// texts returns rows of the project as texts.
-func (w *world) texts(query string) (out [][]string) {
+// queryTexts returns rows of the project as texts.
+func (w *world) queryTexts(query string) (out [][]string) {
 	rows, err := w.db.QueryContext(w.ctx, query, w.project.ID.String())
 	w.NoError(err)
 	defer rows.Close()
@@ -186,7 +186,7 @@ func (w *world) heldIDs(key schemaKey, column string, kinds map[uuid.UUID][]stri
 		}
 	}
 	held := map[string][]string{}
-	for _, row := range w.texts(`SELECT CAST(` + column + ` AS text), ` + strings.Join(words, ` || ' ' || `) + ` FROM ` + key.table + ` WHERE project_id = $1`) {
+	for _, row := range w.queryTexts(`SELECT CAST(` + column + ` AS text), ` + strings.Join(words, ` || ' ' || `) + ` FROM ` + key.table + ` WHERE project_id = $1`) {
 		of := kinds[uuid.MustParse(row[0])]
 		w.NotEmpty(of, "%s has in %s an unknown ID", key, column)
 		held[row[1]] = append(held[row[1]], of...)
@@ -202,9 +202,9 @@ var heldIDPromises = []promise{
 	{"each key of the schema holds IDs of known kinds only", func(w *world) {
 		w.departed()
 		v := w.newVictim()
-		w.NoError(w.s.ClaimID(w.ctx, w.key(uuid.New()), ref(store.KindAPIKey, "ci")))
+		w.NoError(w.s.ClaimID(w.ctx, w.key(uuid.New()), objectRef(store.KindAPIKey, "ci")))
 		w.outboundFrom("nobody", "ops", telling)
-		w.record(attempted(v.delivery, store.DeliveryFailed))
+		w.recordAttempts(attempted(v.delivery, store.DeliveryFailed))
 		kinds := w.kindsOfIDs()
 		unknown := maps.Clone(keyedIDs)
 		for _, key := range w.schemaKeys() {

@@ -40,17 +40,17 @@ var hintPromises = []promise{
 		w.deploy("one", "first")
 		none := w.event()
 		none.Runs = nil
-		w.hinted(store.TopicDone, none.ConnectorRunID, func() { w.accept(&none) })
+		w.awaitHint(store.TopicDone, none.ConnectorRunID, func() { w.accept(&none) })
 		lacking := w.event()
 		lacking.Runs = lacking.Runs[1:]
 		w.accept(&lacking)
-		w.hinted(store.TopicDone, lacking.ConnectorRunID, func() { w.claim(1, lease) })
+		w.awaitHint(store.TopicDone, lacking.ConnectorRunID, func() { w.claim(1, lease) })
 		interrupted, c := w.running(lease)
-		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}))
-		w.hinted(store.TopicDone, interrupted.ConnectorRunID, func() { w.NoError(w.s.Release(w.ctx, leaseOf(c), 0)) })
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)}))
+		w.awaitHint(store.TopicDone, interrupted.ConnectorRunID, func() { w.NoError(w.s.Release(w.ctx, leaseOf(c), 0)) })
 		open := w.event()
 		w.accept(&open)
-		w.hinted(store.TopicDone, open.ConnectorRunID, func() {
+		w.awaitHint(store.TopicDone, open.ConnectorRunID, func() {
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		})
 	}},
@@ -65,7 +65,7 @@ var hintPromises = []promise{
 		} {
 			e, claimed := w.running(lease)
 			c.Lease = leaseOf(claimed)
-			hint := w.hinted(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.complete(c)) })
+			hint := w.awaitHint(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.complete(c)) })
 			run := w.run(claimed.Run.ID)
 			if len(run.Output) > store.MaxHintedEnd {
 				w.Nil(hint.End)
@@ -81,44 +81,44 @@ var hintPromises = []promise{
 		w.accept(&e)
 		runs := w.claim(2, lease)
 		slices.SortFunc(runs, func(a, b store.Claimed) int { return strings.Compare(a.Run.AgentName, b.Run.AgentName) })
-		w.hinted(store.TopicDelivery, w.environment.ID, func() { w.NoError(w.complete(completed(runs[0]))) })
+		w.awaitHint(store.TopicDelivery, w.environment.ID, func() { w.NoError(w.complete(completed(runs[0]))) })
 		hints, stop := w.s.Subscribe(store.TopicDelivery)
 		defer stop()
-		w.hinted(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.complete(completed(runs[1]))) })
+		w.awaitHint(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.complete(completed(runs[1]))) })
 		w.Empty(hints)
 	}},
 	{"a followed run sends a hint for each change", func(w *world) {
 		w.deploy("one", "first")
-		e := w.single()
+		e := w.singleEvent()
 		w.accept(&e)
 		run := e.Runs[0].ID
 		w.s.FollowRun(w.key(run))
 		var c store.Claimed
-		w.hinted(store.TopicRun, run, func() { c = w.claim(1, lease)[0] })
-		w.hinted(store.TopicRun, run, func() {
-			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}))
+		w.awaitHint(store.TopicRun, run, func() { c = w.claim(1, lease)[0] })
+		w.awaitHint(store.TopicRun, run, func() {
+			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}))
 		})
-		w.hinted(store.TopicRun, run, func() {
-			large := entry(2, store.JournalModelAnswer, false)
+		w.awaitHint(store.TopicRun, run, func() {
+			large := newEntry(2, store.JournalModelAnswer, false)
 			large.Data = json.RawMessage(`"` + strings.Repeat("x", store.MaxModelAnswer-2) + `"`)
 			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{large}))
 		})
-		w.hinted(store.TopicRun, run, func() { w.NoError(w.s.Suspend(w.ctx, store.Suspension{Lease: leaseOf(c), For: time.Hour})) })
-		w.hinted(store.TopicRun, run, func() { w.NoError(w.s.Resume(w.ctx, w.key(run), json.RawMessage(`{}`))) })
+		w.awaitHint(store.TopicRun, run, func() { w.NoError(w.s.Suspend(w.ctx, store.Suspension{Lease: leaseOf(c), For: time.Hour})) })
+		w.awaitHint(store.TopicRun, run, func() { w.NoError(w.s.Resume(w.ctx, w.key(run), json.RawMessage(`{}`))) })
 		again := w.claim(1, lease)[0]
-		w.hinted(store.TopicRun, run, func() { w.NoError(w.s.Release(w.ctx, leaseOf(again), 0)) })
-		w.hinted(store.TopicRun, run, func() { w.NoError(w.complete(completed(w.claim(1, lease)[0]))) })
+		w.awaitHint(store.TopicRun, run, func() { w.NoError(w.s.Release(w.ctx, leaseOf(again), 0)) })
+		w.awaitHint(store.TopicRun, run, func() { w.NoError(w.complete(completed(w.claim(1, lease)[0]))) })
 	}},
 	{"a run that is not followed sends no hint", func(w *world) {
 		w.deploy("one", "first")
 		hints, stop := w.s.Subscribe(store.TopicRun)
 		defer stop()
 		_, c := w.running(lease)
-		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}))
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}))
 		w.NoError(w.complete(completed(c)))
 		followed, f := w.running(lease)
 		w.s.FollowRun(f.Run.Key())
-		w.hinted(store.TopicRun, f.Run.ID, func() { w.NoError(w.s.Cancel(w.ctx, f.Run.Key(), store.RunErrorCancelled, "")) })
+		w.awaitHint(store.TopicRun, f.Run.ID, func() { w.NoError(w.s.Cancel(w.ctx, f.Run.Key(), store.RunErrorCancelled, "")) })
 		w.NotEmpty(followed.Runs)
 		for hint := range hints {
 			if hint.Key == f.Run.Key() || hint.Key == (store.Key{}) {
@@ -130,21 +130,21 @@ var hintPromises = []promise{
 	{"a claimable run sends a hint", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(expired)
-		w.hinted(store.TopicQueued, w.environment.ID, func() {
+		w.awaitHint(store.TopicQueued, w.environment.ID, func() {
 			_, err := w.s.SweepLeases(w.ctx, 10)
 			w.NoError(err)
 		})
 		again := w.claim(1, lease)
 		w.Len(again, 1)
 		w.Equal(c.Run.ID, again[0].Run.ID)
-		w.hinted(store.TopicQueued, w.environment.ID, func() { w.NoError(w.s.Release(w.ctx, leaseOf(again[0]), 0)) })
+		w.awaitHint(store.TopicQueued, w.environment.ID, func() { w.NoError(w.s.Release(w.ctx, leaseOf(again[0]), 0)) })
 		spec := w.build("two", "first")
-		w.hinted(store.TopicQueued, w.environment.ID, func() { w.activate(spec.ID) })
+		w.awaitHint(store.TopicQueued, w.environment.ID, func() { w.activate(spec.ID) })
 	}},
 	{"a change sends a hint to its topic after its commit", func(w *world) {
 		w.deploy("one", "first")
-		watch := w.hinted
-		e := w.single()
+		watch := w.awaitHint
+		e := w.singleEvent()
 		watch(store.TopicQueued, w.environment.ID, func() { w.accept(&e) })
 		watch(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.complete(completed(w.claim(1, lease)[0]))) })
 		watch(store.TopicRoute, w.connector.ID, func() {
@@ -163,8 +163,8 @@ var hintPromises = []promise{
 	}},
 }
 
-// hinted makes a change and waits for its hint, until the deadline of the test.
-func (w *world) hinted(topic store.Topic, id uuid.UUID, change func()) (hint store.Hint) {
+// awaitHint makes a change and waits for its hint, until the deadline of the test.
+func (w *world) awaitHint(topic store.Topic, id uuid.UUID, change func()) (hint store.Hint) {
 	hints, stop := w.s.Subscribe(topic)
 	change()
 	for hint = range hints {

@@ -39,7 +39,7 @@ var blobPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"an unmarked blob is deleted at once", func(w *world) {
-		e, id, kept := w.single(), uuid.New(), v7()
+		e, id, kept := w.singleEvent(), uuid.New(), newUUIDv7()
 		for _, blob := range []uuid.UUID{id, kept} {
 			_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader("content"))
 			w.NoError(err)
@@ -70,9 +70,9 @@ var blobPromises = []promise{
 		_, err = w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, strings.NewReader("content"), 3)
 		w.ErrorIs(err, store.ErrConflict)
 		gone := errors.New("the build is deleted")
-		_, err = w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, brokenOff{strings.NewReader(varied(store.BlobChunk + 1)), gone}, 1<<20)
+		_, err = w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, brokenOff{strings.NewReader(variedText(store.BlobChunk + 1)), gone}, 1<<20)
 		w.ErrorIs(err, gone)
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "nothing is left of incomplete ones")
+		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`), "nothing is left of incomplete ones")
 	}},
 	{"a bundle is counted once, and deleted after a day without a build", func(w *world) {
 		stored := func() int64 { return w.storage() - w.ofDeployments() }
@@ -91,14 +91,14 @@ var blobPromises = []promise{
 		w.uploadsAge(store.BundleAge.Microseconds() + 1)
 		w.sweepUploads()
 		w.EqualValues(len("bundle of one"), stored())
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
+		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`))
 		r, err := w.s.OpenBundle(w.ctx, w.project.ID, w.deployment(named.ID).BundleDigest)
 		w.Equal("bundle of one", string(w.readAll(r, err)))
 	}},
 	{"a deployment has one bundle until its build has ended", func(w *world) {
 		bundles := func() []int64 {
 			return []int64{
-				w.ones(`SELECT count(*) FROM bundles WHERE project_id = $1`), w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = 'bundle'`),
+				w.queryCount(`SELECT count(*) FROM bundles WHERE project_id = $1`), w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = 'bundle'`),
 				w.storage() - w.ofDeployments(),
 			}
 		}
@@ -138,7 +138,7 @@ var blobPromises = []promise{
 		_, err = w.s.PutBundle(w.ctx, one.Key(), shared, strings.NewReader("the second"), 1<<20)
 		w.ErrorIs(err, store.ErrConflict, "nor is an existing one")
 		w.Equal([]int64{2, 2, int64(len("the second") + len("last"))}, bundles())
-		w.EqualValues(2, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "nothing is left of rejected and replaced ones")
+		w.EqualValues(2, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`), "nothing is left of rejected and replaced ones")
 	}},
 	{"a project with full storage stores no further bundle", func(w *world) {
 		w.putBundle("content")
@@ -150,12 +150,12 @@ var blobPromises = []promise{
 		var full *store.StorageFullError
 		w.ErrorAs(err, &full)
 		w.Equal(store.StorageFullError{Stored: w.project.Limits.Storage, Limit: w.project.Limits.Storage}, *full)
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
+		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`))
 	}},
 }
 
-// listed returns the IDs of runs on all pages of a list.
-func (w *world) listed(q store.RunQuery) (ids []uuid.UUID) {
+// listAllRuns returns the IDs of runs on all pages of a list.
+func (w *world) listAllRuns(q store.RunQuery) (ids []uuid.UUID) {
 	for {
 		page, next, err := w.s.ListRuns(w.ctx, q)
 		w.NoError(err)
@@ -258,7 +258,7 @@ var historyPromises = []promise{
 			events = append(events, w.event())
 		}
 		w.acceptAll(events)
-		got := w.listed(store.RunQuery{ProjectID: w.project.ID, AgentName: "second", Limit: 2})
+		got := w.listAllRuns(store.RunQuery{ProjectID: w.project.ID, AgentName: "second", Limit: 2})
 		w.Len(got, 5)
 		for i, id := range got {
 			w.Equal(events[len(events)-1-i].Runs[1].ID, id)
@@ -273,10 +273,10 @@ var historyPromises = []promise{
 			first = append([]uuid.UUID{run.Run.ID}, first...)
 		}
 		query := store.RunQuery{ProjectID: w.project.ID, Statuses: []store.RunStatus{store.RunQueued}, Limit: 7}
-		w.Len(w.listed(query), 150-len(first))
+		w.Len(w.listAllRuns(query), 150-len(first))
 		for query.Limit = 1; query.Limit <= 4; query.Limit++ {
 			query.Statuses = []store.RunStatus{store.RunCompleted}
-			w.Equal(first, w.listed(query))
+			w.Equal(first, w.listAllRuns(query))
 		}
 	}},
 	{"rollups take as many rows as requested", func(w *world) {
@@ -295,7 +295,7 @@ var historyPromises = []promise{
 	}},
 	{"runs are filtered by environment and status", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.accept(one(w.event()), one(w.event()))
+		w.accept(eventPointer(w.event()), eventPointer(w.event()))
 		w.Len(w.claim(1, lease), 1)
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
 		lost := completed(w.claim(1, lease)[0])
@@ -328,7 +328,7 @@ var historyPromises = []promise{
 		}
 	}},
 	{"connector runs are listed newest first, with their total", func(w *world) {
-		events := []store.Event{w.single(), w.event(), w.single()}
+		events := []store.Event{w.singleEvent(), w.event(), w.singleEvent()}
 		events[2].Trigger = store.TriggerCron
 		w.acceptAll(events)
 		list := func(q store.ConnectorRunQuery) ([]store.ConnectorRun, int64) {

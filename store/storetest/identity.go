@@ -12,8 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// stale returns the error for an object that is older than its stored state.
-func (w *world) stale(err error) store.StaleError {
+// requireStale returns the error for an object that is older than its stored state.
+func (w *world) requireStale(err error) store.StaleError {
 	var stale *store.StaleError
 	w.ErrorAs(err, &stale)
 	return *stale
@@ -22,7 +22,7 @@ func (w *world) stale(err error) store.StaleError {
 var identityPromises = []promise{
 	{"objects of every kind claim an ID and free it", func(w *world) {
 		for _, kind := range store.Kinds {
-			key, held := w.key(uuid.New()), ref(kind, "of-every-kind")
+			key, held := w.key(uuid.New()), objectRef(kind, "of-every-kind")
 			w.NoError(w.s.ClaimID(w.ctx, key, held), kind)
 			got, err := w.s.Holder(w.ctx, key)
 			w.NoError(err, kind)
@@ -33,7 +33,7 @@ var identityPromises = []promise{
 		}
 	}},
 	{"the first object of the project that claims an ID gets it", func(w *world) {
-		key, first, second := w.key(uuid.New()), ref(store.KindConnector, "first"), ref(store.KindConnector, "second")
+		key, first, second := w.key(uuid.New()), objectRef(store.KindConnector, "first"), objectRef(store.KindConnector, "second")
 		_, err := w.s.Holder(w.ctx, key)
 		w.ErrorIs(err, store.ErrNotFound)
 		w.NoError(w.s.ClaimID(w.ctx, key, first))
@@ -48,7 +48,7 @@ var identityPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound, "a claim does nothing else")
 	}},
 	{"a taken ID is rejected for every kind, and nothing is written", func(w *world) {
-		before := w.rows(w.project.ID)
+		before := w.allRows(w.project.ID)
 		intruder := func(r store.ObjectRef) store.ObjectRef {
 			r.Name = "intruder"
 			return r
@@ -65,28 +65,28 @@ var identityPromises = []promise{
 				Ref: intruder(w.links[0].Ref), ID: w.links[0].ID, ProjectID: w.project.ID, ConnectorID: w.connector.ID,
 			}),
 			w.s.PutLink(w.ctx, store.Link{ // of another kind
-				Ref: ref(store.KindConnectorLink, "orders"), ID: w.connector.ID, ProjectID: w.project.ID, ConnectorID: w.connector.ID,
+				Ref: objectRef(store.KindConnectorLink, "orders"), ID: w.connector.ID, ProjectID: w.project.ID, ConnectorID: w.connector.ID,
 			}),
-			second(w.s.BeginDeployment(w.ctx, store.DeploymentSpec{
-				Ref: ref(store.KindDeployment, "orders"), ID: w.connector.ID, ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
+			errorOf(w.s.BeginDeployment(w.ctx, store.DeploymentSpec{
+				Ref: objectRef(store.KindDeployment, "orders"), ID: w.connector.ID, ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
 			})),
 		} {
 			var taken *store.IDTakenError
 			w.ErrorAs(err, &taken)
 		}
-		w.Equal(before, w.rows(w.project.ID))
+		w.Equal(before, w.allRows(w.project.ID))
 	}},
 	{"an existing claim costs no write", func(w *world) {
-		key, r := w.key(uuid.New()), ref(store.KindConnector, "claimed")
+		key, r := w.key(uuid.New()), objectRef(store.KindConnector, "claimed")
 		r.Generation = 2
 		w.NoError(w.s.ClaimID(w.ctx, key, r))
-		before := w.rows(w.project.ID)
+		before := w.allRows(w.project.ID)
 		for range 3 {
 			w.NoError(w.s.ClaimID(w.ctx, key, r))
 		}
-		w.Equal(before, w.rows(w.project.ID))
+		w.Equal(before, w.allRows(w.project.ID))
 		r.Generation = 1
-		w.Equal(store.StaleError{Stored: 2, Writes: 1}, w.stale(w.s.ClaimID(w.ctx, key, r)))
+		w.Equal(store.StaleError{Stored: 2, Writes: 1}, w.requireStale(w.s.ClaimID(w.ctx, key, r)))
 	}},
 	{"a repeated beginning costs no write", func(w *world) {
 		spec := w.newDeployment("one")
@@ -104,21 +104,21 @@ var identityPromises = []promise{
 		for range 3 {
 			w.Equal(first, begin(spec.Ref))
 		}
-		w.Equal(store.StaleError{Stored: 2, Writes: 1}, w.stale(w.s.ClaimID(w.ctx, spec.Key(), older)))
+		w.Equal(store.StaleError{Stored: 2, Writes: 1}, w.requireStale(w.s.ClaimID(w.ctx, spec.Key(), older)))
 
 		newer := spec.Ref
 		newer.Generation = 3
 		for range 3 {
 			w.Equal(newer, begin(newer).Ref)
 		}
-		w.Equal(store.StaleError{Stored: 3, Writes: 2}, w.stale(w.s.ClaimID(w.ctx, spec.Key(), older)))
+		w.Equal(store.StaleError{Stored: 3, Writes: 2}, w.requireStale(w.s.ClaimID(w.ctx, spec.Key(), older)))
 		other := newer
 		other.ObjectUID = "another incarnation"
 		for range 3 {
 			w.Equal(other, begin(other).Ref)
 		}
 		older.ObjectUID = other.ObjectUID
-		w.EqualValues(1, w.stale(w.s.ClaimID(w.ctx, spec.Key(), older)).Writes, "a row of its own")
+		w.EqualValues(1, w.requireStale(w.s.ClaimID(w.ctx, spec.Key(), older)).Writes, "a row of its own")
 		w.Equal(store.DeploymentPending, w.deployment(spec.ID).Status)
 	}},
 	{"the claims of a kind are listed by name", func(w *world) {
@@ -155,7 +155,7 @@ var identityPromises = []promise{
 		w.environment = again
 		w.deploy("two", "first")
 		w.Empty(w.claim(10, lease))
-		w.Zero(w.rowsOf("open_runs"))
+		w.Zero(w.countRowsOf("open_runs"))
 	}},
 	{"a claim with another ID applies the deletion of the first", func(w *world) {
 		w.deploy("one", "first", "second")
@@ -174,10 +174,10 @@ var identityPromises = []promise{
 		w.NoError(w.s.PutConnector(w.ctx, newer))
 		old := w.connector
 		old.Ref.Generation, old.TimeoutSeconds = 3, 90
-		told := w.stale(w.s.PutConnector(w.ctx, old))
+		told := w.requireStale(w.s.PutConnector(w.ctx, old))
 		w.EqualValues(5, told.Stored)
 		old.Ref.Restored = told.Writes + 1
-		w.Equal(told, w.stale(w.s.PutConnector(w.ctx, old)), "the claim has another one")
+		w.Equal(told, w.requireStale(w.s.PutConnector(w.ctx, old)), "the claim has another one")
 		old.Ref.Restored = told.Writes
 		w.NoError(w.s.PutConnector(w.ctx, old))
 		got, err := w.s.Connector(w.ctx, old.Key())
@@ -193,9 +193,9 @@ var identityPromises = []promise{
 		w.NoError(w.s.PutConnector(w.ctx, newer))
 		old := w.connector
 		old.Ref.Generation = 3
-		old.Ref.Restored = w.stale(w.s.PutConnector(w.ctx, old)).Writes
+		old.Ref.Restored = w.requireStale(w.s.PutConnector(w.ctx, old)).Writes
 		w.NoError(w.s.PutConnector(w.ctx, newer), "with the same generation, but after the read")
-		later := w.stale(w.s.PutConnector(w.ctx, old))
+		later := w.requireStale(w.s.PutConnector(w.ctx, old))
 		w.Greater(later.Writes, old.Ref.Restored)
 	}},
 	{"a confirmed claim covers the following write", func(w *world) {
@@ -204,7 +204,7 @@ var identityPromises = []promise{
 		w.NoError(w.s.PutEnvironment(w.ctx, newer))
 		old := w.environment
 		old.Ref.Generation, old.DisplayName = 3, "unchanged"
-		old.Ref.Restored = w.stale(w.s.ClaimID(w.ctx, old.Key(), old.Ref)).Writes
+		old.Ref.Restored = w.requireStale(w.s.ClaimID(w.ctx, old.Key(), old.Ref)).Writes
 		w.NoError(w.s.ClaimID(w.ctx, old.Key(), old.Ref))
 		w.NoError(w.s.PutEnvironment(w.ctx, old))
 		got, err := w.s.Environment(w.ctx, old.Key())
@@ -354,7 +354,7 @@ var duplicatePromises = []promise{
 	{"an activation with a taken name changes nothing", func(w *world) {
 		spec, connector := w.build("one", "first"), w.newConnector("from-code")
 		connector.Name, connector.DefinedInCode, connector.Ref.ObjectUID = w.connector.Name, true, ""
-		before := w.rows(w.project.ID)
+		before := w.allRows(w.project.ID)
 		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key(), Connectors: []store.Connector{connector}})
 		w.duplicate(err, w.connector.Ref)
 		var refused *store.ConnectorRefusedError
@@ -375,7 +375,7 @@ var duplicatePromises = []promise{
 		w.ErrorAs(err, new(*store.IDTakenError))
 		w.ErrorAs(err, &refused)
 		w.Equal(connector.ID, refused.Connector)
-		w.Equal(before, w.rows(w.project.ID))
+		w.Equal(before, w.allRows(w.project.ID))
 	}},
 	{"names move between connectors in code in one activation", func(w *world) {
 		one, two := w.newConnector("one"), w.newConnector("two")
@@ -459,4 +459,4 @@ func (w *world) duplicate(err error, holder store.ObjectRef) {
 	w.Equal(holder, duplicate.Holder)
 }
 
-func second[T any](_ T, err error) error { return err }
+func errorOf[T any](_ T, err error) error { return err }

@@ -41,7 +41,7 @@ var ingestPromises = []promise{
 		w.Nil(connectorRun.EndedAt)
 	}},
 	{"events of one call have results in order", func(w *world) {
-		events := []store.Event{w.event(), w.single(), w.event()}
+		events := []store.Event{w.event(), w.singleEvent(), w.event()}
 		events[1].ConnectorVersion++
 		admissions, err := w.s.Accept(w.ctx, events)
 		w.NoError(err)
@@ -60,7 +60,7 @@ var ingestPromises = []promise{
 		w.Equal(store.Outdated, admissions[0].Verdict)
 	}},
 	{"an event with an expired secret is outdated", func(w *world) {
-		events := []store.Event{w.event(), w.single(), w.event()}
+		events := []store.Event{w.event(), w.singleEvent(), w.event()}
 		route, err := w.s.Route(w.ctx, w.connector.Key())
 		w.NoError(err)
 		before, after := route.Connector.UpdatedAt, route.Connector.UpdatedAt.Add(time.Hour) // by the database's clock
@@ -106,7 +106,7 @@ var ingestPromises = []promise{
 		w.NoError(w.complete(completed(claimed[0])))
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
 
-		alone := w.single()
+		alone := w.singleEvent()
 		alone.Runs[0].ErrorCode, alone.Runs[0].Error = "files_required", "the agent needs files"
 		w.accept(&alone)
 		w.Equal(store.ConnectorRunFailed, w.outcome(alone.ConnectorRunID).Status, "it has ended")
@@ -123,7 +123,7 @@ var ingestPromises = []promise{
 	}},
 	{"text of any bytes is stored", func(w *world) {
 		w.deploy("one", "first")
-		e := w.single()
+		e := w.singleEvent()
 		e.ContentType = "text/plain\x00\xff"
 		w.accept(&e)
 		claimed := w.claim(1, lease)
@@ -157,7 +157,7 @@ var ingestPromises = []promise{
 		w.True(bytes.Equal(large, w.readAll(body, err)))
 	}},
 	{"a repeated key returns the first request's rows", func(w *world) {
-		first, second := w.keyed("key:1", "body"), w.keyed("key:1", "body")
+		first, second := w.keyedEvent("key:1", "body"), w.keyedEvent("key:1", "body")
 		w.accept(&first)
 		want := store.Admission{
 			Verdict: store.Repeated, ConnectorRunID: first.ConnectorRunID,
@@ -170,21 +170,21 @@ var ingestPromises = []promise{
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"a key belongs to one body", func(w *world) {
-		w.accept(one(w.keyed("key:1", "body")))
-		admissions, err := w.s.Accept(w.ctx, []store.Event{w.keyed("key:1", "another")})
+		w.accept(eventPointer(w.keyedEvent("key:1", "body")))
+		admissions, err := w.s.Accept(w.ctx, []store.Event{w.keyedEvent("key:1", "another")})
 		w.NoError(err)
 		w.Equal(store.KeyReused, admissions[0].Verdict)
-		unnamed := w.keyed("webhook-id:1", "")
+		unnamed := w.keyedEvent("webhook-id:1", "")
 		unnamed.Idempotency.Fingerprint = nil
 		w.accept(&unnamed)
-		again := w.keyed("webhook-id:1", "")
+		again := w.keyedEvent("webhook-id:1", "")
 		again.Idempotency.Fingerprint = nil
 		admissions, err = w.s.Accept(w.ctx, []store.Event{again})
 		w.NoError(err)
 		w.Equal(store.Repeated, admissions[0].Verdict, "without fingerprints bodies are not compared")
 	}},
 	{"a key twice in one call is repeated", func(w *world) {
-		first, second := w.keyed("key:1", "body"), w.keyed("key:1", "body")
+		first, second := w.keyedEvent("key:1", "body"), w.keyedEvent("key:1", "body")
 		admissions, err := w.s.Accept(w.ctx, []store.Event{first, second})
 		w.NoError(err)
 		w.Equal(store.Accepted, admissions[0].Verdict)
@@ -193,11 +193,11 @@ var ingestPromises = []promise{
 		w.Equal(admissions[0].RunIDs, admissions[1].RunIDs)
 	}},
 	{"a key expires", func(w *world) {
-		first := w.keyed("key:1", "body")
+		first := w.keyedEvent("key:1", "body")
 		first.Idempotency.TTL = expired
 		w.accept(&first)
-		w.accept(one(w.keyed("key:1", "another")))
-		over := w.keyed("key:2", "body")
+		w.accept(eventPointer(w.keyedEvent("key:1", "another")))
+		over := w.keyedEvent("key:2", "body")
 		over.Idempotency.TTL = expired
 		w.accept(&over)
 		n, err := w.s.SweepExpired(w.ctx, 100)
@@ -206,8 +206,8 @@ var ingestPromises = []promise{
 	}},
 }
 
-// keyed returns an event with an idempotency key.
-func (w *world) keyed(key, body string) store.Event {
+// keyedEvent returns an event with an idempotency key.
+func (w *world) keyedEvent(key, body string) store.Event {
 	e := w.event()
 	e.Idempotency = &store.Idempotency{Key: key, Fingerprint: []byte(body), TTL: time.Hour}
 	return e

@@ -24,7 +24,7 @@ func platformKey(id string) store.PlatformKey {
 	return store.PlatformKey{ID: id, Ring: ring, Fingerprint: "fingerprint of " + id}
 }
 
-func (w *world) admit(revoked map[string]time.Duration, ids ...string) {
+func (w *world) admitKeys(revoked map[string]time.Duration, ids ...string) {
 	var keys []store.PlatformKey
 	for _, id := range ids {
 		keys = append(keys, platformKey(id))
@@ -32,8 +32,8 @@ func (w *world) admit(revoked map[string]time.Duration, ids ...string) {
 	w.NoError(w.s.AdmitKeys(w.ctx, keys, revoked))
 }
 
-// report reports the keys of a process and returns the current ones.
-func (w *world) report(process string, ids ...string) []string {
+// reportKeys reports the keys of a process and returns the current ones.
+func (w *world) reportKeys(process string, ids ...string) []string {
 	current, err := w.s.ReportKeys(w.ctx, process, fingerprints(ids...))
 	w.NoError(err)
 	return current
@@ -53,14 +53,14 @@ func (w *world) promote(want ...string) {
 	w.Equal(want, promoted)
 }
 
-// begun prepares a store whose first keys are current, with one process.
-func (w *world) begun() {
-	w.admit(nil, derivationOne, sealingOne)
-	w.Empty(w.report("manager", derivationOne, sealingOne))
+// setUpKeys prepares a store whose first keys are current, with one process.
+func (w *world) setUpKeys() {
+	w.admitKeys(nil, derivationOne, sealingOne)
+	w.Empty(w.reportKeys("manager", derivationOne, sealingOne))
 	w.promote(derivationOne, sealingOne)
 }
 
-func (w *world) status(id string) store.KeyStatus {
+func (w *world) keyStatus(id string) store.KeyStatus {
 	keys, err := w.s.Keys(w.ctx, store.KeyHolderAge)
 	w.NoError(err)
 	for _, key := range keys {
@@ -101,15 +101,15 @@ var keyPromises = []promise{
 		keys, err := w.s.Keys(w.ctx, store.KeyHolderAge)
 		w.NoError(err)
 		w.Empty(keys)
-		w.admit(nil, derivationOne, sealingOne)
+		w.admitKeys(nil, derivationOne, sealingOne)
 		w.promote()
-		w.Empty(w.report("manager", derivationOne, sealingOne))
+		w.Empty(w.reportKeys("manager", derivationOne, sealingOne))
 		w.promote(derivationOne, sealingOne)
-		w.Equal([]string{derivationOne, sealingOne}, w.report("manager", derivationOne, sealingOne))
+		w.Equal([]string{derivationOne, sealingOne}, w.reportKeys("manager", derivationOne, sealingOne))
 		w.promote()
 	}},
 	{"a process that lacks a used key, or has another, is rejected", func(w *world) {
-		w.begun()
+		w.setUpKeys()
 		var missing *store.MissingKeysError
 		_, err := w.s.ReportKeys(w.ctx, "facade", fingerprints(derivationOne))
 		w.ErrorAs(err, &missing)
@@ -120,29 +120,29 @@ var keyPromises = []promise{
 		w.ErrorAs(err, &missing)
 		w.Equal([]string{derivationOne}, missing.Changed)
 		w.ErrorAs(w.s.AdmitKeys(w.ctx, []store.PlatformKey{{ID: derivationOne, Ring: "derivation", Fingerprint: "another"}}, nil), &missing)
-		w.Empty(w.status(derivationOne).Lacking, "a rejected process delays no other")
+		w.Empty(w.keyStatus(derivationOne).Lacking, "a rejected process delays no other")
 	}},
 	{"a new key becomes current once all live processes have it", func(w *world) {
-		w.begun()
-		w.report("facade", derivationOne, sealingOne)
+		w.setUpKeys()
+		w.reportKeys("facade", derivationOne, sealingOne)
 		all := []string{derivationOne, sealingOne, derivationTwo, sealingTwo}
-		w.admit(nil, all...)
-		w.report("manager", all...)
-		w.Equal([]string{"facade"}, w.status(derivationTwo).Lacking)
+		w.admitKeys(nil, all...)
+		w.reportKeys("manager", all...)
+		w.Equal([]string{"facade"}, w.keyStatus(derivationTwo).Lacking)
 		w.promote()
-		w.Equal([]string{derivationOne, sealingOne}, w.report("manager", all...))
-		w.report("facade", all...)
+		w.Equal([]string{derivationOne, sealingOne}, w.reportKeys("manager", all...))
+		w.reportKeys("facade", all...)
 		w.promote(derivationTwo, sealingTwo)
-		w.Equal([]string{derivationTwo, sealingTwo}, w.report("facade", all...))
-		w.True(w.status(derivationOne).Used)
+		w.Equal([]string{derivationTwo, sealingTwo}, w.reportKeys("facade", all...))
+		w.True(w.keyStatus(derivationOne).Used)
 		_, err := w.s.ReportKeys(w.ctx, "facade", fingerprints(derivationTwo, sealingTwo))
 		w.Error(err, "the former keys are used as well")
 	}},
 	{"an ended or silent process delays no key", func(w *world) {
-		w.begun()
-		w.report("facade", derivationOne, sealingOne)
-		w.admit(nil, derivationOne, sealingOne, derivationTwo)
-		w.report("manager", derivationOne, sealingOne, derivationTwo)
+		w.setUpKeys()
+		w.reportKeys("facade", derivationOne, sealingOne)
+		w.admitKeys(nil, derivationOne, sealingOne, derivationTwo)
+		w.reportKeys("manager", derivationOne, sealingOne, derivationTwo)
 		promoted, err := w.s.PromoteKeys(w.ctx, -time.Second)
 		w.NoError(err)
 		w.Empty(promoted, "but one process must be live")
@@ -154,9 +154,9 @@ var keyPromises = []promise{
 		w.promote(derivationTwo)
 	}},
 	{"a missing key that was never current is deleted", func(w *world) {
-		w.begun()
-		w.admit(nil, derivationOne, sealingOne, derivationTwo)
-		w.admit(nil, sealingOne)
+		w.setUpKeys()
+		w.admitKeys(nil, derivationOne, sealingOne, derivationTwo)
+		w.admitKeys(nil, sealingOne)
 		keys, err := w.s.Keys(w.ctx, store.KeyHolderAge)
 		w.NoError(err)
 		w.Len(keys, 2)
@@ -165,10 +165,10 @@ var keyPromises = []promise{
 	{"derivation keys are recorded and outlive the connector", func(w *world) {
 		_, err := w.s.DerivationKey(w.ctx, w.connector.Key(), 1)
 		w.ErrorIs(err, store.ErrNoCurrentKey)
-		w.begun()
+		w.setUpKeys()
 		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1))
-		w.admit(nil, derivationOne, sealingOne, derivationTwo)
-		w.report("manager", derivationOne, sealingOne, derivationTwo)
+		w.admitKeys(nil, derivationOne, sealingOne, derivationTwo)
+		w.reportKeys("manager", derivationOne, sealingOne, derivationTwo)
 		w.promote(derivationTwo)
 		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1))
 		w.Equal(derivationTwo, w.derivationKey(w.connector.ID, 2), "a version bump")
@@ -180,7 +180,7 @@ var keyPromises = []promise{
 		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1))
 	}},
 	{"derivation keys of many connectors are read without recording", func(w *world) {
-		w.begun()
+		w.setUpKeys()
 		noted, unknown := uuid.New(), uuid.New()
 		w.derivationKey(noted, 1)
 		w.derivationKey(noted, 2)
@@ -199,46 +199,46 @@ var keyPromises = []promise{
 		other, err := w.s.DerivationKeys(w.ctx, uuid.New(), []uuid.UUID{noted})
 		w.NoError(err)
 		w.Empty(other, "another project's connector of the same id")
-		w.admit(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
+		w.admitKeys(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
 		w.Empty(lookUp(noted), "a revoked key no longer serves")
 	}},
 	{"an expired key, or one without uses in effect, is dispensable", func(w *world) {
-		w.begun()
+		w.setUpKeys()
 		w.derived("old", w.derivationKey(w.connector.ID, 1))
-		w.admit(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
-		w.report("manager", derivationOne, sealingOne, derivationTwo)
+		w.admitKeys(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
+		w.reportKeys("manager", derivationOne, sealingOne, derivationTwo)
 		w.promote(derivationTwo)
-		w.False(w.status(derivationOne).Dispensable)
-		w.admit(map[string]time.Duration{derivationOne: 0}, derivationOne, sealingOne, derivationTwo)
-		w.True(w.status(derivationOne).Dispensable, "it has ended")
-		w.EqualValues(1, w.status(derivationOne).Needed, "and a connector is to be derived again")
+		w.False(w.keyStatus(derivationOne).Dispensable)
+		w.admitKeys(map[string]time.Duration{derivationOne: 0}, derivationOne, sealingOne, derivationTwo)
+		w.True(w.keyStatus(derivationOne).Dispensable, "it has ended")
+		w.EqualValues(1, w.keyStatus(derivationOne).Needed, "and a connector is to be derived again")
 
-		w.admit(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
-		w.False(w.status(derivationOne).Dispensable)
+		w.admitKeys(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
+		w.False(w.keyStatus(derivationOne).Dispensable)
 		other := w.newConnector("returns")
 		w.NoError(w.s.PutConnector(w.ctx, other))
 		renamed := w.connector
 		renamed.Name, renamed.Ref.Generation = other.Name, 2
 		var duplicate *store.DuplicateError
 		w.ErrorAs(w.s.PutConnector(w.ctx, renamed), &duplicate)
-		w.True(w.status(derivationOne).Dispensable)
-		w.Zero(w.status(derivationOne).Needed)
+		w.True(w.keyStatus(derivationOne).Dispensable)
+		w.Zero(w.keyStatus(derivationOne).Needed)
 		w.Empty(w.derivedFrom(derivationOne))
 		w.NoError(w.s.RetireKey(w.ctx, derivationOne))
 	}},
 	{"secrets of a revoked key are derived again and expire with it", func(w *world) {
-		w.begun()
+		w.setUpKeys()
 		w.derived("old", w.derivationKey(w.connector.ID, 1))
 		version := w.version()
-		w.admit(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
+		w.admitKeys(map[string]time.Duration{derivationOne: time.Hour}, derivationOne, sealingOne, derivationTwo)
 		w.Greater(w.version(), version, "gateways read it again")
 		w.NotNil(w.acceptedSecrets()["old"], "it expires although it is the current one")
 		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1), "there is no other one yet")
-		w.report("manager", derivationOne, sealingOne, derivationTwo)
+		w.reportKeys("manager", derivationOne, sealingOne, derivationTwo)
 		w.promote(derivationTwo)
 		w.Equal(derivationTwo, w.derivationKey(w.connector.ID, 1))
 		w.ErrorIs(w.s.RetireKey(w.ctx, derivationOne), store.ErrConflict)
-		w.EqualValues(1, w.status(derivationOne).Needed)
+		w.EqualValues(1, w.keyStatus(derivationOne).Needed)
 		w.Equal([]store.ProjectedObject{{Key: w.connector.Key(), Ref: w.connector.Ref}}, w.derivedFrom(derivationOne))
 		from, err := w.s.DerivedFrom(w.ctx, derivationOne, w.connector.Key(), 10)
 		w.NoError(err)
@@ -248,35 +248,35 @@ var keyPromises = []promise{
 		secrets := w.acceptedSecrets()
 		w.Len(secrets, 2)
 		w.Nil(secrets["anew"])
-		w.Equal(*w.status(derivationOne).EndsAt, *secrets["old"])
+		w.Equal(*w.keyStatus(derivationOne).EndsAt, *secrets["old"])
 		w.NoError(w.s.RetireKey(w.ctx, derivationOne))
-		w.NotNil(w.status(derivationOne).RetiredAt)
-		w.report("manager", sealingOne, derivationTwo)
+		w.NotNil(w.keyStatus(derivationOne).RetiredAt)
+		w.reportKeys("manager", sealingOne, derivationTwo)
 
 		version = w.version()
-		w.admit(map[string]time.Duration{derivationOne: 0}, sealingOne, derivationTwo)
+		w.admitKeys(map[string]time.Duration{derivationOne: 0}, sealingOne, derivationTwo)
 		w.Greater(w.version(), version)
 		secrets = w.acceptedSecrets()
 		w.Len(secrets, 1, "the period was shortened")
 		w.Contains(secrets, "anew")
 	}},
 	{"a secret of a key revoked at once expires at once", func(w *world) {
-		w.begun()
+		w.setUpKeys()
 		w.derived("old", derivationOne)
-		w.admit(map[string]time.Duration{derivationOne: 0}, derivationOne, sealingOne)
+		w.admitKeys(map[string]time.Duration{derivationOne: 0}, derivationOne, sealingOne)
 		w.Empty(w.acceptedSecrets())
 	}},
 	{"a lost key may be missing once it is revoked", func(w *world) {
-		w.begun()
-		w.admit(map[string]time.Duration{derivationOne: 0}, sealingOne, derivationTwo)
-		w.report("manager", sealingOne, derivationTwo)
+		w.setUpKeys()
+		w.admitKeys(map[string]time.Duration{derivationOne: 0}, sealingOne, derivationTwo)
+		w.reportKeys("manager", sealingOne, derivationTwo)
 		w.promote(derivationTwo)
 		w.Equal(derivationTwo, w.derivationKey(w.connector.ID, 1))
 	}},
 	{"fields sealed by an old key are resealed, unless they changed", func(w *world) {
-		w.begun()
+		w.setUpKeys()
 		w.derived("one", derivationOne)
-		w.Equal(sealingOne, w.stored(w.connector).SealedKey)
+		w.Equal(sealingOne, w.storedConnector(w.connector).SealedKey)
 		none, err := w.s.SealedBefore(w.ctx, sealingOne, store.Key{}, 10)
 		w.NoError(err)
 		w.Empty(none)
@@ -290,14 +290,14 @@ var keyPromises = []promise{
 		changed := fields[0]
 		changed.Sealed = []byte("of before")
 		w.NoError(w.s.Reseal(w.ctx, changed, []byte("anew"), sealingTwo))
-		w.Equal(w.connector.Sealed, w.stored(w.connector).Sealed)
+		w.Equal(w.connector.Sealed, w.storedConnector(w.connector).Sealed)
 		w.NoError(w.s.Reseal(w.ctx, fields[0], []byte("anew"), sealingTwo))
-		w.Equal("anew", string(w.stored(w.connector).Sealed))
-		w.Equal(sealingTwo, w.stored(w.connector).SealedKey)
+		w.Equal("anew", string(w.storedConnector(w.connector).Sealed))
+		w.Equal(sealingTwo, w.storedConnector(w.connector).SealedKey)
 	}},
 }
 
-func (w *world) stored(c store.Connector) store.Connector {
+func (w *world) storedConnector(c store.Connector) store.Connector {
 	got, err := w.s.Connector(w.ctx, c.Key())
 	w.NoError(err)
 	return got

@@ -18,8 +18,8 @@ func (w *world) limited(name string, limit int) store.Environment {
 	return e
 }
 
-// beyond checks that an environment is not in effect because of the limit.
-func (w *world) beyond(e store.Environment) {
+// requireLimitReached checks that an environment is not in effect because of the limit.
+func (w *world) requireLimitReached(e store.Environment) {
 	var reached *store.LimitReachedError
 	w.ErrorAs(w.s.PutEnvironment(w.ctx, e), &reached)
 	w.Equal(e.Limit, reached.Limit)
@@ -33,21 +33,21 @@ var limitPromises = []promise{
 		second, third, fourth := w.limited("second", 2), w.limited("third", 2), w.limited("fourth", 2)
 		third.ObjectCreatedAt = origin.Add(-time.Hour) // older, but claimed later
 		w.NoError(w.s.PutEnvironment(w.ctx, second))
-		w.beyond(third)
-		w.beyond(fourth)
-		w.beyond(third)
+		w.requireLimitReached(third)
+		w.requireLimitReached(fourth)
+		w.requireLimitReached(third)
 		w.NoError(w.s.PutEnvironment(w.ctx, second), "an environment in effect stays in effect")
 
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
-		w.beyond(fourth)
+		w.requireLimitReached(fourth)
 		w.NoError(w.s.PutEnvironment(w.ctx, third))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, second.Ref))
 		w.NoError(w.s.PutEnvironment(w.ctx, fourth))
 	}},
 	{"a waiting environment can be deleted with its position", func(w *world) {
 		second, third := w.limited("second", 1), w.limited("third", 2)
-		w.beyond(second)
-		w.beyond(third)
+		w.requireLimitReached(second)
+		w.requireLimitReached(third)
 		rows, err := w.s.ListProjected(w.ctx)
 		w.NoError(err)
 		w.Contains(rows, store.ProjectedObject{Key: second.Key(), Ref: second.Ref}, "a sweep finds it")
@@ -57,7 +57,7 @@ var limitPromises = []promise{
 	{"a waiting environment has no slug and is no default", func(w *world) {
 		second := w.limited("second", 1)
 		second.Slug = w.environment.Slug
-		w.beyond(second)
+		w.requireLimitReached(second)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		_, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
 		w.ErrorIs(err, store.ErrNotFound)
@@ -81,10 +81,10 @@ var limitPromises = []promise{
 	}},
 	{"a re-created environment comes after waiting ones", func(w *world) {
 		second := w.limited("second", 1)
-		w.beyond(second)
+		w.requireLimitReached(second)
 		again := w.environment
 		again.Ref.ObjectUID, again.Limit = "second incarnation", 1
-		w.beyond(again)
+		w.requireLimitReached(again)
 		w.NoError(w.s.PutEnvironment(w.ctx, second))
 	}},
 	{"a project has a limit of its own", func(w *world) {

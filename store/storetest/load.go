@@ -10,15 +10,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// load measures the project.
-func (w *world) load() store.ProjectLoad {
+// projectLoad measures the project.
+func (w *world) projectLoad() store.ProjectLoad {
 	load, err := w.s.ProjectLoad(w.ctx, w.project.ID)
 	w.NoError(err)
 	return load
 }
 
-// expire ends runs older than age, at most limit.
-func (w *world) expire(age time.Duration, limit int) int {
+// expireRuns ends runs older than age, at most limit.
+func (w *world) expireRuns(age time.Duration, limit int) int {
 	w.nextMillisecond()
 	n, err := w.s.ExpireRuns(w.ctx, age, limit)
 	w.NoError(err)
@@ -27,28 +27,28 @@ func (w *world) expire(age time.Duration, limit int) int {
 
 var loadPromises = []promise{
 	{"limits are the latest written ones", func(w *world) {
-		w.Equal(w.project.Limits, w.load().Limits)
+		w.Equal(w.project.Limits, w.projectLoad().Limits)
 		for _, limits := range []store.ProjectLimits{{BacklogRuns: 1}, {BacklogInput: 2}, {Storage: 3}, {RequestsPerMinute: 4}, {}} {
 			w.project.Limits = limits
 			w.NoError(w.s.PutProject(w.ctx, w.project))
-			w.Equal(limits, w.load().Limits)
+			w.Equal(limits, w.projectLoad().Limits)
 		}
 		_, err := w.s.ProjectLoad(w.ctx, uuid.New())
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"the backlog counts open runs by environment", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.Empty(w.load().Backlog)
-		both, one := w.event(), w.single()
+		w.Empty(w.projectLoad().Backlog)
+		both, one := w.event(), w.singleEvent()
 		w.accept(&both, &one)
-		w.twin()
+		w.twinProject()
 		input := int64(len(both.Input))
-		w.Equal(map[uuid.UUID]store.Backlog{w.environment.ID: {Runs: 3, Input: 2 * input}}, w.load().Backlog)
+		w.Equal(map[uuid.UUID]store.Backlog{w.environment.ID: {Runs: 3, Input: 2 * input}}, w.projectLoad().Backlog)
 		for left := range int64(3) {
 			w.NoError(w.complete(completed(w.claim(1, lease)[0])))
-			w.Equal(2-left, w.load().Backlog[w.environment.ID].Runs)
+			w.Equal(2-left, w.projectLoad().Backlog[w.environment.ID].Runs)
 		}
-		w.Empty(w.load().Backlog)
+		w.Empty(w.projectLoad().Backlog)
 	}},
 	{"the backlog of a project without a limit is not counted", func(w *world) {
 		w.deploy("one", "first")
@@ -59,7 +59,7 @@ var loadPromises = []promise{
 		}{{store.ProjectLimits{Storage: 1}, false}, {store.ProjectLimits{BacklogRuns: 1}, true}, {store.ProjectLimits{BacklogInput: 1}, true}} {
 			w.project.Limits = limits.ProjectLimits
 			w.NoError(w.s.PutProject(w.ctx, w.project))
-			_, counted := w.load().Backlog[w.environment.ID]
+			_, counted := w.projectLoad().Backlog[w.environment.ID]
 			w.Equal(limits.counted, counted, "%+v", limits.ProjectLimits)
 		}
 	}},
@@ -67,24 +67,24 @@ var loadPromises = []promise{
 		w.deploy("one", "first")
 		w.singles(2)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
-		w.EqualValues(2, w.load().Backlog[w.environment.ID].Runs)
+		w.EqualValues(2, w.projectLoad().Backlog[w.environment.ID].Runs)
 	}},
 	{"an event without runs counts as stored", func(w *world) {
 		e := w.event()
 		e.Runs, e.Input = nil, make([]byte, 1000)
 		w.accept(&e)
-		w.count(10)
-		w.EqualValues(1000, w.load().Stored)
+		w.countStored(10)
+		w.EqualValues(1000, w.projectLoad().Stored)
 	}},
 	{"a run that is open too long ends in any state", func(w *world) {
 		w.deploy("one", "first")
 		suspended, running, queued := w.oneRunning(), w.oneRunning(), w.singles(3)
 		w.suspend(suspended, time.Hour)
-		w.Zero(w.expire(time.Hour, 10), "not yet")
-		w.Equal(2, w.expire(0, 2), "as many as requested, the oldest first")
+		w.Zero(w.expireRuns(time.Hour, 10), "not yet")
+		w.Equal(2, w.expireRuns(0, 2), "as many as requested, the oldest first")
 		w.Equal(store.RunQueued, w.run(queued[0].Runs[0].ID).Status)
-		w.Equal(3, w.expire(0, 10))
-		w.Zero(w.expire(0, 10))
+		w.Equal(3, w.expireRuns(0, 10))
+		w.Zero(w.expireRuns(0, 10))
 		for _, id := range []uuid.UUID{suspended.Run.ID, running.Run.ID, queued[0].Runs[0].ID, queued[2].Runs[0].ID} {
 			run := w.run(id)
 			w.Equal(store.RunFailed, run.Status)
@@ -95,15 +95,15 @@ var loadPromises = []promise{
 		w.Equal(store.ConnectorRunFailed, w.outcome(queued[1].ConnectorRunID).Status)
 	}},
 	{"expired runs of projects end round robin", func(w *world) {
-		other := w.twin()
+		other := w.twinProject()
 		other.singles(3)
 		w.singles(3)
 		left := func() [2]int64 {
-			return [2]int64{w.load().Backlog[w.environment.ID].Runs, other.load().Backlog[w.environment.ID].Runs}
+			return [2]int64{w.projectLoad().Backlog[w.environment.ID].Runs, other.projectLoad().Backlog[w.environment.ID].Runs}
 		}
-		w.Equal(2, w.expire(0, 2))
+		w.Equal(2, w.expireRuns(0, 2))
 		w.Equal([2]int64{2, 2}, left())
-		w.Equal(4, w.expire(0, 100))
+		w.Equal(4, w.expireRuns(0, 100))
 		w.Equal([2]int64{}, left())
 	}},
 }

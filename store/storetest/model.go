@@ -25,7 +25,7 @@ var modelPromises = []promise{
 			rt.Repeat(map[string]func(*rapid.T){
 				"accept": m.accept, "claim": m.claim, "heartbeat": m.heartbeat, "journal": m.journal,
 				"complete": m.complete, "release": m.release, "suspend": m.suspend, "resume": m.resume,
-				"cancel": m.cancel, "sweep": m.sweep, "wear": m.wear, "": m.compare,
+				"cancel": m.cancel, "sweep": m.sweep, "wear": m.loseUntilFailed, "": m.compare,
 			})
 		})
 	}},
@@ -90,7 +90,7 @@ func (m *model) accept(rt *rapid.T) {
 		e.RunnerID = "one"
 	}
 	if e.RunnerID != "" && e.MayBegin() { // its agent is the first, which has no limits
-		m.begin(rt, e)
+		m.acceptOnRunner(rt, e)
 		return
 	}
 	m.world.accept(&e)
@@ -99,17 +99,17 @@ func (m *model) accept(rt *rapid.T) {
 			Candidate: store.Candidate{ID: run.ID, Class: e.Class, Agent: run.AgentName, Fresh: true, Max: m.limits[run.AgentName]},
 			event:     e.ConnectorRunID, status: store.RunQueued, key: run.Concurrency.Text,
 		}
-		if r.blocked = slices.ContainsFunc(m.runs, r.rivals); r.blocked && run.Concurrency.Drop {
+		if r.blocked = slices.ContainsFunc(m.runs, r.hasSameKey); r.blocked && run.Concurrency.Drop {
 			r.status, r.code = store.RunCancelled, store.RunErrorConcurrencyDropped
 		}
 		m.runs = append(m.runs, r)
 	}
 }
 
-// begin accepts an event whose run starts on its runner, which may not learn of it.
-func (m *model) begin(rt *rapid.T, e store.Event) {
-	c, hold, lost := m.begins(&e), holding(rt), rapid.Bool().Draw(rt, "answer lost")
-	rest, err := m.s.Heartbeat(m.ctx, m.environment.Key(), beats(leaseOf(c)), hold) // or it lasts for a few seconds of the test
+// acceptOnRunner accepts an event whose run starts on its runner. The response to the runner may be lost.
+func (m *model) acceptOnRunner(rt *rapid.T, e store.Event) {
+	c, hold, lost := m.acceptStarted(&e), holding(rt), rapid.Bool().Draw(rt, "answer lost")
+	rest, err := m.s.Heartbeat(m.ctx, m.environment.Key(), heldClaims(leaseOf(c)), hold) // or it lasts for a few seconds of the test
 	m.NoError(err)
 	m.Empty(rest)
 	m.runs = append(m.runs, &modelRun{
@@ -121,8 +121,8 @@ func (m *model) begin(rt *rapid.T, e store.Event) {
 	}
 }
 
-// rivals reports whether two open runs have the same key.
-func (r *modelRun) rivals(other *modelRun) bool {
+// hasSameKey reports whether two open runs have the same key.
+func (r *modelRun) hasSameKey(other *modelRun) bool {
 	return r != other && r.key != "" && r.key == other.key && r.Agent == other.Agent && !other.status.Terminal()
 }
 
@@ -130,7 +130,7 @@ func (r *modelRun) rivals(other *modelRun) bool {
 func (m *model) handOver() {
 	for _, run := range m.runs {
 		if run.blocked && !run.status.Terminal() {
-			run.blocked = slices.ContainsFunc(m.runs, func(other *modelRun) bool { return run.rivals(other) && !other.blocked })
+			run.blocked = slices.ContainsFunc(m.runs, func(other *modelRun) bool { return run.hasSameKey(other) && !other.blocked })
 		}
 	}
 }
@@ -140,7 +140,7 @@ func (r *modelRun) current(l store.Lease) bool {
 	return r.status == store.RunRunning && r.token == l.Token
 }
 
-func (m *model) find(id uuid.UUID) *modelRun {
+func (m *model) findRun(id uuid.UUID) *modelRun {
 	i := slices.IndexFunc(m.runs, func(r *modelRun) bool { return r.ID == id })
 	m.GreaterOrEqual(i, 0)
 	return m.runs[i]
@@ -151,11 +151,11 @@ func (m *model) claim(rt *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(rt, "answers lost") == 0 {
 		m.held[runner] = nil
 	}
-	m.take(runner, rapid.IntRange(0, modelPlaces).Draw(rt, "limit"), holding(rt))
+	m.claimAs(runner, rapid.IntRange(0, modelPlaces).Draw(rt, "limit"), holding(rt))
 }
 
-// take claims as a runner, which gets the result.
-func (m *model) take(runner string, limit int, hold time.Duration) {
+// claimAs claims as a runner, which gets the result.
+func (m *model) claimAs(runner string, limit int, hold time.Duration) {
 	holding := m.held[runner]
 	if holding == nil {
 		m.held[runner] = []store.Lease{} // present from now on
@@ -168,14 +168,14 @@ func (m *model) take(runner string, limit int, hold time.Duration) {
 		}
 	}
 	kept := slices.DeleteFunc(slices.Clone(holding), func(l store.Lease) bool {
-		run := m.find(l.Run.ID)
+		run := m.findRun(l.Run.ID)
 		gone := !run.current(l) || run.runner != runner
 		if gone {
 			lost = append(lost, l)
 		}
 		return gone
 	})
-	want := m.pick(limit)
+	want := m.pickRuns(limit)
 	got, err := m.s.Claim(m.ctx, store.Claim{
 		Environment: m.environment.Key(), RunnerID: runner, Places: modelPlaces, Limit: limit, Holding: holding, Lease: hold,
 	})
@@ -187,7 +187,7 @@ func (m *model) take(runner string, limit int, hold time.Duration) {
 		kept = append(kept, leaseOf(c))
 	}
 	for i, c := range got.Runs[len(again):] {
-		run := m.find(want[i].ID)
+		run := m.findRun(want[i].ID)
 		m.Equal(run.ID, c.Run.ID, "in the picked order")
 		run.status, run.expired, run.runner = store.RunRunning, hold == expired, runner
 		run.attempt++
@@ -201,8 +201,8 @@ func (m *model) take(runner string, limit int, hold time.Duration) {
 	m.held[runner] = kept
 }
 
-// pick returns the runs that a claim takes now.
-func (m *model) pick(limit int) []store.Candidate {
+// pickRuns returns the runs that a claim takes now.
+func (m *model) pickRuns(limit int) []store.Candidate {
 	pool := m.pool
 	pool.Places, pool.Lower, pool.Running = modelPlaces*len(m.held), 0, map[string]int{}
 	m.handOver()
@@ -251,9 +251,9 @@ func (m *model) entries(rt *rapid.T, run *modelRun, l store.Lease) (entries []st
 		kind := rapid.SampledFrom([]store.JournalKind{
 			store.JournalToolStarted, store.JournalToolResult, store.JournalModelAnswer,
 		}).Draw(rt, "kind")
-		e := entry(int64(i), kind, kind != store.JournalModelAnswer && rapid.Bool().Draw(rt, "unsafe"))
+		e := newEntry(int64(i), kind, kind != store.JournalModelAnswer && rapid.Bool().Draw(rt, "unsafe"))
 		if size := drawSize(rt); size > 0 {
-			e.Data = answer(e.Sequence, size).Data
+			e.Data = answerOfSize(e.Sequence, size).Data
 		}
 		entries = append(entries, e)
 	}
@@ -263,8 +263,8 @@ func (m *model) entries(rt *rapid.T, run *modelRun, l store.Lease) (entries []st
 	return entries, err
 }
 
-// append appends entries to the model.
-func (r *modelRun) append(entries []store.JournalEntry, token int64) {
+// appendEntries appends entries to the model.
+func (r *modelRun) appendEntries(entries []store.JournalEntry, token int64) {
 	opened := 0
 	for _, e := range entries {
 		if e.Sequence <= int64(len(r.journal)) {
@@ -282,7 +282,7 @@ func (r *modelRun) append(entries []store.JournalEntry, token int64) {
 }
 
 func (m *model) journal(rt *rapid.T) {
-	run, l := m.lease(rt)
+	run, l := m.drawLease(rt)
 	entries, want := m.entries(rt, run, l)
 	err := m.s.AppendJournal(m.ctx, l, entries)
 	switch {
@@ -292,15 +292,15 @@ func (m *model) journal(rt *rapid.T) {
 		m.ErrorIs(err, want)
 	default:
 		m.NoError(err)
-		run.append(entries, l.Token)
+		run.appendEntries(entries, l.Token)
 	}
 }
 
 func (m *model) complete(rt *rapid.T) {
-	run, l := m.lease(rt)
+	run, l := m.drawLease(rt)
 	c := store.Completion{Lease: l, Status: rapid.SampledFrom([]store.RunStatus{
 		store.RunCompleted, store.RunFailed, store.RunCancelled,
-	}).Draw(rt, "status"), Output: varied(drawSize(rt))}
+	}).Draw(rt, "status"), Output: variedText(drawSize(rt))}
 	var want error
 	if rapid.Bool().Draw(rt, "with a journal") {
 		c.Journal, want = m.entries(rt, run, l)
@@ -315,13 +315,13 @@ func (m *model) complete(rt *rapid.T) {
 		m.ErrorIs(err, want)
 	default:
 		m.NoError(err)
-		run.append(c.Journal, l.Token)
+		run.appendEntries(c.Journal, l.Token)
 		run.status, run.completedBy, run.output = c.Status, l.Token, c.Output
 	}
 }
 
 func (m *model) release(rt *rapid.T) {
-	run, l := m.lease(rt)
+	run, l := m.drawLease(rt)
 	err := m.s.Release(m.ctx, l, 0)
 	released := run.token == l.Token && (run.status == store.RunQueued || run.code == store.RunErrorToolInterrupted && run.runner == "")
 	switch {
@@ -339,7 +339,7 @@ func (m *model) release(rt *rapid.T) {
 }
 
 func (m *model) suspend(rt *rapid.T) {
-	run, l := m.lease(rt)
+	run, l := m.drawLease(rt)
 	hold := holding(rt)
 	err := m.s.Suspend(m.ctx, store.Suspension{Lease: l, For: hold})
 	switch {
@@ -354,10 +354,10 @@ func (m *model) suspend(rt *rapid.T) {
 }
 
 func (m *model) resume(rt *rapid.T) {
-	run, l := m.lease(rt)
+	run, l := m.drawLease(rt)
 	data := json.RawMessage(`{"approved":true}`)
 	if size := drawSize(rt); size > 0 {
-		data = answer(1, size).Data
+		data = answerOfSize(1, size).Data
 	}
 	err := m.s.Resume(m.ctx, l.Run, data)
 	if run.status != store.RunAwaitingApproval {
@@ -365,17 +365,17 @@ func (m *model) resume(rt *rapid.T) {
 		return
 	}
 	m.NoError(err)
-	run.goOn(store.JournalResumed, data)
+	run.requeue(store.JournalResumed, data)
 }
 
-// goOn queues a suspended run.
-func (r *modelRun) goOn(kind store.JournalKind, data json.RawMessage) {
-	r.append([]store.JournalEntry{{Sequence: int64(len(r.journal) + 1), Kind: kind, Data: data}}, 0)
+// requeue queues a suspended run.
+func (r *modelRun) requeue(kind store.JournalKind, data json.RawMessage) {
+	r.appendEntries([]store.JournalEntry{{Sequence: int64(len(r.journal) + 1), Kind: kind, Data: data}}, 0)
 	r.status, r.Fresh = store.RunQueued, false
 }
 
 func (m *model) cancel(rt *rapid.T) {
-	run, l := m.lease(rt)
+	run, l := m.drawLease(rt)
 	err := m.s.Cancel(m.ctx, l.Run, store.RunErrorCancelled, "somebody said so")
 	if run.status.Terminal() {
 		m.ErrorIs(err, store.ErrConflict)
@@ -393,7 +393,7 @@ func (m *model) sweep(*rapid.T) {
 		switch {
 		case !run.expired:
 		case run.status == store.RunAwaitingApproval:
-			run.goOn(store.JournalExpired, nil)
+			run.requeue(store.JournalExpired, nil)
 		case run.status != store.RunRunning:
 		case run.openTools > 0:
 			run.status, run.code = store.RunFailed, store.RunErrorToolInterrupted
@@ -406,13 +406,13 @@ func (m *model) sweep(*rapid.T) {
 	}
 }
 
-// wear claims and loses runs until they fail.
-func (m *model) wear(rt *rapid.T) {
+// loseUntilFailed claims and loses runs until they fail.
+func (m *model) loseUntilFailed(rt *rapid.T) {
 	if len(m.runs) == 0 || rapid.IntRange(0, 3).Draw(rt, "rarely") > 0 {
 		rt.Skip("not now")
 	}
 	for range store.MaxLosses {
-		m.take("one", modelPlaces, expired)
+		m.claimAs("one", modelPlaces, expired)
 		m.sweep(rt)
 	}
 }
@@ -460,12 +460,12 @@ func (m *model) compare(*rapid.T) {
 		return
 	}
 	for _, size := range []int{store.MaxEntries, 1} {
-		m.sameEntries(m.touched.journal, m.paged(m.touched.ID, size))
+		m.sameEntries(m.touched.journal, m.readPages(m.touched.ID, size))
 	}
 	journal, err := m.s.Journal(m.ctx, m.key(m.touched.ID))
 	m.NoError(err)
 	m.Equal(m.touched.journal, m.undated(journal))
 	m.True(m.touched.output == m.run(m.touched.ID).Output)
 	m.touched = nil
-	m.Zero(m.ones(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = ''`), "unmarked blobs are deleted")
+	m.Zero(m.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = ''`), "unmarked blobs are deleted")
 }

@@ -20,8 +20,8 @@ var deploymentModelPromises = []promise{
 		rapid.Check(w.t, func(rt *rapid.T) {
 			m := newDeploymentModel(rt, w)
 			rt.Repeat(map[string]func(*rapid.T){
-				"begin": m.begin, "deploy": m.deployNext, "begin again": m.beginAgain, "start": m.start, "succeed": m.succeed, "fail": m.fail,
-				"end": m.end, "delete": m.delete, "activate": m.activate, "decide": m.decide, "restore": m.restore,
+				"begin": m.beginDeployment, "deploy": m.deployNext, "begin again": m.beginAgain, "start": m.startBuild, "succeed": m.succeed, "fail": m.failBuild,
+				"end": m.endDeployment, "delete": m.deleteObject, "activate": m.activate, "decide": m.requestActivation, "restore": m.restore,
 				"delete the environment": m.deleteEnvironment, "": m.compare,
 			})
 		})
@@ -61,17 +61,17 @@ func newDeploymentModel(rt *rapid.T, of *world) *deploymentModel {
 	return &deploymentModel{world: &w, there: true, digest: w.putBundle("bundle"), seen: map[uuid.UUID]store.DeploymentStatus{}}
 }
 
-// tick returns the next position in the order of events.
-func (m *deploymentModel) tick() int {
+// nextPosition returns the next position in the order of events.
+func (m *deploymentModel) nextPosition() int {
 	m.clock++
 	return m.clock
 }
 
-func (m *deploymentModel) begin(rt *rapid.T) {
+func (m *deploymentModel) beginDeployment(rt *rapid.T) {
 	if !m.there {
 		rt.Skip("there is no environment")
 	}
-	d := &modelDeployment{spec: m.newDeployment("d-" + uuid.NewString()), status: store.DeploymentPending, begun: m.tick()}
+	d := &modelDeployment{spec: m.newDeployment("d-" + uuid.NewString()), status: store.DeploymentPending, begun: m.nextPosition()}
 	begun, err := m.s.BeginDeployment(m.ctx, d.spec)
 	m.NoError(err)
 	m.Equal(store.DeploymentPending, begun.Status)
@@ -81,12 +81,12 @@ func (m *deploymentModel) begin(rt *rapid.T) {
 
 // deployNext deploys a new deployment without failures, so that histories have live deployments.
 func (m *deploymentModel) deployNext(rt *rapid.T) {
-	m.begin(rt)
+	m.beginDeployment(rt)
 	d := m.all[len(m.all)-1]
-	m.does(m.s.StartBuild(m.ctx, d.spec.Key(), ""), true, func() { d.status = store.DeploymentBuilding })
-	m.does(m.s.FinishBuild(m.ctx, d.spec.Key(), store.BuildResult{BundleDigest: m.digest}), true, func() { d.built = true })
+	m.checkMove(m.s.StartBuild(m.ctx, d.spec.Key(), ""), true, func() { d.status = store.DeploymentBuilding })
+	m.checkMove(m.s.FinishBuild(m.ctx, d.spec.Key(), store.BuildResult{BundleDigest: m.digest}), true, func() { d.built = true })
 	if rapid.Bool().Draw(rt, "goes live") {
-		m.goLive(d, nil)
+		m.makeLive(d, nil)
 	}
 }
 
@@ -100,7 +100,7 @@ func (m *deploymentModel) cancelOpen() {
 	}
 }
 
-func (m *deploymentModel) draw(rt *rapid.T) *modelDeployment {
+func (m *deploymentModel) drawDeployment(rt *rapid.T) *modelDeployment {
 	if len(m.all) == 0 {
 		rt.Skip("no deployment yet")
 	}
@@ -110,14 +110,14 @@ func (m *deploymentModel) draw(rt *rapid.T) *modelDeployment {
 // beginAgain is a reconciliation, or a re-created object. Only a deployment that was deleted before
 // its end, without another reason, begins again.
 func (m *deploymentModel) beginAgain(rt *rapid.T) {
-	d := m.draw(rt)
+	d := m.drawDeployment(rt)
 	if d.deleted && d.status == store.DeploymentCancelled {
 		if !m.there {
 			rt.Skip("there is no environment")
 		}
 		delete(m.seen, d.spec.ID) // it is another object
 		m.cancelOpen()
-		*d = modelDeployment{spec: d.spec, status: store.DeploymentPending, begun: m.tick()}
+		*d = modelDeployment{spec: d.spec, status: store.DeploymentPending, begun: m.nextPosition()}
 		d.spec.Ref.ObjectUID = uuid.NewString()
 	}
 	begun, err := m.s.BeginDeployment(m.ctx, d.spec)
@@ -125,8 +125,8 @@ func (m *deploymentModel) beginAgain(rt *rapid.T) {
 	m.Equal(d.status, begun.Status)
 }
 
-// does makes a move in the model if it is allowed, and checks the error of the store.
-func (m *deploymentModel) does(err error, allowed bool, move func()) {
+// checkMove makes a move in the model if it is allowed, and checks the error of the store.
+func (m *deploymentModel) checkMove(err error, allowed bool, move func()) {
 	if !allowed {
 		m.ErrorIs(err, store.ErrConflict)
 		return
@@ -135,35 +135,35 @@ func (m *deploymentModel) does(err error, allowed bool, move func()) {
 	move()
 }
 
-func (m *deploymentModel) start(rt *rapid.T) {
-	d := m.draw(rt)
-	m.does(m.s.StartBuild(m.ctx, d.spec.Key(), ""), !d.status.Terminal(), func() { d.status = store.DeploymentBuilding })
+func (m *deploymentModel) startBuild(rt *rapid.T) {
+	d := m.drawDeployment(rt)
+	m.checkMove(m.s.StartBuild(m.ctx, d.spec.Key(), ""), !d.status.Terminal(), func() { d.status = store.DeploymentBuilding })
 }
 
 func (m *deploymentModel) succeed(rt *rapid.T) {
-	d := m.draw(rt)
+	d := m.drawDeployment(rt)
 	err := m.s.FinishBuild(m.ctx, d.spec.Key(), store.BuildResult{BundleDigest: m.digest})
-	m.does(err, d.built || d.status == store.DeploymentBuilding, func() { d.built = true })
+	m.checkMove(err, d.built || d.status == store.DeploymentBuilding, func() { d.built = true })
 }
 
-func (m *deploymentModel) fail(rt *rapid.T) {
-	d := m.draw(rt)
+func (m *deploymentModel) failBuild(rt *rapid.T) {
+	d := m.drawDeployment(rt)
 	reason := rapid.SampledFrom([]store.FailureReason{store.FailureBuild, store.FailureTests}).Draw(rt, "reason")
 	before := m.deployment(d.spec.ID)
 	repeated := before.Status == store.DeploymentFailed && before.FailureReason == reason
 	err := m.s.FinishBuild(m.ctx, d.spec.Key(), store.BuildResult{FailureReason: reason, Message: "no"})
-	m.does(err, repeated || d.status == store.DeploymentBuilding && !d.built, func() { d.status = store.DeploymentFailed })
+	m.checkMove(err, repeated || d.status == store.DeploymentBuilding && !d.built, func() { d.status = store.DeploymentFailed })
 }
 
-func (m *deploymentModel) end(rt *rapid.T) {
-	d := m.draw(rt)
+func (m *deploymentModel) endDeployment(rt *rapid.T) {
+	d := m.drawDeployment(rt)
 	as := rapid.SampledFrom([]store.DeploymentStatus{store.DeploymentCancelled, store.DeploymentFailed}).Draw(rt, "as")
-	m.does(m.s.EndDeployment(m.ctx, d.spec.Key(), as, store.FailureDeadline, "enough"), !d.status.Terminal(), func() { d.status = as })
+	m.checkMove(m.s.EndDeployment(m.ctx, d.spec.Key(), as, store.FailureDeadline, "enough"), !d.status.Terminal(), func() { d.status = as })
 }
 
-// delete deletes the object: an ended deployment stays as it is, and so does a live one.
-func (m *deploymentModel) delete(rt *rapid.T) {
-	d := m.draw(rt)
+// deleteObject deletes the object. Ended and live deployments stay unchanged.
+func (m *deploymentModel) deleteObject(rt *rapid.T) {
+	d := m.drawDeployment(rt)
 	m.NoError(m.s.Remove(m.ctx, m.project.ID, d.spec.Ref))
 	if !d.status.Terminal() {
 		d.status, d.deleted = store.DeploymentCancelled, true
@@ -171,25 +171,25 @@ func (m *deploymentModel) delete(rt *rapid.T) {
 }
 
 // activate is a deployment's own activation, also after a restore.
-func (m *deploymentModel) activate(rt *rapid.T) { m.goLive(m.draw(rt), nil) }
+func (m *deploymentModel) activate(rt *rapid.T) { m.makeLive(m.drawDeployment(rt), nil) }
 
-// decide is a user's request. The same time again is a repetition.
-func (m *deploymentModel) decide(rt *rapid.T) {
+// requestActivation requests an activation as a user does. A request with the same time is a duplicate.
+func (m *deploymentModel) requestActivation(rt *rapid.T) {
 	at := time.Unix(int64(1_700_000_000+rapid.IntRange(0, 3).Draw(rt, "at")), 0).UTC()
-	m.goLive(m.draw(rt), &at)
+	m.makeLive(m.drawDeployment(rt), &at)
 }
 
-func (m *deploymentModel) goLive(d *modelDeployment, at *time.Time) {
+func (m *deploymentModel) makeLive(d *modelDeployment, at *time.Time) {
 	result, err := m.s.Activate(m.ctx, store.Activation{Deployment: d.spec.Key(), RequestedAt: at})
 	possible := d.status == store.DeploymentDeployed || d.status == store.DeploymentBuilding && d.built
 	if possible && !m.there {
 		m.ErrorIs(err, store.ErrNotFound)
 		return
 	}
-	m.does(err, possible, func() {
+	m.checkMove(err, possible, func() {
 		rank := d.begun
 		if at != nil && !at.Equal(d.decided) {
-			rank, d.decided = m.tick(), *at
+			rank, d.decided = m.nextPosition(), *at
 		}
 		d.status, d.rank = store.DeploymentDeployed, max(d.rank, rank)
 		if m.live == nil || d.rank > m.live.rank {
@@ -224,7 +224,7 @@ func (m *deploymentModel) restore(rt *rapid.T) {
 		j := rapid.IntRange(i, len(order)-1).Draw(rt, "next")
 		order[i], order[j] = order[j], order[i]
 		if order[i].status == store.DeploymentDeployed {
-			m.goLive(order[i], nil)
+			m.makeLive(order[i], nil)
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 )
 
 func (m *model) heartbeat(rt *rapid.T) {
-	run, l := m.lease(rt)
+	run, l := m.drawLease(rt)
 	hold := holding(rt)
-	lost, err := m.s.Heartbeat(m.ctx, m.environment.Key(), beats(l), hold)
+	lost, err := m.s.Heartbeat(m.ctx, m.environment.Key(), heldClaims(l), hold)
 	m.NoError(err)
 	revived := run.status == store.RunQueued && run.token == l.Token && run.runner != ""
 	switch {
@@ -27,8 +27,8 @@ func (m *model) heartbeat(rt *rapid.T) {
 	run.status, run.expired = store.RunRunning, hold == expired
 }
 
-// lease draws a run and a claim on it: the current one, or another.
-func (m *model) lease(rt *rapid.T) (*modelRun, store.Lease) {
+// drawLease draws a run and a claim on it: the current one, or another.
+func (m *model) drawLease(rt *rapid.T) (*modelRun, store.Lease) {
 	if len(m.runs) == 0 {
 		rt.Skip("no run yet")
 	}

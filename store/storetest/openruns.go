@@ -16,12 +16,12 @@ import (
 func (w *world) openRuns(c dice, n int, today time.Time, environments, deployments []uuid.UUID) (all []pastRun) {
 	for range n {
 		run := pastRun{
-			id: store.Stamp(v7(), today.Add(time.Duration(c.Int64N(int64(days*24*time.Hour)))).UnixMicro(), 0), environment: oneOf(c, environments...),
-			agent: oneOf(c, "first", "second"), began: c.IntN(2) == 0, status: oneOf(c, store.RunQueued, store.RunQueued, store.RunRunning, store.RunAwaitingApproval),
+			id: store.Stamp(newUUIDv7(), today.Add(time.Duration(c.Int64N(int64(days*24*time.Hour)))).UnixMicro(), 0), environment: drawOne(c, environments...),
+			agent: drawOne(c, "first", "second"), began: c.IntN(2) == 0, status: drawOne(c, store.RunQueued, store.RunQueued, store.RunRunning, store.RunAwaitingApproval),
 		}
 		blocked := run.status == store.RunQueued && c.IntN(3) == 0
 		if run.began = run.began || run.status != store.RunQueued; run.began {
-			run.testName, run.deployment = oneOf(c, "", "short", "long"), oneOf(c, deployments...)
+			run.testName, run.deployment = drawOne(c, "", "short", "long"), drawOne(c, deployments...)
 		}
 		var deployment, started, until, wake, key any = nil, nil, nil, nil, ""
 		at := store.TimeOf(run.id).UnixMicro()
@@ -47,8 +47,8 @@ func (w *world) openRuns(c dice, n int, today time.Time, environments, deploymen
 	return all
 }
 
-// lastOf returns when a run was queued or started.
-func lastOf(run pastRun) time.Time {
+// lastActivity returns when a run was queued or started.
+func lastActivity(run pastRun) time.Time {
 	at := store.TimeOf(run.id)
 	if run.began {
 		at = at.Add(time.Second)
@@ -59,8 +59,8 @@ func lastOf(run pastRun) time.Time {
 var openRunPromises = []promise{
 	{"unrolled runs of a deleted day do not break statistics", func(w *world) {
 		w.deploy("one", "first")
-		w.ended(1)
-		gone := store.Stamp(v7(), w.today().AddDate(-1, 0, 0).UnixMicro(), 0).String()
+		w.endEvents(1)
+		gone := store.Stamp(newUUIDv7(), w.startOfToday().AddDate(-1, 0, 0).UnixMicro(), 0).String()
 		_, err := w.db.ExecContext(w.ctx, `INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids, connector_run_ids) VALUES ($1, $2, 1, $3, $3)`,
 			w.project.ID.String(), gone, "{"+gone+"}")
 		w.NoError(err)
@@ -77,19 +77,19 @@ var openRunPromises = []promise{
 		w.NoError(err)
 		w.Len(listed, 1)
 		w.EqualValues(1, total)
-		for w.rollUp(10) > 0 {
+		for w.rollUpRows(10) > 0 {
 		}
 	}},
 	{"open runs are counted in every state, by every filter", func(w *world) {
-		today := w.today()
+		today := w.startOfToday()
 		other := w.newEnvironment("staging", origin)
 		w.NoError(w.s.PutEnvironment(w.ctx, other))
 		environments, deployments := []uuid.UUID{w.environment.ID, other.ID}, []uuid.UUID{uuid.New(), uuid.New()}
 		c := dice{rand.New(rand.NewPCG(5, 6))} //nolint:gosec // a test is the same each time
 		all := w.openRuns(c, 300, today, environments, deployments)
 		for range 200 {
-			q := w.window(c, today, environments, deployments)
-			q.Statuses = some(c, store.RunQueued, store.RunRunning, store.RunAwaitingApproval, store.RunFailed)
+			q := w.drawQuery(c, today, environments, deployments)
+			q.Statuses = drawSome(c, store.RunQueued, store.RunRunning, store.RunAwaitingApproval, store.RunFailed)
 			w.agreesOn(all, q)
 		}
 		for _, environment := range environments {
@@ -107,7 +107,7 @@ var openRunPromises = []promise{
 					if run.status == store.RunQueued {
 						want.QueueCount++
 					}
-					if last := lastOf(run); want.LastActivityAt == nil || last.After(*want.LastActivityAt) {
+					if last := lastActivity(run); want.LastActivityAt == nil || last.After(*want.LastActivityAt) {
 						want.LastActivityAt = &last
 					}
 				}

@@ -39,7 +39,7 @@ func (w *world) endMany(n int) (ids []uuid.UUID) {
 // postRows puts IDs into a column of an outbox, a number of them per row. Any earlier rows of the
 // project in this outbox are deleted.
 func (w *world) postRows(outbox, column string, perRow int, ids []uuid.UUID) {
-	w.set(`DELETE FROM ` + outbox)
+	w.updateRows(`DELETE FROM ` + outbox)
 	for some := range slices.Chunk(ids, perRow) {
 		texts := make([]string, len(some))
 		for i, id := range some {
@@ -76,7 +76,7 @@ var outboxSharingPromises = []promise{
 		w.deploy("one", "first")
 		const runs = 25
 		w.postRows("outbox_words", "run_ids", runs, w.endMany(runs))
-		w.set(`DELETE FROM outbox`)
+		w.updateRows(`DELETE FROM outbox`)
 		other := 0
 		n, err := w.s.IndexRuns(w.ctx, 1, func(run store.Searched) []string {
 			if other == 0 { // after this gateway has read the row
@@ -89,48 +89,48 @@ var outboxSharingPromises = []promise{
 		w.NoError(err)
 		w.Equal([2]int{0, 1}, [2]int{n, other}, "the rest of the row is no work of the second gateway")
 		check := func() {
-			entries := w.ones(`SELECT COALESCE(SUM(bytes), 0) FROM run_words WHERE project_id = $1`)
-			w.Equal(entries, w.ones(`SELECT COALESCE(SUM(bytes), 0) FROM outbox WHERE consumer = 'storage' AND project_id = $1`))
+			entries := w.queryCount(`SELECT COALESCE(SUM(bytes), 0) FROM run_words WHERE project_id = $1`)
+			w.Equal(entries, w.queryCount(`SELECT COALESCE(SUM(bytes), 0) FROM outbox WHERE consumer = 'storage' AND project_id = $1`))
 		}
 		check()
 		for n := 1; n > 0; {
 			n, err = w.s.IndexRuns(w.ctx, 1, heavyWords)
 			w.NoError(err)
 		}
-		w.EqualValues(runs, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+		w.EqualValues(runs, w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
 		check()
 	}},
 	{"entries that the index has do not count again", func(w *world) {
 		w.deploy("one", "first")
 		ids := w.endMany(2)
-		w.index(10)
-		for w.count(100) > 0 {
+		w.indexRuns(10)
+		for w.countStored(100) > 0 {
 		}
 		stored := w.storedBytes()
 		w.postRows("outbox_words", "run_ids", 2, ids)
-		w.Equal(1, w.index(10))
-		for w.count(100) > 0 {
+		w.Equal(1, w.indexRuns(10))
+		for w.countStored(100) > 0 {
 		}
 		w.Equal(stored, w.storedBytes())
 	}},
 	{"runs with many words of one project do not delay the index of another", func(w *world) {
-		twin := w.twin()
+		twin := w.twinProject()
 		busy, light := inOrder(w, twin)
 		for _, of := range []*world{busy, light} {
 			of.deploy("one", "first")
 		}
-		light.ended(1)
+		light.endEvents(1)
 		busy.postRows("outbox_words", "run_ids", 25, busy.endMany(50))
 		_, err := w.s.IndexRuns(w.ctx, 2, heavyWords)
 		w.NoError(err)
-		w.Zero(light.ones(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
-		w.Positive(busy.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
-		w.Positive(busy.ones(`SELECT count(*) FROM outbox_words WHERE project_id = $1`), "the project has a backlog")
+		w.Zero(light.queryCount(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
+		w.Positive(busy.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+		w.Positive(busy.queryCount(`SELECT count(*) FROM outbox_words WHERE project_id = $1`), "the project has a backlog")
 	}},
 	{"many runs of one project do not delay the statistics of another", func(w *world) {
 		now, err := w.s.Now(w.ctx)
 		w.NoError(err)
-		twin := w.twin()
+		twin := w.twinProject()
 		for _, column := range []string{"run_ids", "connector_run_ids"} {
 			for _, of := range [][2]*world{{w, twin}, {twin, w}} {
 				busy, light := of[0], of[1]
@@ -138,8 +138,8 @@ var outboxSharingPromises = []promise{
 				light.postRows("outbox_rollups", column, 1, stampedIDs(now, 1))
 				_, err := w.s.RollUp(w.ctx, 2)
 				w.NoError(err)
-				w.Zero(light.ones(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`), column)
-				w.Positive(busy.ones(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`), "the project has a backlog")
+				w.Zero(light.queryCount(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`), column)
+				w.Positive(busy.queryCount(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`), "the project has a backlog")
 			}
 		}
 	}},
@@ -147,9 +147,9 @@ var outboxSharingPromises = []promise{
 		now, err := w.s.Now(w.ctx)
 		w.NoError(err)
 		w.postRows("outbox_rollups", "run_ids", 5_000, stampedIDs(now, 5_000))
-		w.set(`UPDATE outbox_rollups SET connector_run_ids = $2`, "{"+v7().String()+"}")
+		w.updateRows(`UPDATE outbox_rollups SET connector_run_ids = $2`, "{"+newUUIDv7().String()+"}")
 		_, err = w.s.RollUp(w.ctx, 1)
 		w.NoError(err)
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1 AND connector_run_ids = '{}'`))
+		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1 AND connector_run_ids = '{}'`))
 	}},
 }

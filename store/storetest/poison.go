@@ -11,9 +11,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// poison makes each write of a kind to a row fail, like a damaged row, until cure is called. column
+// failWrites makes each write of a kind to a row fail, like a damaged row, until cure is called. column
 // is the column of the row's ID.
-func (w *world) poison(event, table, column string, id uuid.UUID) (cure func()) {
+func (w *world) failWrites(event, table, column string, id uuid.UUID) (cure func()) {
 	exec := func(statement string) {
 		_, err := w.db.ExecContext(w.ctx, statement)
 		w.NoError(err)
@@ -33,8 +33,8 @@ func (w *world) poison(event, table, column string, id uuid.UUID) (cure func()) 
 	return func() { exec(`DROP TRIGGER poison ON ` + table) }
 }
 
-// aside checks that an error only reports that so many rows were set aside.
-func (w *world) aside(err error, rows int) {
+// requireSetAside checks that an error only reports that so many rows were set aside.
+func (w *world) requireSetAside(err error, rows int) {
 	var found *store.SetAsideError
 	w.ErrorAs(err, &found)
 	w.ErrorContains(err, "poisoned")
@@ -57,9 +57,9 @@ var poisonPromises = []promise{
 		w.singles(5)
 		runs := w.claim(5, expired)
 		w.Len(runs, 5)
-		cure := w.poison("UPDATE", "open_runs", "id", runs[2].Run.ID)
+		cure := w.failWrites("UPDATE", "open_runs", "id", runs[2].Run.ID)
 		swept, err := w.s.SweepLeases(w.ctx, 10)
-		w.aside(err, 1)
+		w.requireSetAside(err, 1)
 		w.Equal(store.Swept{GivenBack: 4}, swept)
 		w.Zero(w.sweep(10), "it is skipped")
 		cure()
@@ -72,9 +72,9 @@ var poisonPromises = []promise{
 		for _, c := range runs {
 			w.suspend(c, expired)
 		}
-		cure := w.poison("INSERT", "journal", "run_id", runs[0].Run.ID)
+		cure := w.failWrites("INSERT", "journal", "run_id", runs[0].Run.ID)
 		swept, err := w.s.SweepLeases(w.ctx, 10)
-		w.aside(err, 1)
+		w.requireSetAside(err, 1)
 		w.Equal(store.Swept{Resumed: 2}, swept)
 		cure()
 		w.Equal(store.Swept{Resumed: 1}, w.untilMoved())
@@ -82,10 +82,10 @@ var poisonPromises = []promise{
 	{"an orphaned run that cannot be cancelled blocks no other", func(w *world) {
 		w.deploy("one", "first")
 		events := w.singles(3)
-		w.set(`DELETE FROM environments`)
-		cure := w.poison("INSERT", "ended_runs", "id", events[1].Runs[0].ID)
+		w.updateRows(`DELETE FROM environments`)
+		cure := w.failWrites("INSERT", "ended_runs", "id", events[1].Runs[0].ID)
 		swept, err := w.s.SweepLeases(w.ctx, 10)
-		w.aside(err, 1)
+		w.requireSetAside(err, 1)
 		w.Equal(store.Swept{Cancelled: 2}, swept)
 		cure()
 		w.Equal(store.Swept{Cancelled: 1}, w.untilMoved())
@@ -94,26 +94,26 @@ var poisonPromises = []promise{
 		w.deploy("one", "first")
 		events := w.singles(3)
 		w.nextMillisecond()
-		cure := w.poison("INSERT", "ended_runs", "id", events[0].Runs[0].ID)
+		cure := w.failWrites("INSERT", "ended_runs", "id", events[0].Runs[0].ID)
 		n, err := w.s.ExpireRuns(w.ctx, 0, 1)
-		w.aside(err, 1)
+		w.requireSetAside(err, 1)
 		w.Zero(n)
-		w.Equal(1, w.expire(0, 1), "it came first")
+		w.Equal(1, w.expireRuns(0, 1), "it came first")
 		n, err = w.s.ExpireRuns(w.ctx, 0, 10)
-		w.aside(err, 1)
+		w.requireSetAside(err, 1)
 		w.Equal(1, n)
 		cure()
 		for range 3 {
-			n = w.expire(0, 10)
+			n = w.expireRuns(0, 10)
 		}
 		w.Equal(1, n)
 	}},
 	{"an expired delivery that cannot be ended blocks no other", func(w *world) {
 		ids := w.openDeliveries(3)
 		w.nextMillisecond()
-		cure := w.poison("INSERT", "ended_connector_runs", "id", ids[0])
+		cure := w.failWrites("INSERT", "ended_connector_runs", "id", ids[0])
 		n, err := w.s.ExpireDeliveries(w.ctx, 0, 10)
-		w.aside(err, 1)
+		w.requireSetAside(err, 1)
 		w.Equal(2, n)
 		n, err = w.s.ExpireDeliveries(w.ctx, 0, 10)
 		w.NoError(err)
@@ -128,16 +128,16 @@ var poisonPromises = []promise{
 		claimed, err := w.s.ClaimDeliveries(w.ctx, store.DeliveryClaim{Limit: 10, PerConnector: 10, Lease: expired})
 		w.NoError(err)
 		w.Len(claimed, 3)
-		cure := w.poison("INSERT", "delivery_attempts", "delivery_id", ids[1])
+		cure := w.failWrites("INSERT", "delivery_attempts", "delivery_id", ids[1])
 		claimed, err = w.s.ClaimDeliveries(w.ctx, store.DeliveryClaim{Limit: 10, PerConnector: 10, Lease: expired})
-		w.aside(err, 1)
+		w.requireSetAside(err, 1)
 		w.Len(claimed, 2)
 		w.Len(w.takeDue(10, 10), 2, "it is skipped")
 		cure()
-		w.hasten()
+		w.makeAllDue()
 		for range 3 {
 			claimed = append(claimed, w.takeDue(10, 10)...)
-			w.hasten()
+			w.makeAllDue()
 		}
 		w.Len(claimed, 3)
 	}},
@@ -148,17 +148,17 @@ var poisonPromises = []promise{
 		for _, c := range w.claim(2, lease) {
 			w.NoError(w.complete(completed(c)))
 		}
-		w.post()
-		cure := w.poison("UPDATE", "deliveries", "connector_id", connector)
+		w.postDeliveries()
+		cure := w.failWrites("UPDATE", "deliveries", "connector_id", connector)
 		claimed, err := w.s.ClaimDeliveries(w.ctx, store.DeliveryClaim{Limit: 10, PerConnector: 10, Lease: lease})
-		w.aside(err, 1)
+		w.requireSetAside(err, 1)
 		w.NotEmpty(claimed)
 		for _, d := range claimed {
 			w.NotEqual(connector, d.Delivery.ConnectorID)
 		}
 		w.Empty(w.takeDue(10, 10))
 		cure()
-		w.set(`UPDATE destinations SET due_at = 1`)
+		w.updateRows(`UPDATE destinations SET due_at = 1`)
 		w.Len(append(w.takeDue(10, 10), w.takeDue(10, 10)...), 2, "its own")
 	}},
 	{"an attempt that cannot be recorded blocks no other", func(w *world) { w.recordBesidePoison(store.DeliveryDone) }},
@@ -166,60 +166,60 @@ var poisonPromises = []promise{
 	{"a row of a deleted object that cannot be deleted blocks no other", func(w *world) {
 		w.departed()
 		w.nextMillisecond()
-		rows := w.ones(`SELECT count(*) FROM departed WHERE project_id = $1`)
+		rows := w.queryCount(`SELECT count(*) FROM departed WHERE project_id = $1`)
 		w.Greater(rows, int64(1))
 		var first string
 		w.NoError(w.db.QueryRowContext(w.ctx, `SELECT CAST(id AS text) FROM departed ORDER BY gone_at LIMIT 1`).Scan(&first))
-		cure := w.poison("DELETE", "departed", "id", uuid.MustParse(first))
+		cure := w.failWrites("DELETE", "departed", "id", uuid.MustParse(first))
 		failed := 0
 		for range 10 * rows {
 			if _, err := w.s.DropHistory(w.ctx, -10*aDay, 100); err != nil {
-				w.aside(err, 1)
+				w.requireSetAside(err, 1)
 				failed++
 			}
 		}
 		w.Positive(failed)
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM departed WHERE project_id = $1`))
+		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM departed WHERE project_id = $1`))
 		cure()
 		for range 100 {
 			_, err := w.s.DropHistory(w.ctx, -10*aDay, 100)
 			w.NoError(err)
 		}
-		w.Zero(w.ones(`SELECT count(*) FROM departed WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM departed WHERE project_id = $1`))
 	}},
 	{"a day that cannot be deleted blocks no other history", func(w *world) {
 		w.history()
 		w.departed()
-		w.set(`UPDATE blobs SET created_at = created_at - $2`, (10 * aDay).Microseconds())
-		cure := w.poison("DELETE", "stored_days", "project_id", w.project.ID)
+		w.updateRows(`UPDATE blobs SET created_at = created_at - $2`, (10 * aDay).Microseconds())
+		cure := w.failWrites("DELETE", "stored_days", "project_id", w.project.ID)
 		for range 50 {
 			_, _ = w.s.DropHistory(w.ctx, -4*aDay, 1000)
 		}
-		w.Zero(w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = 'history'`))
-		w.Zero(w.ones(`SELECT count(*) FROM departed WHERE project_id = $1`))
-		w.NotZero(w.ones(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = 'history'`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM departed WHERE project_id = $1`))
+		w.NotZero(w.queryCount(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
 		cure()
 		for range 100 { // some of them skip the project
 			_, err := w.s.DropHistory(w.ctx, -4*aDay, 1000)
 			w.NoError(err)
 		}
-		w.Zero(w.ones(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
 	}},
 	{"blobs of open rows stay", func(w *world) {
 		w.deploy("one", "first")
-		e, input := w.single(), v7()
+		e, input := w.singleEvent(), newUUIDv7()
 		_, err := w.s.PutBlob(w.ctx, w.key(input), bytes.NewReader(make([]byte, store.BlobChunk+1)))
 		w.NoError(err)
 		e.Input, e.InputBlob = nil, &input
 		w.accept(&e)
-		w.forget(-4 * aDay)
+		w.dropHistory(-4 * aDay)
 		stored := `SELECT count(*) FROM blobs WHERE project_id = $1 AND id = '` + input.String() + `'`
-		w.EqualValues(1, w.ones(stored))
+		w.EqualValues(1, w.queryCount(stored))
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
-		for w.count(100) > 0 {
+		for w.countStored(100) > 0 {
 		}
-		w.Positive(w.forget(-4 * aDay))
-		w.Zero(w.ones(stored))
+		w.Positive(w.dropHistory(-4 * aDay))
+		w.Zero(w.queryCount(stored))
 	}},
 }
 
@@ -231,7 +231,7 @@ func (w *world) openDeliveries(n int) (ids []uuid.UUID) {
 	for _, run := range w.claim(n, lease) {
 		w.NoError(w.complete(completed(run)))
 	}
-	w.post()
+	w.postDeliveries()
 	for _, d := range w.deliveriesOf(c) {
 		ids = append([]uuid.UUID{d.ID}, ids...)
 	}
@@ -248,14 +248,14 @@ func (w *world) recordBesidePoison(outcome store.DeliveryOutcome) {
 	for _, d := range claimed {
 		attempts = append(attempts, attempted(d, outcome))
 	}
-	cure := w.poison("INSERT", "delivery_attempts", "delivery_id", claimed[2].Delivery.ID)
+	cure := w.failWrites("INSERT", "delivery_attempts", "delivery_id", claimed[2].Delivery.ID)
 	var left *store.UnrecordedError
 	err := w.s.RecordAttempts(w.ctx, attempts)
 	w.ErrorAs(err, &left)
 	w.ErrorContains(err, "poisoned")
 	w.Equal(attempts[2:3], left.Left)
 	cure()
-	w.EqualValues(1, w.ones(`SELECT count(*) FROM deliveries WHERE project_id = $1 AND lease_until IS NOT NULL`))
-	w.record(attempts...)
-	w.EqualValues(4, w.ones(`SELECT count(*) FROM delivery_attempts WHERE project_id = $1`), "each once")
+	w.EqualValues(1, w.queryCount(`SELECT count(*) FROM deliveries WHERE project_id = $1 AND lease_until IS NOT NULL`))
+	w.recordAttempts(attempts...)
+	w.EqualValues(4, w.queryCount(`SELECT count(*) FROM delivery_attempts WHERE project_id = $1`), "each once")
 }

@@ -14,7 +14,7 @@ import (
 // requestPoll requests a poll of the project's repository.
 func (w *world) requestPoll() { w.NoError(w.s.RequestPolls(w.ctx, []uuid.UUID{w.project.ID})) }
 
-// looks returns the requested polls.
+// pollRequests returns the requested polls.
 func (w *world) pollRequests() []store.PollRequest {
 	looks, err := w.s.ListPollRequests(w.ctx, uuid.Nil, 10)
 	w.NoError(err)
@@ -53,7 +53,7 @@ var pollRequestPromises = []promise{
 			})
 		}
 		group.Wait()
-		w.Len(w.texts(`SELECT CAST(project_id AS text) FROM looks WHERE project_id = $1`), 1)
+		w.Len(w.queryTexts(`SELECT CAST(project_id AS text) FROM looks WHERE project_id = $1`), 1)
 	}},
 	{"an unknown project is ignored", func(w *world) {
 		strange := uuid.New()
@@ -67,8 +67,8 @@ var pollRequestPromises = []promise{
 		w.Error(err)
 	}},
 	{"project IDs are read by page, in order", func(w *world) {
-		gone := w.twin().project
-		want := []uuid.UUID{w.project.ID, w.twin().project.ID, w.twin().project.ID}
+		gone := w.twinProject().project
+		want := []uuid.UUID{w.project.ID, w.twinProject().project.ID, w.twinProject().project.ID}
 		w.NoError(w.s.Remove(w.ctx, gone.ID, gone.Ref))
 		var got []uuid.UUID
 		for after := uuid.Nil; ; after = got[len(got)-1] {
@@ -83,18 +83,18 @@ var pollRequestPromises = []promise{
 		w.Equal(want, got)
 	}},
 	{"a request is deleted with its project", func(w *world) {
-		other := w.twin()
+		other := w.twinProject()
 		w.requestPoll()
 		other.requestPoll()
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.project.Ref))
 		w.Equal(map[uuid.UUID]bool{other.project.ID: true}, w.lookedFor(w.project.ID, other.project.ID))
 		w.Len(w.pollRequests(), 1)
-		w.Empty(w.texts(`SELECT CAST(project_id AS text) FROM looks WHERE project_id = $1`))
+		w.Empty(w.queryTexts(`SELECT CAST(project_id AS text) FROM looks WHERE project_id = $1`))
 	}},
 	{"requests are read by page", func(w *world) {
 		var all []uuid.UUID
 		for range 5 {
-			all = append(all, w.twin().project.ID)
+			all = append(all, w.twinProject().project.ID)
 		}
 		w.NoError(w.s.RequestPolls(w.ctx, all))
 		slices.SortFunc(all, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
@@ -113,12 +113,12 @@ var pollRequestPromises = []promise{
 		w.Equal(all, seen)
 	}},
 	{"only a new request sends a hint, after its commit", func(w *world) {
-		w.hinted(store.TopicLook, w.project.ID, w.requestPoll)
+		w.awaitHint(store.TopicLook, w.project.ID, w.requestPoll)
 		hints, stop := w.s.Subscribe(store.TopicLook)
 		defer stop()
 		w.requestPoll()
-		other := w.twin()
-		other.hinted(store.TopicLook, other.project.ID, other.requestPoll)
+		other := w.twinProject()
+		other.awaitHint(store.TopicLook, other.project.ID, other.requestPoll)
 		for hint := range hints {
 			w.NotEqual(w.project.ID, hint.Key.ProjectID, "it was requested already")
 			if hint.Key.ProjectID == other.project.ID {

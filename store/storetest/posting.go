@@ -11,14 +11,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// beside ends n runs of the world's project, and then one of another project, which has a connector
-// of its own.
-func (w *world) beside(n int) (c store.Connector, others *world) {
+// endWithOther ends n runs of the world's project, and then one run of another project with its own connector.
+func (w *world) endWithOther(n int) (c store.Connector, others *world) {
 	others = newWorld(w.t, Opened{Store: w.s, DB: w.db})
 	for _, of := range []*world{w, others} {
 		of.deploy("one", "first")
 		c = of.outboundTo("results", automatic)
-		of.ended(n)
+		of.endEvents(n)
 		n = 1
 	}
 	return c, others
@@ -38,11 +37,11 @@ func (w *world) postEach() (failed int) {
 // postingPromises are about the order of projects.
 var postingPromises = []promise{
 	{"a project with many rows to post delays no other", func(w *world) {
-		c, others := w.beside(20)
+		c, others := w.endWithOther(20)
 		_, err := w.s.PostDeliveries(w.ctx, 8)
 		w.NoError(err)
 		w.Len(others.deliveriesOf(c), 1)
-		others.ended(3)
+		others.endEvents(3)
 		for range 2 {
 			_, err := w.s.PostDeliveries(w.ctx, 1)
 			w.NoError(err)
@@ -50,13 +49,13 @@ var postingPromises = []promise{
 		w.Len(others.deliveriesOf(c), 2, "one of each")
 		n := 5 // posted before
 		for more := 1; more > 0; n += more {
-			more = w.post()
+			more = w.postDeliveries()
 		}
 		w.Equal(20+2, n)
 	}},
 	{"a row that cannot be posted is set aside for longer each time", func(w *world) {
-		c, others := w.beside(2)
-		w.set(`UPDATE links SET outbound = '{'`)
+		c, others := w.endWithOther(2)
+		w.updateRows(`UPDATE links SET outbound = '{'`)
 		n, err := w.s.PostDeliveries(w.ctx, 100)
 		var aside *store.SetAsideError
 		w.ErrorAs(err, &aside)
@@ -66,8 +65,8 @@ var postingPromises = []promise{
 		w.NoError(err)
 		w.EqualValues(2, figures.OutboxAside)
 		w.Len(others.deliveriesOf(c), 1, "the failing row is another one")
-		w.Zero(w.post(), "two are set aside")
-		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
+		w.Zero(w.postDeliveries(), "two are set aside")
+		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
 		wait := func() time.Duration {
 			in, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
 			w.NoError(err)
@@ -76,12 +75,12 @@ var postingPromises = []promise{
 		}
 		first := wait()
 		w.Greater(first, 5*time.Second)
-		w.set(`UPDATE outbox SET posted_at = 1`)
+		w.updateRows(`UPDATE outbox SET posted_at = 1`)
 		w.Equal(2, w.postEach(), "each individually")
 		w.Greater(wait(), first+5*time.Second)
-		w.set(`UPDATE outbox SET posted_at = 1`)
-		w.set(`UPDATE links SET outbound = '{"mode":"automatic"}'`)
-		w.Equal(2, w.post())
+		w.updateRows(`UPDATE outbox SET posted_at = 1`)
+		w.updateRows(`UPDATE links SET outbound = '{"mode":"automatic"}'`)
+		w.Equal(2, w.postDeliveries())
 		w.Len(w.takeDue(10, 10), 2)
 	}},
 	{"a project with many connectors gets its share of a claim", func(w *world) {
@@ -89,12 +88,12 @@ var postingPromises = []promise{
 		for i := range 20 {
 			w.outboundTo(fmt.Sprint("to ", i), automatic)
 		}
-		w.ended(2)
+		w.endEvents(2)
 		others := newWorld(w.t, Opened{Store: w.s, DB: w.db})
 		others.deploy("one", "first")
 		others.outboundTo("results", automatic)
-		others.ended(10)
-		w.post()
+		others.endEvents(10)
+		w.postDeliveries()
 		taken := map[uuid.UUID]int{}
 		for _, d := range w.takeDue(20, 100) {
 			taken[d.ProjectID]++
@@ -104,8 +103,8 @@ var postingPromises = []promise{
 	{"a claim respects the limit per connector", func(w *world) {
 		w.deploy("one", "first")
 		few, many := w.outboundTo("few", automatic), w.outboundTo("many", automatic)
-		w.ended(5)
-		w.post()
+		w.endEvents(5)
+		w.postDeliveries()
 		claim := store.DeliveryClaim{
 			Limit: 100, PerConnector: 100, Lease: lease, PerProject: 100, UnderWay: map[uuid.UUID]int{}, OfConnector: map[store.Key]int{},
 			Most: map[store.Key]int{few.Key(): 2},
@@ -135,17 +134,17 @@ var postingPromises = []promise{
 		for i := range 10 {
 			w.outboundTo(fmt.Sprint("to ", i), automatic)
 		}
-		w.ended(1)
-		w.post()
-		w.set(`UPDATE connectors SET enabled = FALSE`)
+		w.endEvents(1)
+		w.postDeliveries()
+		w.updateRows(`UPDATE connectors SET enabled = FALSE`)
 		due := time.Now().UnixMicro()
-		w.set(fmt.Sprintf(`UPDATE destinations SET due_at = %d`, due))
+		w.updateRows(fmt.Sprintf(`UPDATE destinations SET due_at = %d`, due))
 		w.Empty(w.takeDue(10, 10))
-		w.EqualValues(4, w.ones(`SELECT count(*) FROM destinations WHERE project_id = $1 AND due_at IS NULL`), "one claim ends some of them")
-		w.GreaterOrEqual(w.ones(`SELECT min(due_at) FROM destinations WHERE project_id = $1`), due+time.Second.Microseconds())
+		w.EqualValues(4, w.queryCount(`SELECT count(*) FROM destinations WHERE project_id = $1 AND due_at IS NULL`), "one claim ends some of them")
+		w.GreaterOrEqual(w.queryCount(`SELECT min(due_at) FROM destinations WHERE project_id = $1`), due+time.Second.Microseconds())
 	}},
 	{"a general failure sets no row aside", func(w *world) {
-		w.beside(3)
+		w.endWithOther(3)
 		rename := func(from, to string) {
 			_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)
 			w.NoError(err)
@@ -162,7 +161,7 @@ var postingPromises = []promise{
 		}
 		n := 0
 		for more := 1; more > 0; n += more {
-			more = w.post()
+			more = w.postDeliveries()
 		}
 		w.Equal(4, n)
 	}},

@@ -253,7 +253,7 @@ var connectorPromises = []promise{
 	}},
 	{"agents of the live deployment and of runs are listed", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.accept(one(w.event()))
+		w.accept(eventPointer(w.event()))
 		two := w.deploy("two", "second", "unused")
 		agents := w.agentsOf(w.environment.Key())
 		w.Len(agents, 3)
@@ -322,7 +322,7 @@ var connectorPromises = []promise{
 		w.True(has(), "it has ended")
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		w.True(has(), "the environment is deleted")
-		w.rollUp(100)
+		w.rollUpRows(100)
 		w.True(has(), "it is counted")
 	}},
 	{"the agents of a deployment are found by name", func(w *world) {
@@ -339,7 +339,7 @@ var connectorPromises = []promise{
 	{"the middleware of a deployment's agents that sends is recorded", func(w *world) {
 		spec := w.newDeployment("one")
 		w.deployResult(spec, func(result *store.BuildResult) {
-			*result = w.result("bundle of one", "a", "b")
+			*result = w.buildResult("bundle of one", "a", "b")
 			result.Agents[1].SendsByMiddleware = true
 		})
 		for name, want := range map[string]bool{"a": false, "b": true, "c": false} {
@@ -354,7 +354,7 @@ var connectorPromises = []promise{
 			w.NoError(w.s.PutLink(w.ctx, link))
 		}
 		link.Ref.Generation--
-		w.EqualValues(1, w.stale(w.s.ClaimID(w.ctx, link.Key(), link.Ref)).Writes)
+		w.EqualValues(1, w.requireStale(w.s.ClaimID(w.ctx, link.Key(), link.Ref)).Writes)
 	}},
 }
 

@@ -8,8 +8,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// queue returns the open runs by state over all classes, without ages, and the ages in minutes.
-func (w *world) queue() (runs map[store.QueueState]int64, minutes map[store.QueueState]int, running int64) {
+// queueFigures returns the open runs by state over all classes, without ages, and the ages in minutes.
+func (w *world) queueFigures() (runs map[store.QueueState]int64, minutes map[store.QueueState]int, running int64) {
 	figures, err := w.s.QueueFigures(w.ctx)
 	w.NoError(err)
 	w.Len(figures.Queued, len(store.QueueStates))
@@ -24,8 +24,8 @@ func (w *world) queue() (runs map[store.QueueState]int64, minutes map[store.Queu
 	return runs, minutes, figures.Running
 }
 
-// depths returns the counts of the three states.
-func depths(claimable, noRunner, noDeployment int64) map[store.QueueState]int64 {
+// queueDepths returns the counts of the three states.
+func queueDepths(claimable, noRunner, noDeployment int64) map[store.QueueState]int64 {
 	return map[store.QueueState]int64{
 		store.QueueClaimable: claimable, store.QueueNoRunner: noRunner, store.QueueNoDeployment: noDeployment,
 	}
@@ -33,35 +33,35 @@ func depths(claimable, noRunner, noDeployment int64) map[store.QueueState]int64 
 
 var queuePromises = []promise{
 	{"an empty store has nothing open", func(w *world) {
-		runs, minutes, running := w.queue()
-		w.Equal(depths(0, 0, 0), runs)
+		runs, minutes, running := w.queueFigures()
+		w.Equal(queueDepths(0, 0, 0), runs)
 		w.Equal(map[store.QueueState]int{store.QueueClaimable: 0, store.QueueNoRunner: 0, store.QueueNoDeployment: 0}, minutes)
 		w.Zero(running)
 	}},
 	{"runs are counted by state and class, over all projects", func(w *world) {
-		twin := w.twin()
+		twin := w.twinProject()
 		e := w.event()
 		e.Class = store.ClassInbound
 		w.accept(&e)
-		twin.accept(one(twin.single()))
+		twin.accept(eventPointer(twin.singleEvent()))
 		figures, err := w.s.QueueFigures(w.ctx)
 		w.NoError(err)
 		w.EqualValues(1, figures.Queued[store.QueueNoDeployment][store.ClassSync].Runs)
 		w.EqualValues(2, figures.Queued[store.QueueNoDeployment][store.ClassInbound].Runs)
 
 		w.deploy("one", "first", "second")
-		runs, _, _ := w.queue()
-		w.Equal(depths(0, 2, 1), runs)
+		runs, _, _ := w.queueFigures()
+		w.Equal(queueDepths(0, 2, 1), runs)
 
 		w.Len(w.claim(1, lease), 1, "by a runner with one slot")
-		runs, _, running := w.queue()
-		w.Equal(depths(1, 0, 1), runs)
+		runs, _, running := w.queueFigures()
+		w.Equal(queueDepths(1, 0, 1), runs)
 		w.EqualValues(1, running)
 
 		_, err = w.db.ExecContext(w.ctx, `UPDATE runners SET seen_at = seen_at - $1`, (2 * store.RunnerPresence).Microseconds())
 		w.NoError(err)
-		runs, _, running = w.queue()
-		w.Equal(depths(0, 1, 1), runs, "the runner is gone")
+		runs, _, running = w.queueFigures()
+		w.Equal(queueDepths(0, 1, 1), runs, "the runner is gone")
 		w.EqualValues(1, running)
 	}},
 	{"held concurrency keys and blocked runs are counted", func(w *world) {
@@ -74,15 +74,15 @@ var queuePromises = []promise{
 		w.deployKeyed("one", keyedBy{"first": {Expression: "input.key"}}, "first")
 		runs := w.contenders("a", "b", "a", "a", "")
 		w.Equal([2]int64{2, 2}, keys())
-		w.finish(w.underWay(runs[0], runs[1], runs[4])...)
+		w.completeTogether(w.underWay(runs[0], runs[1], runs[4])...)
 		w.Equal([2]int64{1, 1}, keys())
-		runsOf, _, _ := w.queue()
-		w.Equal(depths(1, 0, 0), runsOf, "a blocked run waits for no runner")
+		runsOf, _, _ := w.queueFigures()
+		w.Equal(queueDepths(1, 0, 0), runsOf, "a blocked run waits for no runner")
 	}},
 	{"each state has the age of its oldest run", func(w *world) {
-		twin := w.twin()
+		twin := w.twinProject()
 		for i, of := range []*world{w, twin} {
-			first, second := of.single(), of.single()
+			first, second := of.singleEvent(), of.singleEvent()
 			of.accept(&first)
 			of.accept(&second)
 			for id, age := range map[string]time.Duration{first.Runs[0].ID.String(): 10 * time.Minute, second.Runs[0].ID.String(): 5 * time.Minute} {
@@ -91,10 +91,10 @@ var queuePromises = []promise{
 				w.NoError(err)
 			}
 		}
-		_, minutes, _ := w.queue()
+		_, minutes, _ := w.queueFigures()
 		w.Equal(20, minutes[store.QueueNoDeployment])
 		twin.deploy("one", "first")
-		_, minutes, _ = w.queue()
+		_, minutes, _ = w.queueFigures()
 		w.Equal(map[store.QueueState]int{store.QueueClaimable: 0, store.QueueNoRunner: 20, store.QueueNoDeployment: 10}, minutes)
 	}},
 	{"the age of the oldest outbox row is reported by consumer", func(w *world) {

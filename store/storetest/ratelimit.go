@@ -22,7 +22,7 @@ var ratePromises = []promise{
 
 var perHour = store.RateLimit{Requests: 5, Window: time.Hour}
 
-func (w *world) take(project uuid.UUID, limit store.RateLimit) store.RateVerdict {
+func (w *world) takeRate(project uuid.UUID, limit store.RateLimit) store.RateVerdict {
 	verdict, err := w.s.TakeRequest(w.ctx, project, limit)
 	w.NoError(err)
 	return verdict
@@ -30,24 +30,24 @@ func (w *world) take(project uuid.UUID, limit store.RateLimit) store.RateVerdict
 
 func burstStopsAtTheLimit(w *world) {
 	for i := range perHour.Requests {
-		verdict := w.take(w.project.ID, perHour)
+		verdict := w.takeRate(w.project.ID, perHour)
 		w.True(verdict.Allowed)
 		w.Equal(perHour.Requests-i-1, verdict.Remaining)
 		w.Positive(verdict.Reset)
 		w.LessOrEqual(verdict.Reset, perHour.Window)
 	}
 	for range 3 {
-		verdict := w.take(w.project.ID, perHour)
+		verdict := w.takeRate(w.project.ID, perHour)
 		w.False(verdict.Allowed)
 		w.Zero(verdict.Remaining)
 		w.Positive(verdict.Reset)
 		w.LessOrEqual(verdict.Reset, perHour.Window)
 	}
-	w.True(w.take(uuid.New(), perHour).Allowed, "another project has its own count")
+	w.True(w.takeRate(uuid.New(), perHour).Allowed, "another project has its own count")
 	lowered := store.RateLimit{Requests: 2, Window: time.Hour}
-	w.False(w.take(w.project.ID, lowered).Allowed)
+	w.False(w.takeRate(w.project.ID, lowered).Allowed)
 	raised := store.RateLimit{Requests: 6, Window: time.Hour}
-	w.Equal(store.RateVerdict{Limit: 6, Allowed: true}, w.without(w.take(w.project.ID, raised)))
+	w.Equal(store.RateVerdict{Limit: 6, Allowed: true}, w.without(w.takeRate(w.project.ID, raised)))
 }
 
 // without drops the time, which is the database's.
@@ -91,16 +91,16 @@ func ownLimit(w *world) {
 		{0, store.RateVerdict{Limit: 5, Allowed: true, Remaining: 1}},
 	} {
 		put(step.own)
-		w.Equal(step.want, w.without(w.take(w.project.ID, perHour)))
+		w.Equal(step.want, w.without(w.takeRate(w.project.ID, perHour)))
 	}
 	put(1)
-	w.Equal(store.RateVerdict{Limit: 5, Allowed: true, Remaining: 4}, w.without(w.take(uuid.New(), perHour)), "for an unknown project")
+	w.Equal(store.RateVerdict{Limit: 5, Allowed: true, Remaining: 4}, w.without(w.takeRate(uuid.New(), perHour)), "for an unknown project")
 	w.NoError(w.s.Remove(w.ctx, w.project.ID, w.project.Ref))
-	w.Equal(store.RateVerdict{Limit: 5, Allowed: true}, w.without(w.take(w.project.ID, perHour)), "nor for a deleted project")
+	w.Equal(store.RateVerdict{Limit: 5, Allowed: true}, w.without(w.takeRate(w.project.ID, perHour)), "nor for a deleted project")
 }
 
 func windowEnds(w *world) {
 	short := store.RateLimit{Requests: 1, Window: time.Millisecond}
-	w.True(w.take(w.project.ID, short).Allowed)
-	w.Eventually(func() bool { return w.take(w.project.ID, short).Allowed }, 10*time.Second, time.Millisecond)
+	w.True(w.takeRate(w.project.ID, short).Allowed)
+	w.Eventually(func() bool { return w.takeRate(w.project.ID, short).Allowed }, 10*time.Second, time.Millisecond)
 }

@@ -21,8 +21,8 @@ func (w *world) rebuild() (hours []store.RollupHour) {
 	return hours
 }
 
-// spoil makes rollups wrong: it deletes some, increases some, and inserts some without runs.
-func (w *world) spoil() {
+// corruptRollups makes rollups wrong: it deletes some, increases some, and inserts some without runs.
+func (w *world) corruptRollups() {
 	for _, statement := range []string{
 		`DELETE FROM run_rollups WHERE project_id = $1 AND runs = 1`,
 		`UPDATE run_rollups SET runs = runs + 3, duration_us = 0, input_tokens = 1 WHERE project_id = $1`,
@@ -44,7 +44,7 @@ func (w *world) spoil() {
 // numbersAgree compares rollups and lists with the naive count.
 func (w *world) numbersAgree(c dice, runs []pastRun, connectorRuns []pastConnectorRun, today time.Time, environments, connectors []uuid.UUID) {
 	for range 10 {
-		w.agrees(runs, w.window(c, today, environments, nil))
+		w.compareStatistics(runs, w.drawQuery(c, today, environments, nil))
 		w.connectorAgrees(connectorRuns, w.connectorWindow(c, today, connectors))
 	}
 	for _, environment := range environments {
@@ -57,14 +57,14 @@ func (w *world) numbersAgree(c dice, runs []pastRun, connectorRuns []pastConnect
 
 var rebuildPromises = []promise{
 	{"wrong rollups are right after a rebuild, while runs end", func(w *world) {
-		today := w.today()
+		today := w.startOfToday()
 		environments, connectors := []uuid.UUID{w.environment.ID}, []uuid.UUID{w.connector.ID}
 		c := dice{rand.New(rand.NewPCG(7, 8))} //nolint:gosec // a test is the same each time
 		runs := w.pastRuns(c, 120, today, environments, nil)
 		connectorRuns := w.pastConnectorRuns(c, 80, today, today.AddDate(0, 0, days), connectors)
-		for w.rollUp(100) > 0 {
+		for w.rollUpRows(100) > 0 {
 		}
-		w.spoil()
+		w.corruptRollups()
 		var (
 			ending  sync.WaitGroup
 			failed  error
@@ -92,26 +92,26 @@ var rebuildPromises = []promise{
 		ending.Wait()
 		w.NoError(failed)
 		w.numbersAgree(c, runs, connectorRuns, today, environments, connectors)
-		for w.rollUp(100) > 0 {
+		for w.rollUpRows(100) > 0 {
 		}
 		w.numbersAgree(c, runs, connectorRuns, today, environments, connectors)
 		numbers := func() string {
-			return fmt.Sprint(w.ones(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1`), w.ones(`SELECT count(*) FROM run_rollups WHERE project_id = $1`),
-				w.ones(`SELECT sum(cost_nanos) FROM usage_rollups WHERE project_id = $1`), w.ones(`SELECT count(*) FROM usage_rollups WHERE project_id = $1`),
-				w.ones(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1`), w.ones(`SELECT sum(duration_us) FROM connector_rollups WHERE project_id = $1`))
+			return fmt.Sprint(w.queryCount(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1`), w.queryCount(`SELECT count(*) FROM run_rollups WHERE project_id = $1`),
+				w.queryCount(`SELECT sum(cost_nanos) FROM usage_rollups WHERE project_id = $1`), w.queryCount(`SELECT count(*) FROM usage_rollups WHERE project_id = $1`),
+				w.queryCount(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1`), w.queryCount(`SELECT sum(duration_us) FROM connector_rollups WHERE project_id = $1`))
 		}
 		before := numbers()
 		w.NotEmpty(w.rebuild())
 		w.Equal(before, numbers(), "again")
 	}},
 	{"an interrupted rebuild starts again", func(w *world) {
-		today, connectors := w.today(), []uuid.UUID{w.connector.ID}
+		today, connectors := w.startOfToday(), []uuid.UUID{w.connector.ID}
 		c := dice{rand.New(rand.NewPCG(9, 10))} //nolint:gosec // a test is the same each time
 		runs := w.pastRuns(c, 60, today, []uuid.UUID{w.environment.ID}, nil)
 		connectorRuns := w.pastConnectorRuns(c, 60, today, today.AddDate(0, 0, days), connectors)
-		for w.rollUp(100) > 0 {
+		for w.rollUpRows(100) > 0 {
 		}
-		w.spoil()
+		w.corruptRollups()
 		// These wait in the outbox all the time.
 		runs = append(runs, w.pastRuns(c, 20, today, []uuid.UUID{w.environment.ID}, nil)...)
 		connectorRuns = append(connectorRuns, w.pastConnectorRuns(c, 20, today, today.AddDate(0, 0, days), connectors)...)
@@ -125,16 +125,16 @@ var rebuildPromises = []promise{
 		w.Error(err)
 		w.NotEmpty(w.rebuild())
 		w.numbersAgree(c, runs, connectorRuns, today, []uuid.UUID{w.environment.ID}, connectors)
-		for w.rollUp(100) > 0 {
+		for w.rollUpRows(100) > 0 {
 		}
 		w.numbersAgree(c, runs, connectorRuns, today, []uuid.UUID{w.environment.ID}, connectors)
 	}},
 	{"a rebuild keeps hours whose rows may be deleted", func(w *world) {
-		today := w.today()
+		today := w.startOfToday()
 		old := today.AddDate(0, 0, -9).UnixMicro()
 		w.deploy("one", "first")
-		w.ended(3)
-		for w.rollUp(100) > 0 {
+		w.endEvents(3)
+		for w.rollUpRows(100) > 0 {
 		}
 		_, err := w.db.ExecContext(w.ctx, `INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
 			VALUES ($1, $2, 'hour', $3, 'webhook', 'completed', 5, 5)`, w.project.ID.String(), w.connector.ID.String(), old)
@@ -145,6 +145,6 @@ var rebuildPromises = []promise{
 			w.False(hour.Begin.Before(today))
 		}
 		w.EqualValues(3+3, counted, "runs and connector runs")
-		w.EqualValues(8, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1 AND grain = 'hour'`))
+		w.EqualValues(8, w.queryCount(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1 AND grain = 'hour'`))
 	}},
 }

@@ -25,8 +25,8 @@ func (w *world) rejections() store.RejectionReport {
 	return report
 }
 
-// news returns the unreported counts.
-func (w *world) news() map[string]int64 {
+// takeNews returns the unreported counts.
+func (w *world) takeNews() map[string]int64 {
 	news, err := w.s.TakeRejectionNews(w.ctx, 10)
 	w.NoError(err)
 	if len(news) == 0 {
@@ -38,8 +38,8 @@ func (w *world) news() map[string]int64 {
 	return news[0].Counts
 }
 
-// older makes the rejections older by days.
-func (w *world) older(days int64) {
+// ageRejections makes the rejections older by days.
+func (w *world) ageRejections(days int64) {
 	var text string
 	w.NoError(w.db.QueryRowContext(w.ctx, `SELECT document FROM rejections`).Scan(&text))
 	row := struct {
@@ -57,7 +57,7 @@ func (w *world) older(days int64) {
 	row.Days = then
 	raw, err := json.Marshal(row)
 	w.NoError(err)
-	w.set(`UPDATE rejections SET document = $2, last_at = last_at - $3`, string(raw), days*(24*time.Hour).Microseconds())
+	w.updateRows(`UPDATE rejections SET document = $2, last_at = last_at - $3`, string(raw), days*(24*time.Hour).Microseconds())
 }
 
 var rejectionPromises = []promise{
@@ -135,27 +135,27 @@ func rejectionsGo(w *world) {
 	w.refused(store.Key{ProjectID: w.project.ID, ID: uuid.New()}, "c", 1)
 	w.refused(store.Key{ProjectID: uuid.New(), ID: w.connector.ID}, "c", 1)
 	w.Empty(w.rejections().Counts)
-	w.Nil(w.news())
+	w.Nil(w.takeNews())
 	w.refused(w.connector.Key(), "c", 1)
 	w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 	w.Empty(w.rejections().Counts)
-	w.Nil(w.news())
+	w.Nil(w.takeNews())
 }
 
 func rejectionsAreForgotten(w *world) {
 	w.refused(w.connector.Key(), "old", 1, store.RejectionSample{Code: "old"})
-	w.older(6)
+	w.ageRejections(6)
 	w.Equal(map[string]int64{"old": 1}, w.rejections().Counts)
 	w.refused(w.connector.Key(), "new", 1)
 	w.Equal(map[string]int64{"old": 1, "new": 1}, w.rejections().Counts)
-	w.older(2)
+	w.ageRejections(2)
 	w.Equal(map[string]int64{"new": 1}, w.rejections().Counts)
 	w.Empty(w.rejections().Samples)
-	w.older(5)
+	w.ageRejections(5)
 	report := w.rejections()
 	w.Empty(report.Counts)
 	w.Empty(report.Samples)
-	w.older(1)
+	w.ageRejections(1)
 	n, err := w.s.SweepExpired(w.ctx, 10)
 	w.NoError(err)
 	w.Equal(1, n)
@@ -165,21 +165,21 @@ func rejectionsAreForgotten(w *world) {
 }
 
 func rejectionsAreTold(w *world) {
-	w.Nil(w.news())
+	w.Nil(w.takeNews())
 	w.refused(w.connector.Key(), "a", 2)
-	w.Equal(map[string]int64{"a": 2}, w.news())
-	w.Nil(w.news())
+	w.Equal(map[string]int64{"a": 2}, w.takeNews())
+	w.Nil(w.takeNews())
 	w.refused(w.connector.Key(), "a", 3)
-	w.Nil(w.news(), "within the hour")
+	w.Nil(w.takeNews(), "within the hour")
 	w.refused(w.connector.Key(), "b", 1)
-	w.Equal(map[string]int64{"b": 1}, w.news())
+	w.Equal(map[string]int64{"b": 1}, w.takeNews())
 	before := w.rejections()
 	w.NotEmpty(before.Counts)
 	// An hour later, as stored in the row.
 	var text string
 	w.NoError(w.db.QueryRowContext(w.ctx, `SELECT document FROM rejections`).Scan(&text))
 	w.Contains(text, `"told_at":"2`)
-	w.set(`UPDATE rejections SET document = $2, news_at = 1`, strings.ReplaceAll(text, `"told_at":"2`, `"told_at":"1`))
-	w.Equal(map[string]int64{"a": 3}, w.news())
-	w.Nil(w.news())
+	w.updateRows(`UPDATE rejections SET document = $2, news_at = 1`, strings.ReplaceAll(text, `"told_at":"2`, `"told_at":"1`))
+	w.Equal(map[string]int64{"a": 3}, w.takeNews())
+	w.Nil(w.takeNews())
 }

@@ -25,8 +25,8 @@ func (w *world) connectorRun(id uuid.UUID) store.ConnectorRun {
 	return run
 }
 
-// replay replays a connector run that can be replayed.
-func (w *world) replay(id uuid.UUID) store.ConnectorRun {
+// replayRun replays a connector run that can be replayed.
+func (w *world) replayRun(id uuid.UUID) store.ConnectorRun {
 	a, err := replay.One(w.ctx, w.s, keyless, asEnded(w.connectorRun(id)), nil)
 	w.NoError(err)
 	w.Equal(store.Accepted, a.Verdict)
@@ -46,7 +46,7 @@ func asEnded(run store.ConnectorRun) store.ConnectorRun {
 
 // refusedReplay replays a connector run that cannot be replayed, and checks that nothing is left.
 func (w *world) refusedReplay(id uuid.UUID, code replay.Reason) {
-	before, original := w.rows(w.project.ID), w.connectorRun(id)
+	before, original := w.allRows(w.project.ID), w.connectorRun(id)
 	if code != replay.InProgress {
 		original = asEnded(original)
 	}
@@ -54,7 +54,7 @@ func (w *world) refusedReplay(id uuid.UUID, code replay.Reason) {
 	var r *replay.Refused
 	w.ErrorAs(err, &r)
 	w.Equal(code, r.Reason, r.Detail)
-	w.Equal(before, w.rows(w.project.ID), code)
+	w.Equal(before, w.allRows(w.project.ID), code)
 }
 
 // needsNoFiles accepts events without files.
@@ -68,10 +68,10 @@ func requestKey(key, body string) *store.Idempotency {
 	return &store.Idempotency{Key: "replay:" + key, Fingerprint: []byte(body), TTL: time.Hour}
 }
 
-// sent returns a completed delivery to a connector.
-func (w *world) sent(c store.Connector) store.ConnectorRun {
+// completedDelivery returns a completed delivery to a connector.
+func (w *world) completedDelivery(c store.Connector) store.ConnectorRun {
 	d := w.underWayTo(c)
-	w.record(attempted(d, store.DeliveryDone))
+	w.recordAttempts(attempted(d, store.DeliveryDone))
 	return w.connectorRun(d.Delivery.ID)
 }
 
@@ -89,9 +89,9 @@ var replayPromises = []promise{
 		w.deploy("one", "first", "second", "third")
 		w.needsNoFiles()
 		e := w.event()
-		beyond := w.file("c", "beyond")
+		beyond := w.storedFile("c", "beyond")
 		beyond.Reason = store.FileBeyondReview
-		e.Files = []store.File{w.file("a", "attached"), {Name: "b", Reason: store.FileTooLarge}, beyond}
+		e.Files = []store.File{w.storedFile("a", "attached"), {Name: "b", Reason: store.FileTooLarge}, beyond}
 		e.Headers = map[string]string{"x-github-event": "push"}
 		w.accept(&e)
 		for _, run := range w.claim(2, lease) {
@@ -102,7 +102,7 @@ var replayPromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.links[0].Ref))
 		third := w.newLink("orders-third", w.connector.ID, "third", origin.Add(time.Hour))
 		w.NoError(w.s.PutLink(w.ctx, third))
-		again := w.replay(e.ConnectorRunID)
+		again := w.replayRun(e.ConnectorRunID)
 		w.Equal(original.Trigger, again.Trigger)
 		w.Len(again.RunIDs, 2)
 		for i, agent := range []string{"second", "third"} {
@@ -129,7 +129,7 @@ var replayPromises = []promise{
 		w.Equal(store.ConnectorRunCompleted, ended.Status)
 		w.Equal(e.ConnectorRunID, *ended.ReplayOf)
 		w.Equal(original, w.connectorRun(e.ConnectorRunID))
-		w.Equal(ended.ID, *w.replay(ended.ID).ReplayOf, "a replay can be replayed")
+		w.Equal(ended.ID, *w.replayRun(ended.ID).ReplayOf, "a replay can be replayed")
 		runs, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 10})
 		w.NoError(err)
 		w.EqualValues(3, total)
@@ -137,13 +137,13 @@ var replayPromises = []promise{
 	}},
 	{"a large input is copied, and the copy is kept", func(w *world) {
 		w.needsNoFiles()
-		e, blob := w.single(), v7()
+		e, blob := w.singleEvent(), newUUIDv7()
 		large := bytes.Repeat([]byte("x"), 2*store.BlobChunk+1)
 		_, err := w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(large))
 		w.NoError(err)
 		e.Input, e.InputBlob = nil, &blob
 		w.accept(&e)
-		again := w.replay(e.ConnectorRunID)
+		again := w.replayRun(e.ConnectorRunID)
 		in, err := w.s.EventInput(w.ctx, again.Key())
 		w.NoError(err)
 		w.Nil(in.Data)
@@ -152,13 +152,13 @@ var replayPromises = []promise{
 		w.Equal(large, w.readAll(body, err))
 		w.ErrorIs(w.s.DropBlob(w.ctx, w.key(*in.Blob)), store.ErrConflict)
 		w.ErrorIs(w.s.DropBlob(w.ctx, w.key(blob)), store.ErrConflict)
-		w.EqualValues(len(large), w.load().Backlog[w.environment.ID].Input/2)
+		w.EqualValues(len(large), w.projectLoad().Backlog[w.environment.ID].Input/2)
 	}},
 	{"an event without a stored input is rejected", func(w *world) {
 		skipped := w.event()
 		skipped.Runs, skipped.Input, skipped.Skipped = nil, nil, "not now"
-		e := w.single()
-		e.Files = []store.File{w.file("a", "attached"), w.file("b", "gone")}
+		e := w.singleEvent()
+		e.Files = []store.File{w.storedFile("a", "attached"), w.storedFile("b", "gone")}
 		w.accept(&skipped, &e)
 		w.refusedReplay(skipped.ConnectorRunID, replay.Gone)
 		for _, statement := range []string{
@@ -168,16 +168,16 @@ var replayPromises = []promise{
 			w.NoError(err)
 		}
 		w.refusedReplay(e.ConnectorRunID, replay.Gone)
-		w.set(`DELETE FROM inputs`)
+		w.updateRows(`DELETE FROM inputs`)
 		w.refusedReplay(e.ConnectorRunID, replay.Gone)
 		_, err := w.s.EventInput(w.ctx, w.key(e.ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"an event is rejected if the connector is closed or a limit is reached", func(w *world) {
 		w.deploy("one", "first")
-		w.ended(1)
-		w.count(10)
-		e := w.single()
+		w.endEvents(1)
+		w.countStored(10)
+		e := w.singleEvent()
 		w.accept(&e)
 		limits := w.project.Limits
 		for code, narrow := range map[replay.Reason]store.ProjectLimits{
@@ -210,15 +210,15 @@ var replayPromises = []promise{
 		w.NoError(w.s.PutLink(w.ctx, link))
 		e := w.event()
 		w.accept(&e)
-		again := w.replay(e.ConnectorRunID)
+		again := w.replayRun(e.ConnectorRunID)
 		w.Equal(store.RunErrorFilesRequired, w.run(again.RunIDs[0]).ErrorCode)
 		w.Equal(store.RunQueued, w.run(again.RunIDs[1]).Status)
 	}},
 	{"a repeated request is one replay, also after changes", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
-		delivered := w.sent(out)
-		e := w.single()
+		delivered := w.completedDelivery(out)
+		e := w.singleEvent()
 		w.accept(&e)
 		for _, original := range []store.ConnectorRun{asEnded(w.connectorRun(e.ConnectorRunID)), delivered} {
 			first, err := replay.One(w.ctx, w.s, keyless, original, requestKey("1", "this"))
@@ -242,7 +242,7 @@ var replayPromises = []promise{
 		again, err := w.s.Redeliver(w.ctx, store.Redelivery{Of: delivered.Key(), Idempotency: requestKey("1", "this")})
 		w.NoError(err)
 		w.Equal(store.Repeated, again.Verdict, "also with two at once")
-		w.set(`UPDATE idempotency_keys SET expires_at = 1`)
+		w.updateRows(`UPDATE idempotency_keys SET expires_at = 1`)
 		_, err = w.s.KnownRequest(w.ctx, out.Key(), *requestKey("1", "this"))
 		w.ErrorIs(err, store.ErrNotFound)
 		again, err = w.s.Redeliver(w.ctx, store.Redelivery{Of: delivered.Key(), Idempotency: requestKey("1", "this")})
@@ -252,12 +252,12 @@ var replayPromises = []promise{
 	{"a delivery is created again with a new ID, due at once", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
-		original := w.sent(out)
+		original := w.completedDelivery(out)
 		attempts, _, err := w.s.Attempts(w.ctx, original.Key())
 		w.NoError(err)
 		for range 2 { // also without the link
 			var again store.ConnectorRun
-			w.hinted(store.TopicDelivery, w.environment.ID, func() { again = w.replay(original.ID) })
+			w.awaitHint(store.TopicDelivery, w.environment.ID, func() { again = w.replayRun(original.ID) })
 			w.NotEqual(original.ID, again.ID)
 			w.Equal(store.ConnectorRunPending, again.Status)
 			w.Equal(store.TriggerOutbound, again.Trigger)
@@ -267,10 +267,10 @@ var replayPromises = []promise{
 			w.Equal(original.RunIDs[0], claimed[0].Run.ID)
 			w.Equal("done", claimed[0].Run.Output)
 			w.Equal(1, claimed[0].Attempt)
-			w.record(attempted(claimed[0], store.DeliveryDone))
+			w.recordAttempts(attempted(claimed[0], store.DeliveryDone))
 			w.Equal(original.ID, *w.connectorRun(again.ID).ReplayOf)
 			if _, err := w.s.Holder(w.ctx, w.key(claimed[0].LinkID)); err == nil {
-				w.NoError(w.s.Remove(w.ctx, w.project.ID, ref(store.KindConnectorLink, "results-first")))
+				w.NoError(w.s.Remove(w.ctx, w.project.ID, objectRef(store.KindConnectorLink, "results-first")))
 			}
 		}
 		w.Equal(original, w.connectorRun(original.ID))
@@ -281,10 +281,10 @@ var replayPromises = []promise{
 	{"a delivery that would not be sent is rejected", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
-		original := w.sent(out)
+		original := w.completedDelivery(out)
 		gone := attempted(w.underWayTo(out), store.DeliveryGone)
 		gone.Reason = "410 Gone"
-		w.record(gone)
+		w.recordAttempts(gone)
 		w.refusedReplay(original.ID, replay.Paused)
 		w.NoError(w.s.ResumeDestination(w.ctx, out.Key()))
 		disabled := out
@@ -292,12 +292,12 @@ var replayPromises = []promise{
 		w.NoError(w.s.PutConnector(w.ctx, disabled))
 		w.refusedReplay(original.ID, replay.Disabled)
 		w.NoError(w.s.PutConnector(w.ctx, out))
-		w.replay(gone.Delivery.ID)
-		w.set(`DELETE FROM ended_runs`)
+		w.replayRun(gone.Delivery.ID)
+		w.updateRows(`DELETE FROM ended_runs`)
 		w.refusedReplay(original.ID, replay.Gone)
-		e := w.single()
+		e := w.singleEvent()
 		w.accept(&e)
-		for _, id := range []uuid.UUID{e.ConnectorRunID, v7()} {
+		for _, id := range []uuid.UUID{e.ConnectorRunID, newUUIDv7()} {
 			_, err := w.s.Redeliver(w.ctx, store.Redelivery{Of: w.key(id)})
 			w.ErrorIs(err, store.ErrNotFound)
 		}
@@ -308,24 +308,24 @@ var replayPromises = []promise{
 		disabled := out
 		disabled.Enabled = false
 		w.NoError(w.s.PutConnector(w.ctx, disabled))
-		w.ended(1)
-		w.post()
+		w.endEvents(1)
+		w.postDeliveries()
 		skipped := w.deliveriesOf(out)[0]
 		w.Equal(store.ConnectorRunSkipped, skipped.Status)
 		w.True(strings.Contains(skipped.Error, "disabled"))
 		w.NoError(w.s.PutConnector(w.ctx, out))
-		w.replay(skipped.ID)
+		w.replayRun(skipped.ID)
 		w.Len(w.takeDue(10, 10), 1)
 	}},
 	{"a sent payload is sent again unchanged, also during the run", func(w *world) {
 		w.deploy("one", "first")
-		w.outboundTo("results", tool("tell"))
+		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(2)
 		large := `"` + strings.Repeat("x", store.MaxInlineInput) + `"`
 		for i, payload := range []string{`{"n": 1}`, large} {
-			sent := w.send(by(run, "tell", int64(i+1), payload))
-			w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryFailed))
-			again := w.replay(sent.DeliveryID)
+			sent := w.sendPayload(payloadOf(run, "tell", int64(i+1), payload))
+			w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryFailed))
+			again := w.replayRun(sent.DeliveryID)
 			d := w.takeDue(10, 10)[0]
 			w.Equal(again.ID, d.Delivery.ID)
 			w.Equal(store.DeliverPayload, d.Kind)
@@ -335,7 +335,7 @@ var replayPromises = []promise{
 				w.ErrorIs(w.s.DropBlob(w.ctx, w.key(*d.PayloadBlob)), store.ErrConflict)
 			}
 			w.Equal(payload, string(d.Payload))
-			w.record(attempted(d, store.DeliveryDone))
+			w.recordAttempts(attempted(d, store.DeliveryDone))
 			w.Equal(run.Run.ID, w.connectorRun(again.ID).RunIDs[0])
 		}
 	}},
@@ -343,15 +343,15 @@ var replayPromises = []promise{
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
 		w.outboundFrom("nobody", "ops", telling)
-		w.record(attempted(w.failing(), store.DeliveryFailed))
-		w.post()
+		w.recordAttempts(attempted(w.failing(), store.DeliveryFailed))
+		w.postDeliveries()
 		word := w.takeDue(10, 10)[0]
-		w.record(attempted(word, store.DeliveryFailed))
-		w.replay(word.Delivery.ID)
+		w.recordAttempts(attempted(word, store.DeliveryFailed))
+		w.replayRun(word.Delivery.ID)
 		again := w.takeDue(10, 10)[0]
 		w.Equal(store.DeliverFailure, again.Kind)
 		w.Equal(string(word.Payload), string(again.Payload))
-		w.record(attempted(again, store.DeliveryFailed))
-		w.Zero(w.post())
+		w.recordAttempts(attempted(again, store.DeliveryFailed))
+		w.Zero(w.postDeliveries())
 	}},
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/agentplatform/agentplatform/store/replay"
 )
 
-// lately returns a filter for connector runs that ended in the last hour. It waits for the next
+// lastHourFilter returns a filter for connector runs that ended in the last hour. It waits for the next
 // millisecond, because a window ends before the millisecond of the replay.
-func (w *world) lately(statuses ...store.ConnectorRunStatus) store.ReplayFilter {
+func (w *world) lastHourFilter(statuses ...store.ConnectorRunStatus) store.ReplayFilter {
 	now := w.nextMillisecond()
 	return store.ReplayFilter{Statuses: statuses, Since: now.Add(-time.Hour).Truncate(time.Millisecond), Until: now.Add(time.Minute).Truncate(time.Millisecond)}
 }
@@ -33,7 +33,7 @@ func (w *world) nextMillisecond() (now time.Time) {
 
 // newReplay requests a replay of a connector's runs.
 func (w *world) newReplay(c store.Connector, statuses ...store.ConnectorRunStatus) store.NewReplay {
-	return store.NewReplay{Connector: c.Key(), ID: uuid.New(), Fingerprint: []byte("request"), Filter: w.lately(statuses...), PerMinute: 600}
+	return store.NewReplay{Connector: c.Key(), ID: uuid.New(), Fingerprint: []byte("request"), Filter: w.lastHourFilter(statuses...), PerMinute: 600}
 }
 
 // startReplay starts a replay that must be accepted.
@@ -58,12 +58,12 @@ func (w *world) originals(r store.Replay, limit int) store.ReplayPage {
 	return page
 }
 
-// past returns ended events of the world's connector with those statuses, oldest first.
-func (w *world) past(statuses ...store.RunStatus) (ids []uuid.UUID) {
+// endedEvents returns ended events of the world's connector with these statuses, oldest first.
+func (w *world) endedEvents(statuses ...store.RunStatus) (ids []uuid.UUID) {
 	w.deploy("past", "first", "second")
 	w.needsNoFiles()
 	for _, status := range statuses {
-		e := w.single()
+		e := w.singleEvent()
 		w.accept(&e)
 		w.NoError(w.complete(store.Completion{Lease: leaseOf(w.claim(1, lease)[0]), Status: status, Error: "no"}))
 		ids = append(ids, e.ConnectorRunID)
@@ -71,8 +71,8 @@ func (w *world) past(statuses ...store.RunStatus) (ids []uuid.UUID) {
 	return ids
 }
 
-// stepTo returns the step after an original was replayed.
-func stepTo(r store.Replay, original uuid.UUID) store.ReplayStep {
+// replayStep returns the step after an original was replayed.
+func replayStep(r store.Replay, original uuid.UUID) store.ReplayStep {
 	step := store.ReplayStep{From: r.Position, To: r}
 	step.To.Position = original
 	step.To.Replayed++
@@ -81,7 +81,7 @@ func stepTo(r store.Replay, original uuid.UUID) store.ReplayStep {
 
 // replayStep replays an original as a step.
 func (w *world) replayStep(original store.ConnectorRun, step store.ReplayStep) (store.Admission, error) {
-	return replay.Step(w.ctx, w.s, keyless, w.load(), original, step)
+	return replay.Step(w.ctx, w.s, keyless, w.projectLoad(), original, step)
 }
 
 // originalIDs returns the IDs of connector runs.
@@ -92,8 +92,8 @@ func originalIDs(runs []store.ConnectorRun) (ids []uuid.UUID) {
 	return ids
 }
 
-// again returns the number of replays of a connector run.
-func (w *world) again(connector store.Key, original uuid.UUID) (n int) {
+// countReplays returns the number of replays of a connector run.
+func (w *world) countReplays(connector store.Key, original uuid.UUID) (n int) {
 	runs, _, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: connector, Limit: 100})
 	w.NoError(err)
 	for _, run := range runs {
@@ -110,7 +110,7 @@ var replaysPromises = []promise{
 		w.NoError(err)
 		w.Nil(next)
 		failed, ok := store.RunFailed, store.RunCompleted
-		w.past(failed, ok, failed)
+		w.endedEvents(failed, ok, failed)
 		n := w.newReplay(w.connector, store.ConnectorRunFailed)
 		match, err := w.s.MatchReplay(w.ctx, n.Connector, n.Filter)
 		w.NoError(err)
@@ -136,14 +136,14 @@ var replaysPromises = []promise{
 	}},
 	{"a filter finds ended connector runs of its window, and no replays", func(w *world) {
 		failed, ok := store.RunFailed, store.RunCompleted
-		ids := w.past(failed, ok, failed, failed)
-		open := w.single()
+		ids := w.endedEvents(failed, ok, failed, failed)
+		open := w.singleEvent()
 		w.accept(&open)
 		skipped := w.event()
 		skipped.Runs, skipped.Input, skipped.Skipped, skipped.Trigger = nil, nil, "not now", store.TriggerCron
 		w.accept(&skipped)
 		w.NoError(w.complete(store.Completion{Lease: leaseOf(w.claim(1, lease)[0]), Status: failed}))
-		again := w.replay(ids[0])
+		again := w.replayRun(ids[0])
 		for _, run := range w.claim(2, lease) {
 			w.NoError(w.complete(store.Completion{Lease: leaseOf(run), Status: failed}))
 		}
@@ -180,7 +180,7 @@ var replaysPromises = []promise{
 	}},
 	{"a page continues after the last one", func(w *world) {
 		failed, ok := store.RunFailed, store.RunCompleted
-		ids := w.past(failed, ok, failed, ok)
+		ids := w.endedEvents(failed, ok, failed, ok)
 		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
 		page := w.originals(r, 1)
 		w.Equal(ids[:1], originalIDs(page.Originals))
@@ -193,47 +193,47 @@ var replaysPromises = []promise{
 		w.True(page.End)
 	}},
 	{"a replayed event and its step are written together, once", func(w *world) {
-		ids := w.past(store.RunFailed, store.RunFailed)
+		ids := w.endedEvents(store.RunFailed, store.RunFailed)
 		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
 		page := w.originals(r, 10)
-		step := stepTo(r, ids[0])
+		step := replayStep(r, ids[0])
 		a, err := w.replayStep(page.Originals[0], step)
 		w.NoError(err)
 		w.Equal(store.Accepted, a.Verdict)
 		moved := w.storedReplay(r)
 		w.Equal(ids[0], moved.Position)
 		w.EqualValues(1, moved.Replayed)
-		w.Equal(1, w.again(w.connector.Key(), ids[0]))
-		before := w.rows(w.project.ID)
+		w.Equal(1, w.countReplays(w.connector.Key(), ids[0]))
+		before := w.allRows(w.project.ID)
 		_, err = w.replayStep(page.Originals[0], step)
 		w.ErrorIs(err, store.ErrReplayMoved, "a stale process changes nothing")
-		w.Equal(before, w.rows(w.project.ID))
+		w.Equal(before, w.allRows(w.project.ID))
 		w.NoError(w.s.CancelReplay(w.ctx, r.Key()))
-		before = w.rows(w.project.ID)
-		_, err = w.replayStep(page.Originals[1], stepTo(moved, ids[1]))
+		before = w.allRows(w.project.ID)
+		_, err = w.replayStep(page.Originals[1], replayStep(moved, ids[1]))
 		w.ErrorIs(err, store.ErrReplayMoved, "also after a cancellation")
-		w.Equal(before, w.rows(w.project.ID))
+		w.Equal(before, w.allRows(w.project.ID))
 	}},
 	{"a replayed delivery and its step are written together, once", func(w *world) {
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
-		original := w.sent(out)
+		original := w.completedDelivery(out)
 		r := w.startReplay(w.newReplay(out, store.ConnectorRunCompleted))
 		page := w.originals(r, 10)
 		w.Equal([]uuid.UUID{original.ID}, originalIDs(page.Originals))
-		_, err := w.replayStep(page.Originals[0], stepTo(r, original.ID))
+		_, err := w.replayStep(page.Originals[0], replayStep(r, original.ID))
 		w.NoError(err)
 		w.EqualValues(1, w.storedReplay(r).Replayed)
-		before := w.rows(w.project.ID)
-		_, err = w.replayStep(page.Originals[0], stepTo(r, original.ID))
+		before := w.allRows(w.project.ID)
+		_, err = w.replayStep(page.Originals[0], replayStep(r, original.ID))
 		w.ErrorIs(err, store.ErrReplayMoved)
-		w.Equal(before, w.rows(w.project.ID))
-		w.Equal(1, w.again(out.Key(), original.ID))
+		w.Equal(before, w.allRows(w.project.ID))
+		w.Equal(1, w.countReplays(out.Key(), original.ID))
 	}},
 	{"concurrent processes replay each original once", func(w *world) {
-		ids := w.past(store.RunFailed, store.RunFailed, store.RunFailed)
+		ids := w.endedEvents(store.RunFailed, store.RunFailed, store.RunFailed)
 		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
-		originals, load := w.originals(r, 10).Originals, w.load()
+		originals, load := w.originals(r, 10).Originals, w.projectLoad()
 		var both sync.WaitGroup
 		taken := make([]int, 2)
 		failures := make([]error, 2)
@@ -241,7 +241,7 @@ var replaysPromises = []promise{
 			both.Go(func() {
 				at := r
 				for _, original := range originals {
-					step := stepTo(at, original.ID)
+					step := replayStep(at, original.ID)
 					_, err := replay.Step(w.ctx, w.s, keyless, load, original, step)
 					switch {
 					case err == nil:
@@ -260,11 +260,11 @@ var replaysPromises = []promise{
 		w.Equal(len(ids), taken[0]+taken[1])
 		w.EqualValues(len(ids), w.storedReplay(r).Replayed)
 		for _, id := range ids {
-			w.Equal(1, w.again(w.connector.Key(), id))
+			w.Equal(1, w.countReplays(w.connector.Key(), id))
 		}
 	}},
 	{"a taken replay has a lease", func(w *world) {
-		w.past(store.RunFailed)
+		w.endedEvents(store.RunFailed)
 		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
 		taken, err := w.s.TakeReplays(w.ctx, 10, lease)
 		w.NoError(err)
@@ -278,7 +278,7 @@ var replaysPromises = []promise{
 		w.NoError(err)
 		w.Empty(none)
 		w.NoError(w.s.MoveReplay(w.ctx, store.ReplayStep{From: r.Position, To: taken[0], Due: taken[0].TakenAt}))
-		w.set(`UPDATE replays SET due_at = due_at - 1`)
+		w.updateRows(`UPDATE replays SET due_at = due_at - 1`)
 		again, err := w.s.TakeReplays(w.ctx, 10, expired)
 		w.NoError(err)
 		w.Len(again, 1)
@@ -287,7 +287,7 @@ var replaysPromises = []promise{
 		w.Len(again, 1, "its lease has expired")
 	}},
 	{"a step records position, reason and outcome", func(w *world) {
-		ids := w.past(store.RunFailed)
+		ids := w.endedEvents(store.RunFailed)
 		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
 		to := r
 		to.Position, to.Tries, to.Refused, to.Reason, to.Detail = ids[0], 3, map[string]int64{"gone": 2, "not_storable": 1}, "backlog_full", "Later."
@@ -413,7 +413,7 @@ var replaysPromises = []promise{
 		_, err = w.s.Replay(w.ctx, first.Key())
 		w.ErrorIs(err, store.ErrNotFound)
 		running := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
-		w.set(`UPDATE replays SET ended_at = CASE WHEN ended_at IS NULL THEN NULL ELSE 1 END`)
+		w.updateRows(`UPDATE replays SET ended_at = CASE WHEN ended_at IS NULL THEN NULL ELSE 1 END`)
 		for n := 1; n > 0; {
 			n, err = w.s.SweepExpired(w.ctx, 100)
 			w.NoError(err)

@@ -42,7 +42,7 @@ func (w *world) settles(choose func(kind, name string) uuid.UUID) *resident {
 	}
 	t.project.ID = uuid.New()
 	r.NoError(r.s.PutProject(r.ctx, r.project))
-	r.place("production")
+	r.createEnvironment("production")
 	r.environment = r.places["production"]
 	r.version("one")
 	r.connect("orders", "sync")
@@ -50,45 +50,45 @@ func (w *world) settles(choose func(kind, name string) uuid.UUID) *resident {
 	r.connect("ops", "outbound")
 	r.connect("nightly", store.TypeCron)
 	for _, link := range []string{"orders first", "orders second", "results first", "nightly first", "ops nobody"} {
-		r.link(link)
+		r.createLink(link)
 	}
 	return r
 }
 
-func (r *resident) say(format string, args ...any) {
+func (r *resident) recordLine(format string, args ...any) {
 	r.said = append(r.said, fmt.Sprintf(format, args...))
 }
 
-// hears records the result of an operation: an error without the IDs in it.
-func (r *resident) hears(what string, err error) {
+// recordResult records the result of an operation: an error without the IDs in it.
+func (r *resident) recordResult(what string, err error) {
 	var (
 		taken *store.IDTakenError
 		stale *store.StaleError
 	)
 	switch {
 	case err == nil:
-		r.say("%s", what)
+		r.recordLine("%s", what)
 		return
 	case errors.As(err, &taken):
-		r.say("%s: the id is taken", what)
+		r.recordLine("%s: the id is taken", what)
 		return
 	case errors.As(err, &stale):
-		r.say("%s: a later one is stored", what)
+		r.recordLine("%s: a later one is stored", what)
 		return
 	}
 	for _, known := range []error{store.ErrNotFound, store.ErrConflict, store.ErrFenced, store.ErrReplayRunning, store.ErrTooManyReplays, store.ErrReplayMoved, store.ErrInvalid} {
 		if errors.Is(err, known) {
-			r.say("%s: %s", what, known)
+			r.recordLine("%s: %s", what, known)
 			return
 		}
 	}
 	r.NoError(err, what)
 }
 
-func (r *resident) place(name string) {
+func (r *resident) createEnvironment(name string) {
 	e := r.newEnvironment(name, origin)
 	e.ID = r.choose(store.KindEnvironment, name)
-	r.hears("environment "+name, r.s.PutEnvironment(r.ctx, e))
+	r.recordResult("environment "+name, r.s.PutEnvironment(r.ctx, e))
 	r.places[name] = e
 }
 
@@ -98,12 +98,12 @@ func (r *resident) connect(name, mode string) {
 		c = r.newCron(name, hourly)
 	}
 	c.ID, c.Enabled = r.choose(store.KindConnector, name), true
-	r.hears("connector "+name, r.s.PutConnector(r.ctx, c))
+	r.recordResult("connector "+name, r.s.PutConnector(r.ctx, c))
 	r.connectors[name] = c
 }
 
-// link links a connector to an agent, by names.
-func (r *resident) link(name string) {
+// createLink links a connector to an agent, by names.
+func (r *resident) createLink(name string) {
 	connector, agent, _ := strings.Cut(name, " ")
 	c := r.connectors[connector]
 	l := r.newLink(strings.ReplaceAll(name, " ", "-"), c.ID, agent, origin.Add(time.Duration(len(r.links))*time.Minute))
@@ -116,7 +116,7 @@ func (r *resident) link(name string) {
 	case c.Mode == "outbound":
 		l.Outbound = &automatic
 	}
-	r.hears("link "+name, r.s.PutLink(r.ctx, l))
+	r.recordResult("link "+name, r.s.PutLink(r.ctx, l))
 	r.links[name] = l
 }
 
@@ -127,53 +127,53 @@ func (r *resident) version(name string) {
 	spec.EnvironmentID = r.environment.ID
 	r.versions[name] = spec
 	if _, err := r.s.BeginDeployment(r.ctx, spec); err != nil {
-		r.hears("deployment "+name, err)
+		r.recordResult("deployment "+name, err)
 		return
 	}
-	r.hears("build", r.s.StartBuild(r.ctx, spec.Key(), ""))
-	r.hears("built", r.s.FinishBuild(r.ctx, spec.Key(), r.result("bundle of "+name, "first", "second")))
+	r.recordResult("build", r.s.StartBuild(r.ctx, spec.Key(), ""))
+	r.recordResult("built", r.s.FinishBuild(r.ctx, spec.Key(), r.buildResult("bundle of "+name, "first", "second")))
 	result, err := r.s.Activate(r.ctx, store.Activation{Deployment: spec.Key()})
-	r.hears(fmt.Sprint("live: ", result.Live), err)
+	r.recordResult(fmt.Sprint("live: ", result.Live), err)
 }
 
 // happens makes a connector accept an event or a tick.
 func (r *resident) happens(name, key string, tick *store.DueTick) {
 	route, err := r.s.Route(r.ctx, r.connectors[name].Key())
 	if err != nil {
-		r.hears("event of "+name, err)
+		r.recordResult("event of "+name, err)
 		return
 	}
 	e := store.Event{
-		ConnectorRunID: v7(), ProjectID: r.project.ID, EnvironmentID: r.environment.ID, ConnectorID: route.Connector.ID,
+		ConnectorRunID: newUUIDv7(), ProjectID: r.project.ID, EnvironmentID: r.environment.ID, ConnectorID: route.Connector.ID,
 		ConnectorVersion: route.Connector.Version, Trigger: store.TriggerWebhook, Input: []byte(`{"order":1}`), ContentType: "application/json",
 	}
 	if tick != nil {
-		e = r.tickEvent(*tick, r.due1().Now.Add(1000*time.Hour))
+		e = r.tickEvent(*tick, r.dueTicks().Now.Add(1000*time.Hour))
 		e.Runs, e.Idempotency = nil, nil
 	} else if key != "" {
 		e.Idempotency = &store.Idempotency{Key: "key:" + key, Fingerprint: []byte("body"), TTL: time.Hour}
 	}
 	for _, l := range route.Links {
-		e.Runs = append(e.Runs, store.EventRun{ID: v7(), LinkID: l.ID, AgentName: l.AgentName, Concurrency: store.ConcurrencyKey{Text: key}})
+		e.Runs = append(e.Runs, store.EventRun{ID: newUUIDv7(), LinkID: l.ID, AgentName: l.AgentName, Concurrency: store.ConcurrencyKey{Text: key}})
 	}
 	admissions, err := r.s.Accept(r.ctx, []store.Event{e})
 	r.NoError(err)
-	r.hears(fmt.Sprint("event of ", name, ": ", admissions[0].Verdict, " ", len(admissions[0].RunIDs)), admissions[0].Err)
+	r.recordResult(fmt.Sprint("event of ", name, ": ", admissions[0].Verdict, " ", len(admissions[0].RunIDs)), admissions[0].Err)
 }
 
-func (r *resident) due1() store.DueTicks { return r.world.due(1000) }
+func (r *resident) dueTicks() store.DueTicks { return r.world.dueTicks(1000) }
 
-// ticks makes a cron connector due now.
-func (r *resident) ticks(name string) {
+// makeTickDue makes a cron connector due now.
+func (r *resident) makeTickDue(name string) {
 	c := r.connectors[name]
 	times, err := r.s.TickTimes(r.ctx, r.project.ID, []uuid.UUID{c.ID})
 	r.NoError(err)
 	if t, known := times[c.ID]; known {
-		r.say("moved %d", r.move(store.TickMove{Connector: c.Key(), From: t.Next, To: r.due1().Now.Add(-time.Minute), Planned: true}))
+		r.recordLine("moved %d", r.moveTicks(store.TickMove{Connector: c.Key(), From: t.Next, To: r.dueTicks().Now.Add(-time.Minute), Planned: true}))
 	}
-	ticks := r.due1().Ticks
+	ticks := r.dueTicks().Ticks
 	i := slices.IndexFunc(ticks, func(t store.DueTick) bool { return t.Route.Connector.Key() == c.Key() })
-	if r.say("tick of %s: %t", name, i >= 0); i >= 0 {
+	if r.recordLine("tick of %s: %t", name, i >= 0); i >= 0 {
 		r.happens(name, "", &ticks[i])
 	}
 }
@@ -183,17 +183,17 @@ func (r *resident) replaysOne(name string) {
 	runs, _, err := r.s.ListConnectorRuns(r.ctx, store.ConnectorRunQuery{Connector: r.connectors[name].Key(), Limit: 100})
 	r.NoError(err)
 	runs = slices.DeleteFunc(runs, func(run store.ConnectorRun) bool { return run.EndedAt == nil })
-	slices.SortFunc(runs, func(a, b store.ConnectorRun) int { return strings.Compare(r.event(a), r.event(b)) })
+	slices.SortFunc(runs, func(a, b store.ConnectorRun) int { return strings.Compare(r.describeEvent(a), r.describeEvent(b)) })
 	if len(runs) == 0 {
 		return
 	}
 	a, err := replay.One(r.ctx, r.s, keyless, runs[0], nil)
 	var refused *replay.Refused
 	if errors.As(err, &refused) {
-		r.say("replay of %s: %s", name, refused.Reason)
+		r.recordLine("replay of %s: %s", name, refused.Reason)
 		return
 	}
-	r.hears(fmt.Sprint("replay of ", name, ": ", a.Verdict, " ", len(a.RunIDs)), err)
+	r.recordResult(fmt.Sprint("replay of ", name, ": ", a.Verdict, " ", len(a.RunIDs)), err)
 }
 
 // replaysMany starts a bulk replay.
@@ -201,18 +201,18 @@ func (r *resident) replaysMany(name string) {
 	n := r.newReplay(r.connectors[name], store.ConnectorRunCompleted, store.ConnectorRunFailed)
 	n.ID = r.choose("replay", fmt.Sprint(len(r.replays)))
 	started, verdict, err := r.s.StartReplay(r.ctx, n)
-	r.hears(fmt.Sprint("replays of ", name, ": ", verdict, " ", started.Match.Matched), err)
+	r.recordResult(fmt.Sprint("replays of ", name, ": ", verdict, " ", started.Match.Matched), err)
 	if err == nil {
 		r.replays = append(r.replays, started)
 	}
 }
 
-// goesOn advances a bulk replay by all that is left.
-func (r *resident) goesOn(taken store.Replay) {
+// advanceReplay advances a bulk replay by all that is left.
+func (r *resident) advanceReplay(taken store.Replay) {
 	page := r.originals(taken, store.MaxReplayPage)
 	outcomes := map[string]int{}
 	for _, original := range page.Originals {
-		step := stepTo(taken, original.ID)
+		step := replayStep(taken, original.ID)
 		_, err := r.replayStep(original, step)
 		var refused *replay.Refused
 		switch {
@@ -222,22 +222,22 @@ func (r *resident) goesOn(taken store.Replay) {
 		case errors.As(err, &refused):
 			outcomes[string(refused.Reason)]++
 		default:
-			r.hears("step", err)
+			r.recordResult("step", err)
 			return
 		}
 	}
 	to := taken
 	to.Status = store.ReplayCompleted
-	r.hears(fmt.Sprint("replayed: ", outcomes, page.End), r.s.MoveReplay(r.ctx, store.ReplayStep{From: taken.Position, To: to}))
+	r.recordResult(fmt.Sprint("replayed: ", outcomes, page.End), r.s.MoveReplay(r.ctx, store.ReplayStep{From: taken.Position, To: to}))
 }
 
 // removes deletes the object of a ref.
 func (r *resident) removes(ref store.ObjectRef) {
-	r.hears("removed "+ref.Name, r.s.Remove(r.ctx, r.project.ID, ref))
+	r.recordResult("removed "+ref.Name, r.s.Remove(r.ctx, r.project.ID, ref))
 }
 
-// leaves deletes the resident's pending work of the platform.
-func (r *resident) leaves() {
+// deletePending deletes the resident's tables of pending work.
+func (r *resident) deletePending() {
 	for _, table := range []string{"cron_ticks", "deliveries", "destinations", "open_connector_runs", "open_runs", "outbox", "replays"} {
 		_, err := r.db.ExecContext(r.ctx, `DELETE FROM `+table+` WHERE project_id = $1`, r.project.ID.String()) //nolint:gosec // a name of the list
 		r.NoError(err)

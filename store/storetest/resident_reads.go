@@ -12,8 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// event describes a connector run.
-func (r *resident) event(run store.ConnectorRun) string {
+// describeEvent describes a connector run.
+func (r *resident) describeEvent(run store.ConnectorRun) string {
 	got, err := r.s.ConnectorRun(r.ctx, run.Key())
 	r.NoError(err)
 	r.Equal(run.Status, got.Status)
@@ -41,9 +41,9 @@ func (r *resident) event(run store.ConnectorRun) string {
 func (r *resident) connector(name string) (lines []string) {
 	key := r.connectors[name].Key()
 	c, err := r.s.Connector(r.ctx, key)
-	r.hears("connector "+name, err)
+	r.recordResult("connector "+name, err)
 	route, err := r.s.Route(r.ctx, key)
-	r.hears("route "+name, err)
+	r.recordResult("route "+name, err)
 	var agents []string
 	for _, l := range route.Links {
 		agents = append(agents, l.AgentName)
@@ -70,7 +70,7 @@ func (r *resident) connector(name string) (lines []string) {
 	r.NoError(err)
 	lines = append(lines, fmt.Sprint(total))
 	for _, run := range runs {
-		lines = append(lines, r.event(run))
+		lines = append(lines, r.describeEvent(run))
 	}
 	return lines
 }
@@ -79,7 +79,7 @@ func (r *resident) connector(name string) (lines []string) {
 func (r *resident) environmentLines(name string) (lines []string) {
 	key := r.places[name].Key()
 	e, err := r.s.Environment(r.ctx, key)
-	r.hears("environment "+name, err)
+	r.recordResult("environment "+name, err)
 	names := map[uuid.UUID]string{}
 	for version, spec := range r.versions {
 		names[spec.ID] = version
@@ -105,8 +105,8 @@ func (r *resident) environmentLines(name string) (lines []string) {
 	return lines
 }
 
-// reads records all that the resident can read, each list in a stable order.
-func (r *resident) reads() {
+// recordReads records all that the resident can read, each list in a stable order.
+func (r *resident) recordReads() {
 	var lines []string
 	for _, name := range sortedNames(r.connectors) {
 		for _, line := range r.connector(name) {
@@ -129,11 +129,11 @@ func (r *resident) reads() {
 		input := r.readAll(body, err)
 		lines = append(lines, fmt.Sprint("run ", run.AgentName, run.Status, run.ErrorCode, run.Error, run.Output, run.Attempt, len(journal), len(input)))
 	}
-	load := r.load()
+	load := r.projectLoad()
 	for name, e := range r.places {
 		lines = append(lines, fmt.Sprint("load ", name, load.Backlog[e.ID]))
 	}
 	slices.Sort(lines)
-	r.say("stored: %t", load.Stored > 0) // it depends on the number of digits of times
+	r.recordLine("stored: %t", load.Stored > 0) // it depends on the number of digits of times
 	r.said = append(r.said, strings.Join(lines, "\n"))
 }

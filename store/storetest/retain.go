@@ -18,9 +18,9 @@ var historyOf = []string{
 	"inputs", "ended_runs", "ended_connector_runs", "journal", "model_calls", "delivery_attempts", "run_words", "audit_log", "audit_outcomes",
 }
 
-// forget deletes history older than age, in batches until none is left, and then unmarked blobs as
+// dropHistory deletes history older than age, in batches until none is left, and then unmarked blobs as
 // if they were a day old.
-func (w *world) forget(age time.Duration) (n int) {
+func (w *world) dropHistory(age time.Duration) (n int) {
 	for {
 		deleted, err := w.s.DropHistory(w.ctx, age, 3)
 		w.NoError(err)
@@ -39,7 +39,7 @@ func (w *world) forget(age time.Duration) (n int) {
 // audited operation.
 func (w *world) history() store.Event {
 	w.deploy("one", "first")
-	e, input, file := w.single(), v7(), v7()
+	e, input, file := w.singleEvent(), newUUIDv7(), newUUIDv7()
 	for _, blob := range []uuid.UUID{input, file} {
 		_, err := w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(make([]byte, store.BlobChunk+1)))
 		w.NoError(err)
@@ -47,14 +47,14 @@ func (w *world) history() store.Event {
 	e.Input, e.InputBlob = nil, &input
 	e.Files = []store.File{{Name: "a", FieldName: "f", MIMEType: "text/plain", Size: store.BlobChunk + 1, Blob: &file}}
 	w.accept(&e)
-	w.NoError(w.complete(large(w.claim(1, lease)[0])))
-	w.ended(5)
+	w.NoError(w.complete(largeCompletion(w.claim(1, lease)[0])))
+	w.endEvents(5)
 	id, err := w.s.RecordAudit(w.ctx, store.AuditEntry{
 		ProjectID: w.project.ID, Operation: "createConnector", Actor: store.AuditActor{Kind: store.AuditAPIKey, Name: "ci"},
 	})
 	w.NoError(err)
 	w.NoError(w.s.RecordAuditOutcome(w.ctx, w.project.ID, id, store.AuditOutcome{Status: 201}))
-	for w.count(100) > 0 {
+	for w.countStored(100) > 0 {
 	}
 	return e
 }
@@ -63,10 +63,10 @@ var retentionPromises = []promise{
 	{"history is deleted by whole days, with its blobs and stored bytes", func(w *world) {
 		e := w.history()
 		stored := w.storedBytes()
-		w.EqualValues(stored, w.ones(`SELECT sum(bytes) FROM stored_days WHERE project_id = $1`), "it consists of days")
-		w.EqualValues(5, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "input, file, output, entry and bundle")
-		w.Zero(w.forget(aDay), "it is not old enough")
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM audit_days WHERE project_id = $1`))
+		w.EqualValues(stored, w.queryCount(`SELECT sum(bytes) FROM stored_days WHERE project_id = $1`), "it consists of days")
+		w.EqualValues(5, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`), "input, file, output, entry and bundle")
+		w.Zero(w.dropHistory(aDay), "it is not old enough")
+		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM audit_days WHERE project_id = $1`))
 		w.Equal(store.RunCompleted, w.run(e.Runs[0].ID).Status)
 		oldest, err := w.s.OldestHistory(w.ctx)
 		w.NoError(err)
@@ -75,16 +75,16 @@ var retentionPromises = []promise{
 		w.WithinDuration(now, oldest.Deletable, 2*aDay)
 
 		// As seen in four days.
-		w.Positive(w.forget(-4 * aDay))
+		w.Positive(w.dropHistory(-4 * aDay))
 		for _, table := range historyOf {
-			w.Zero(w.ones(`SELECT count(*) FROM `+table+` WHERE project_id = $1`), table)
+			w.Zero(w.queryCount(`SELECT count(*) FROM `+table+` WHERE project_id = $1`), table)
 		}
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "the blob of the bundle stays")
-		w.EqualValues(1, w.ones(`SELECT count(DISTINCT blob_id) FROM blob_chunks WHERE project_id = $1`))
+		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`), "the blob of the bundle stays")
+		w.EqualValues(1, w.queryCount(`SELECT count(DISTINCT blob_id) FROM blob_chunks WHERE project_id = $1`))
 		w.Zero(w.storedBytes())
-		w.Zero(w.ones(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
-		w.Zero(w.ones(`SELECT count(*) FROM audit_days WHERE project_id = $1`))
-		w.Zero(w.forget(-4 * aDay))
+		w.Zero(w.queryCount(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM audit_days WHERE project_id = $1`))
+		w.Zero(w.dropHistory(-4 * aDay))
 		_, err = w.s.Run(w.ctx, w.key(e.Runs[0].ID))
 		w.ErrorIs(err, store.ErrNotFound)
 		_, _, err = w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
@@ -97,12 +97,12 @@ var retentionPromises = []promise{
 		w.deploy("one", "first")
 		w.outboundTo("results", automatic)
 		w.singles(1)
-		w.NoError(w.complete(large(w.claim(1, lease)[0])))
-		w.ended(2)
-		w.Equal(3, w.post())
-		for w.count(100) > 0 {
+		w.NoError(w.complete(largeCompletion(w.claim(1, lease)[0])))
+		w.endEvents(2)
+		w.Equal(3, w.postDeliveries())
+		for w.countStored(100) > 0 {
 		}
-		w.forget(-4 * aDay)
+		w.dropHistory(-4 * aDay)
 		oldest, err := w.s.OldestHistory(w.ctx)
 		w.NoError(err)
 		w.Zero(oldest.Deletable, "kept days are not overdue")
@@ -118,20 +118,20 @@ var retentionPromises = []promise{
 				w.Len(w.readAll(r, err), store.MaxInlineText+1)
 				large++
 			}
-			w.record(attempted(claimed[0], store.DeliveryDone))
+			w.recordAttempts(attempted(claimed[0], store.DeliveryDone))
 		}
 		w.Equal(1, large)
-		w.Positive(w.forget(-4 * aDay))
-		w.Zero(w.ones(`SELECT count(*) FROM ended_runs WHERE project_id = $1`))
-		w.Zero(w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = 'history'`))
+		w.Positive(w.dropHistory(-4 * aDay))
+		w.Zero(w.queryCount(`SELECT count(*) FROM ended_runs WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = 'history'`))
 	}},
 	{"bytes counted after the deletion of their day are subtracted", func(w *world) {
 		w.deploy("one", "first")
-		w.ended(2)
-		w.forget(-4 * aDay)
-		w.Positive(w.count(100))
+		w.endEvents(2)
+		w.dropHistory(-4 * aDay)
+		w.Positive(w.countStored(100))
 		w.Positive(w.storedBytes())
-		w.Positive(w.forget(-4 * aDay))
+		w.Positive(w.dropHistory(-4 * aDay))
 		w.Zero(w.storedBytes())
 	}},
 }

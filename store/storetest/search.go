@@ -21,41 +21,41 @@ func wordsIn(run store.Searched) []string {
 	return strings.Fields(run.Output + " " + run.Error + " " + string(run.Input))
 }
 
-// of returns a search for runs with words, which the index gets.
-func of(words ...string) *store.Search {
-	s := unseen(words...)
+// searchFor returns a search for runs with words, which the index gets.
+func searchFor(words ...string) *store.Search {
+	s := searchUnindexed(words...)
 	s.Words = words
 	return s
 }
 
-// unseen returns the same search without words for the index.
-func unseen(words ...string) *store.Search {
+// searchUnindexed returns the same search without words for the index.
+func searchUnindexed(words ...string) *store.Search {
 	return &store.Search{Match: func(_ context.Context, run store.Searched) bool {
 		has := wordsIn(run)
 		return !slices.ContainsFunc(words, func(word string) bool { return !slices.Contains(has, word) })
 	}}
 }
 
-// index indexes ended runs of limit outbox rows.
-func (w *world) index(limit int) int {
+// indexRuns indexes ended runs of limit outbox rows.
+func (w *world) indexRuns(limit int) int {
 	n, err := w.s.IndexRuns(w.ctx, limit, wordsIn)
 	w.NoError(err)
 	return n
 }
 
-// found returns the runs that a search finds, which must be the same with and without the index.
-func (w *world) found(q store.RunQuery, words ...string) []uuid.UUID {
+// searchBoth returns the runs that a search finds. The result must be the same with and without the index.
+func (w *world) searchBoth(q store.RunQuery, words ...string) []uuid.UUID {
 	q.ProjectID, q.Limit = w.project.ID, 3
-	q.Search = unseen(words...)
-	all := w.listed(q)
-	q.Search = of(words...)
-	w.Equal(all, w.listed(q), words)
+	q.Search = searchUnindexed(words...)
+	all := w.listAllRuns(q)
+	q.Search = searchFor(words...)
+	w.Equal(all, w.listAllRuns(q), words)
 	return all
 }
 
-// about returns an event with one run whose input has words.
-func (w *world) about(words ...string) store.Event {
-	e := w.single()
+// eventWithWords returns an event with one run whose input has words.
+func (w *world) eventWithWords(words ...string) store.Event {
+	e := w.singleEvent()
 	e.Input, e.ContentType = []byte(strings.Join(words, " ")), "text/plain"
 	w.accept(&e)
 	return e
@@ -63,7 +63,7 @@ func (w *world) about(words ...string) store.Event {
 
 // answered returns such a run that has ended with an answer.
 func (w *world) answered(answer string, words ...string) uuid.UUID {
-	w.about(words...)
+	w.eventWithWords(words...)
 	run := w.claim(1, lease)[0]
 	end := completed(run)
 	end.Output = answer
@@ -78,13 +78,13 @@ func readsSomeAtATime(enlarge func(*store.Event, *store.Completion)) func(w *wor
 		const many = 50 // short ones that are read at a time
 		w.deploy("one", "first")
 		for range many {
-			e, end := w.single(), store.Completion{Status: store.RunFailed}
+			e, end := w.singleEvent(), store.Completion{Status: store.RunFailed}
 			enlarge(&e, &end)
 			w.accept(&e)
 			end.Lease = leaseOf(w.claim(1, lease)[0])
 			w.NoError(w.complete(end))
 		}
-		all := w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: many})
+		all := w.listAllRuns(store.RunQuery{ProjectID: w.project.ID, Limit: many})
 		w.Len(all, many)
 		var seen []uuid.UUID
 		search := &store.Search{Match: func(_ context.Context, run store.Searched) bool {
@@ -120,37 +120,37 @@ var searchPromises = []promise{
 		w.NoError(w.complete(other))
 		search := &store.Search{Match: func(_ context.Context, run store.Searched) bool { return strings.Contains(string(run.Context), "acme") }}
 		q := store.RunQuery{ProjectID: w.project.ID, Limit: 3, Search: search}
-		w.Equal([]uuid.UUID{one.Run.ID}, w.listed(q))
+		w.Equal([]uuid.UUID{one.Run.ID}, w.listAllRuns(q))
 		n, err := w.s.IndexRuns(w.ctx, 100, func(run store.Searched) []string { return strings.Fields(string(run.Context)) })
 		w.NoError(err)
 		w.Positive(n)
 		search.Words = []string{`"acme"}`}
-		w.Equal([]uuid.UUID{one.Run.ID}, w.listed(q))
+		w.Equal([]uuid.UUID{one.Run.ID}, w.listAllRuns(q))
 		search.Words = []string{`"beta"}`}
-		w.Empty(w.listed(q), "the index has the words of each run")
+		w.Empty(w.listAllRuns(q), "the index has the words of each run")
 		search.Words = []string{`"acme"}`}
 		w.NoError(w.s.EraseRun(w.ctx, one.Run))
-		w.Empty(w.listed(q))
+		w.Empty(w.listAllRuns(q))
 	}},
 	{"a run is found by input and output, from its acceptance on", func(w *world) {
 		w.deploy("one", "first")
-		run := w.about("apple", "pear").Runs[0].ID
-		w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{}, "apple", "pear"))
+		run := w.eventWithWords("apple", "pear").Runs[0].ID
+		w.Equal([]uuid.UUID{run}, w.searchBoth(store.RunQuery{}, "apple", "pear"))
 		claimed := w.claim(1, lease)[0]
-		w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{Statuses: []store.RunStatus{store.RunRunning}}, "apple"))
+		w.Equal([]uuid.UUID{run}, w.searchBoth(store.RunQuery{Statuses: []store.RunStatus{store.RunRunning}}, "apple"))
 		end := completed(claimed)
 		end.Output, end.Status, end.Error = "plum", store.RunFailed, "no cherry"
 		w.NoError(w.complete(end))
 		for range 2 {
-			w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{}, "apple", "plum", "cherry"))
-			w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{Statuses: []store.RunStatus{store.RunFailed}, AgentName: "first", TestName: store.BaseRuns, EnvironmentIDs: []uuid.UUID{w.environment.ID}}, "apple"))
-			w.Empty(w.found(store.RunQuery{}, "apple", "melon"))
-			w.Empty(w.found(store.RunQuery{Statuses: []store.RunStatus{store.RunCompleted}}, "apple"))
-			w.Empty(w.found(store.RunQuery{AgentName: "second"}, "apple"))
-			w.index(10)
+			w.Equal([]uuid.UUID{run}, w.searchBoth(store.RunQuery{}, "apple", "plum", "cherry"))
+			w.Equal([]uuid.UUID{run}, w.searchBoth(store.RunQuery{Statuses: []store.RunStatus{store.RunFailed}, AgentName: "first", TestName: store.BaseRuns, EnvironmentIDs: []uuid.UUID{w.environment.ID}}, "apple"))
+			w.Empty(w.searchBoth(store.RunQuery{}, "apple", "melon"))
+			w.Empty(w.searchBoth(store.RunQuery{Statuses: []store.RunStatus{store.RunCompleted}}, "apple"))
+			w.Empty(w.searchBoth(store.RunQuery{AgentName: "second"}, "apple"))
+			w.indexRuns(10)
 		}
-		w.Zero(w.index(10), "once")
-		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: of("plum"), Limit: 10})
+		w.Zero(w.indexRuns(10), "once")
+		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: searchFor("plum"), Limit: 10})
 		w.NoError(err)
 		w.Len(runs, 1)
 		w.Empty(runs[0].Output, "lists have none")
@@ -159,7 +159,7 @@ var searchPromises = []promise{
 	{"known fields narrow a search", func(w *world) {
 		w.deploy("one", "first")
 		run := w.answered("plum")
-		w.index(10)
+		w.indexRuns(10)
 		for _, want := range []struct {
 			search store.Search
 			found  bool
@@ -171,8 +171,8 @@ var searchPromises = []promise{
 		} {
 			for _, words := range [][]string{nil, {"plum"}} {
 				s := want.search
-				s.Words, s.Match = words, unseen().Match
-				got := w.listed(store.RunQuery{ProjectID: w.project.ID, Search: &s, Limit: 2})
+				s.Words, s.Match = words, searchUnindexed().Match
+				got := w.listAllRuns(store.RunQuery{ProjectID: w.project.ID, Search: &s, Limit: 2})
 				w.Equal(want.found, slices.Equal(got, []uuid.UUID{run}), want)
 				w.Equal(want.found, len(got) > 0, want)
 				q := store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: &s}
@@ -185,7 +185,7 @@ var searchPromises = []promise{
 	{"the beginning of large values is searched", func(w *world) {
 		w.deploy("one", "first")
 		filler := " " + strings.Repeat("x", store.MaxInlineText) + " "
-		e, blob := w.single(), v7()
+		e, blob := w.singleEvent(), newUUIDv7()
 		_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader("apple"+filler+"pear"))
 		w.NoError(err)
 		e.Input, e.InputBlob = nil, &blob
@@ -195,10 +195,10 @@ var searchPromises = []promise{
 		end.Output = "plum" + filler + "cherry"
 		w.NoError(w.complete(end))
 		for range 2 {
-			w.Equal([]uuid.UUID{run.Run.ID}, w.found(store.RunQuery{}, "apple", "plum"))
-			w.Empty(w.found(store.RunQuery{}, "pear"))
-			w.Empty(w.found(store.RunQuery{}, "cherry"))
-			w.index(10)
+			w.Equal([]uuid.UUID{run.Run.ID}, w.searchBoth(store.RunQuery{}, "apple", "plum"))
+			w.Empty(w.searchBoth(store.RunQuery{}, "pear"))
+			w.Empty(w.searchBoth(store.RunQuery{}, "cherry"))
+			w.indexRuns(10)
 		}
 	}},
 	{"a run with too many words is read", func(w *world) {
@@ -208,44 +208,44 @@ var searchPromises = []promise{
 			all = append(all, fmt.Sprint(i))
 		}
 		run := w.answered("", all...)
-		w.index(10)
-		w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{}, "0", "11999"))
-		w.Empty(w.found(store.RunQuery{}, "12000"))
+		w.indexRuns(10)
+		w.Equal([]uuid.UUID{run}, w.searchBoth(store.RunQuery{}, "0", "11999"))
+		w.Empty(w.searchBoth(store.RunQuery{}, "12000"))
 	}},
 	{"another project's words are not found", func(w *world) {
 		w.deploy("one", "first")
 		run := w.answered("plum")
-		twin := w.twin()
+		twin := w.twinProject()
 		twin.deploy("one", "first")
 		theirs := twin.answered("plum")
-		for w.index(10) > 0 {
+		for w.indexRuns(10) > 0 {
 		}
-		w.Equal([]uuid.UUID{run}, w.found(store.RunQuery{}, "plum"))
-		w.Equal([]uuid.UUID{theirs}, twin.found(store.RunQuery{}, "plum"))
+		w.Equal([]uuid.UUID{run}, w.searchBoth(store.RunQuery{}, "plum"))
+		w.Equal([]uuid.UUID{theirs}, twin.searchBoth(store.RunQuery{}, "plum"))
 	}},
 	{"an erased run is not found, even if indexed later", func(w *world) {
 		w.deploy("one", "first")
 		for _, early := range []bool{true, false} {
 			run := w.answered("plum")
 			if early {
-				w.index(10)
-				w.EqualValues(1, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+				w.indexRuns(10)
+				w.EqualValues(1, w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
 			}
 			w.NoError(w.s.EraseRun(w.ctx, w.key(run)))
-			w.index(10)
-			w.Zero(w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
-			w.Empty(w.found(store.RunQuery{}, "plum"))
+			w.indexRuns(10)
+			w.Zero(w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+			w.Empty(w.searchBoth(store.RunQuery{}, "plum"))
 		}
 	}},
 	{"runs beyond the retention are neither found nor indexed", func(w *world) {
 		w.deploy("one", "first")
 		w.answered("plum")
-		w.index(10)
+		w.indexRuns(10)
 		w.answered("plum")
 		w.forgets()
-		w.Empty(w.found(store.RunQuery{}, "plum"))
-		w.index(10)
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+		w.Empty(w.searchBoth(store.RunQuery{}, "plum"))
+		w.indexRuns(10)
+		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
 	}},
 	{"a search out of time returns its matches and continues", func(w *world) {
 		w.deploy("one", "first")
@@ -254,10 +254,10 @@ var searchPromises = []promise{
 			want = append(want, w.answered("plum"), w.answered("pear"))
 		}
 		slices.Reverse(want)
-		for w.index(10) > 0 {
+		for w.indexRuns(10) > 0 {
 		}
 		for _, words := range [][]string{nil, {"plum"}} {
-			search, left := of("plum"), time.Duration(0)
+			search, left := searchFor("plum"), time.Duration(0)
 			matches := search.Match
 			search.Words, search.Left = words, func() time.Duration { return left }
 			search.Match = func(ctx context.Context, run store.Searched) bool {
@@ -291,14 +291,14 @@ var searchPromises = []promise{
 			w.Equal(words == nil, next != nil, "runs excluded by other fields take time, too, unless the index has the fields")
 		}
 		ctx, cancel := context.WithCancel(w.ctx)
-		gone := of("plum")
+		gone := searchFor("plum")
 		gone.Match = func(context.Context, store.Searched) bool { cancel(); return false }
 		_, err := w.s.RunStatistics(ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: gone})
 		w.ErrorIs(err, context.Canceled, "a match after the timeout does not count")
 	}},
 	{"a match has only the remaining time", func(w *world) {
 		w.deploy("one", "first")
-		e := w.single()
+		e := w.singleEvent()
 		w.accept(&e)
 		waits := &store.Search{
 			Match: func(ctx context.Context, _ store.Searched) bool { <-ctx.Done(); return false },
@@ -333,10 +333,10 @@ var searchPromises = []promise{
 	{"runs are listed by further fields", func(w *world) {
 		w.deploy("one", "first")
 		spec := w.deploy("two", "first")
-		e := w.single()
+		e := w.singleEvent()
 		w.accept(&e)
-		w.ended(1)
-		all := w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: 10})
+		w.endEvents(1)
+		all := w.listAllRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 10})
 		w.Len(all, 2)
 		for name, c := range map[string]struct {
 			query store.RunQuery
@@ -352,9 +352,9 @@ var searchPromises = []promise{
 			"one after another": {store.RunQuery{Since: store.TimeOf(all[1]), Until: store.TimeOf(all[0]).Add(time.Hour)}, 2},
 		} {
 			c.query.ProjectID, c.query.Limit = w.project.ID, 10
-			w.Len(w.listed(c.query), c.want, name)
-			c.query.Search = unseen()
-			w.Len(w.listed(c.query), c.want, name)
+			w.Len(w.listAllRuns(c.query), c.want, name)
+			c.query.Search = searchUnindexed()
+			w.Len(w.listAllRuns(c.query), c.want, name)
 		}
 	}},
 }
@@ -365,7 +365,7 @@ func (w *world) manyPast(begin time.Time, n int) {
 		var rows []string
 		for ; written < n && len(rows) < 1000; written++ {
 			at := begin.Add(time.Duration(written) * time.Millisecond).UnixMicro()
-			id := store.Stamp(v7(), at, 0)
+			id := store.Stamp(newUUIDv7(), at, 0)
 			rows = append(rows, fmt.Sprintf(`('%s', '%s', '%s', 'first', '%s', 'completed', 1, 1, '', '', '', '', 0, 0, 0, 0, 0, %d, %d)`,
 				w.project.ID, id, w.environment.ID, id, at, at))
 		}
@@ -386,40 +386,40 @@ func (w *world) searchesAtRandom() {
 	for range 8 {
 		for range 6 {
 			e := w.event()
-			e.Input, e.ContentType = []byte(strings.Join(some(c, fruit...), " ")), "text/plain"
+			e.Input, e.ContentType = []byte(strings.Join(drawSome(c, fruit...), " ")), "text/plain"
 			w.accept(&e)
 		}
 		for _, run := range w.claim(8, lease) {
 			end := completed(run)
-			end.Output, end.Status = strings.Join(some(c, fruit...), " "), oneOf(c, store.RunCompleted, store.RunFailed)
+			end.Output, end.Status = strings.Join(drawSome(c, fruit...), " "), drawOne(c, store.RunCompleted, store.RunFailed)
 			if c.IntN(4) > 0 {
 				w.NoError(w.complete(end))
 			}
 		}
-		w.index(c.IntN(6))
+		w.indexRuns(c.IntN(6))
 	}
 	all := w.allSearched()
 	w.Len(all, 8*6*2)
 	for range 60 {
-		words := some(c, fruit...)
+		words := drawSome(c, fruit...)
 		q := store.RunQuery{
-			AgentName: oneOf(c, "", "first", "second"), Statuses: some(c, store.RunCompleted, store.RunFailed, store.RunQueued, store.RunRunning),
-			EnvironmentIDs: oneOf(c, nil, []uuid.UUID{w.environment.ID}),
+			AgentName: drawOne(c, "", "first", "second"), Statuses: drawSome(c, store.RunCompleted, store.RunFailed, store.RunQueued, store.RunRunning),
+			EnvironmentIDs: drawOne(c, nil, []uuid.UUID{w.environment.ID}),
 		}
 		if c.IntN(3) == 0 {
-			q.Since = store.TimeOf(oneOf(c, all...).ID)
+			q.Since = store.TimeOf(drawOne(c, all...).ID)
 		}
 		if c.IntN(3) == 0 {
-			q.Until = store.TimeOf(oneOf(c, all...).ID)
+			q.Until = store.TimeOf(drawOne(c, all...).ID)
 		}
 		var (
 			want   []uuid.UUID
 			counts = map[store.RunStatus]int64{}
 		)
-		agent := oneOf(c, "first", "second")
+		agent := drawOne(c, "first", "second")
 		for _, run := range all {
 			at := store.TimeOf(run.ID)
-			if !q.Since.IsZero() && at.Before(q.Since) || !q.Until.IsZero() && !at.Before(q.Until) || !of(words...).Match(w.ctx, run) {
+			if !q.Since.IsZero() && at.Before(q.Since) || !q.Until.IsZero() && !at.Before(q.Until) || !searchFor(words...).Match(w.ctx, run) {
 				continue
 			}
 			if (q.AgentName == "" || run.AgentName == q.AgentName) && (len(q.Statuses) == 0 || slices.Contains(q.Statuses, run.Status)) {
@@ -429,8 +429,8 @@ func (w *world) searchesAtRandom() {
 				counts[run.Status]++
 			}
 		}
-		w.Equal(want, w.found(q, words...), "%v of %+v", words, q)
-		for _, search := range []*store.Search{of(words...), unseen(words...)} {
+		w.Equal(want, w.searchBoth(q, words...), "%v of %+v", words, q)
+		for _, search := range []*store.Search{searchFor(words...), searchUnindexed(words...)} {
 			n, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{
 				Environment: w.environment.Key(), AgentName: agent, Since: q.Since, Until: q.Until, Search: search,
 			})
@@ -442,7 +442,7 @@ func (w *world) searchesAtRandom() {
 
 // allSearched returns all runs of the project with their searchable texts, newest first.
 func (w *world) allSearched() (all []store.Searched) {
-	for _, id := range w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: 100}) {
+	for _, id := range w.listAllRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 100}) {
 		run := store.Searched{Run: w.run(id)}
 		_, body, err := w.s.RunInput(w.ctx, w.key(id))
 		run.Input = w.readAll(body, err)

@@ -35,7 +35,7 @@ func (w *world) manyIndexed(runs int) []uuid.UUID {
 		|| CASE WHEN (queued_at - %[1]d) / 1000 %% 2 = 0 THEN ' even' ELSE ' odd' END || CASE WHEN (queued_at - %[1]d) / 1000 %% 40 = 7 THEN ' seldom' ELSE '' END`,
 		begin.UnixMicro(), oldRuns))
 	w.NoError(err)
-	ids := w.listed(store.RunQuery{ProjectID: w.project.ID, Limit: 1000})
+	ids := w.listAllRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 1000})
 	w.Len(ids, runs)
 	slices.Reverse(ids)
 	for some := range slices.Chunk(ids, 200) {
@@ -47,9 +47,9 @@ func (w *world) manyIndexed(runs int) []uuid.UUID {
 			w.project.ID.String(), texts[0], "{"+strings.Join(texts, ",")+"}")
 		w.NoError(err)
 	}
-	for w.index(10) > 0 {
+	for w.indexRuns(10) > 0 {
 	}
-	w.EqualValues(runs, w.ones(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+	w.EqualValues(runs, w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
 	return ids
 }
 
@@ -71,7 +71,7 @@ func (w *world) searchesAmongMany() {
 	for _, words := range [][]string{{"all"}, {"old"}, {"even", "odd"}, {"old", "seldom"}, {"all", "seldom"}, {"all", "even"}} {
 		for range 3 {
 			from, to := 0, manyRuns
-			q := store.RunQuery{ProjectID: w.project.ID, Search: of(words...), Limit: oneOf(c, 150, 1000)}
+			q := store.RunQuery{ProjectID: w.project.ID, Search: searchFor(words...), Limit: drawOne(c, 150, 1000)}
 			if c.IntN(2) == 0 {
 				from = c.IntN(manyRuns)
 				q.Since = store.TimeOf(ids[from])
@@ -80,20 +80,20 @@ func (w *world) searchesAmongMany() {
 				to = from + c.IntN(manyRuns-from)
 				q.Until = store.TimeOf(ids[to])
 			}
-			w.Equal(withWords(ids, from, to, words...), w.listed(q), "%v from %d to %d", words, from, to)
+			w.Equal(withWords(ids, from, to, words...), w.listAllRuns(q), "%v from %d to %d", words, from, to)
 		}
 	}
 	for range 3 { // pages of one run each
 		at := c.IntN(manyRuns-10) + 10
-		q := store.RunQuery{ProjectID: w.project.ID, Search: of("all"), Limit: 1, Since: store.TimeOf(ids[at-10]), Until: store.TimeOf(ids[at])}
-		w.Equal(withWords(ids, at-10, at, "all"), w.listed(q))
+		q := store.RunQuery{ProjectID: w.project.ID, Search: searchFor("all"), Limit: 1, Since: store.TimeOf(ids[at-10]), Until: store.TimeOf(ids[at])}
+		w.Equal(withWords(ids, at-10, at, "all"), w.listAllRuns(q))
 	}
 	w.goesOnWhereItHasLooked(ids)
 }
 
 // goesOnWhereItHasLooked: a search without matches in its time returns its position.
 func (w *world) goesOnWhereItHasLooked(ids []uuid.UUID) {
-	search, turns := of("old"), 0
+	search, turns := searchFor("old"), 0
 	search.Left = func() time.Duration {
 		if turns--; turns < 0 {
 			return 0
@@ -106,14 +106,14 @@ func (w *world) goesOnWhereItHasLooked(ids []uuid.UUID) {
 	w.Empty(runs)
 	w.NotNil(next)
 	search.Left = nil
-	w.Equal(withWords(ids, 0, manyRuns, "old"), w.listed(store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 1000, Before: next}))
+	w.Equal(withWords(ids, 0, manyRuns, "old"), w.listAllRuns(store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 1000, Before: next}))
 }
 
 // looksNoFurtherThanItMust: words of old runs only are found by the index, without a scan of the
 // newer runs.
 func (w *world) looksNoFurtherThanItMust() {
 	ids := w.manyIndexed(4 * manyRuns)
-	search, asked := of("old"), 0
+	search, asked := searchFor("old"), 0
 	search.Left = func() time.Duration {
 		asked++
 		return time.Minute

@@ -15,8 +15,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// tool returns the policy of a link that gives its agent a tool.
-func tool(name string) store.OutboundPolicy {
+// toolPolicy returns the policy of a link that gives its agent a tool.
+func toolPolicy(name string) store.OutboundPolicy {
 	return store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: name}
 }
 
@@ -31,28 +31,28 @@ func (w *world) sending(announced int) store.Claimed {
 func (w *world) announce(run store.Claimed, first, n int) {
 	var entries []store.JournalEntry
 	for i := range n {
-		entries = append(entries, entry(int64(first+i), store.JournalToolStarted, false))
+		entries = append(entries, newEntry(int64(first+i), store.JournalToolStarted, false))
 	}
 	w.NoError(w.s.AppendJournal(w.ctx, leaseOf(run), entries))
 }
 
-// by returns a payload that a run sends with a tool.
-func by(run store.Claimed, name string, position int64, payload string) store.Send {
+// payloadOf returns a payload that a run sends with a tool.
+func payloadOf(run store.Claimed, name string, position int64, payload string) store.Send {
 	return store.Send{Lease: leaseOf(run), Mode: store.LinkAgentTool, Name: name, Position: position, Payload: json.RawMessage(payload)}
 }
 
-func (w *world) send(s store.Send) store.Sent {
+func (w *world) sendPayload(s store.Send) store.Sent {
 	sent, err := w.s.Send(w.ctx, s)
 	w.NoError(err)
 	return sent
 }
 
-// unsent checks that a payload is rejected and leaves nothing.
-func (w *world) unsent(s store.Send, want error) {
-	before := w.rowsOf("sends") + w.rowsOf("deliveries") + w.rowsOf("inputs") + w.rowsOf("blobs")
+// requireRejected checks that a payload is rejected and leaves nothing.
+func (w *world) requireRejected(s store.Send, want error) {
+	before := w.countRowsOf("sends") + w.countRowsOf("deliveries") + w.countRowsOf("inputs") + w.countRowsOf("blobs")
 	_, err := w.s.Send(w.ctx, s)
 	w.ErrorIs(err, want)
-	w.Equal(before, w.rowsOf("sends")+w.rowsOf("deliveries")+w.rowsOf("inputs")+w.rowsOf("blobs"))
+	w.Equal(before, w.countRowsOf("sends")+w.countRowsOf("deliveries")+w.countRowsOf("inputs")+w.countRowsOf("blobs"))
 }
 
 // actions returns the names of the tools of agents.
@@ -81,10 +81,10 @@ func (w *world) manyOutbound(n int) []store.Link {
 var sendPromises = []promise{
 	{"a payload is delivered unchanged while the run continues", func(w *world) {
 		w.deploy("one", "first", "second")
-		c := w.outboundTo("results", tool("tell"))
+		c := w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(2)
 		var sent store.Sent
-		w.hinted(store.TopicDelivery, w.environment.ID, func() { sent = w.send(by(run, "tell", 2, `{"n": 1}`)) })
+		w.awaitHint(store.TopicDelivery, w.environment.ID, func() { sent = w.sendPayload(payloadOf(run, "tell", 2, `{"n": 1}`)) })
 		w.Empty(sent.Skipped)
 		w.Equal(store.ConnectorRunPending, w.delivery(sent.DeliveryID).Status)
 		claimed := w.takeDue(10, 10)
@@ -96,28 +96,28 @@ var sendPromises = []promise{
 		w.Nil(d.PayloadBlob)
 		w.Equal(run.Run.ID, d.RunID)
 		w.Zero(d.Run.ID)
-		w.record(attempted(d, store.DeliveryDone))
+		w.recordAttempts(attempted(d, store.DeliveryDone))
 		ended := w.delivery(sent.DeliveryID)
 		w.Equal(store.ConnectorRunCompleted, ended.Status)
 		w.Equal(store.TriggerOutbound, ended.Trigger)
 		w.Equal([]uuid.UUID{run.Run.ID}, ended.RunIDs)
 		w.Equal([]store.ConnectorRun{ended}, w.deliveriesOf(c))
 		w.NoError(w.complete(completed(run)))
-		w.Equal(1, w.post())
+		w.Equal(1, w.postDeliveries())
 		w.Len(w.deliveriesOf(c), 1, "its result is not sent")
-		w.Zero(w.rowsOf("sends"), "they are not due at once again")
+		w.Zero(w.countRowsOf("sends"), "they are not due at once again")
 	}},
 	{"a large payload is delivered completely", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.outboundTo("results", tool("tell"))
+		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(2)
 		most := `"` + strings.Repeat("x", store.MaxPayload-2) + `"`
-		for w.count(100) > 0 {
+		for w.countStored(100) > 0 {
 		}
-		before, blobs := w.storedBytes(), w.rowsOf("blobs")
-		sent := w.send(by(run, "tell", 1, most))
-		w.Equal(sent, w.send(by(run, "tell", 1, most)), "again")
-		w.Equal(blobs+1, w.rowsOf("blobs"), "unneeded blobs are deleted")
+		before, blobs := w.storedBytes(), w.countRowsOf("blobs")
+		sent := w.sendPayload(payloadOf(run, "tell", 1, most))
+		w.Equal(sent, w.sendPayload(payloadOf(run, "tell", 1, most)), "again")
+		w.Equal(blobs+1, w.countRowsOf("blobs"), "unneeded blobs are deleted")
 		d := w.takeDue(10, 10)[0]
 		w.Empty(d.Payload)
 		body, err := w.s.OpenBlob(w.ctx, w.key(*d.PayloadBlob))
@@ -126,49 +126,49 @@ var sendPromises = []promise{
 		whole, err := io.ReadAll(body)
 		w.NoError(err)
 		w.Equal(most, string(whole))
-		for w.count(100) > 0 {
+		for w.countStored(100) > 0 {
 		}
 		w.GreaterOrEqual(w.storedBytes(), before+store.MaxPayload)
-		w.unsent(by(run, "tell", 2, most+" "), store.ErrTooLarge)
+		w.requireRejected(payloadOf(run, "tell", 2, most+" "), store.ErrTooLarge)
 	}},
 	{"a run sends once per position", func(w *world) {
 		w.deploy("one", "first", "second")
-		c := w.outboundTo("results", tool("tell"))
+		c := w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(3)
-		sent := w.send(by(run, "tell", 3, `1`))
-		w.Equal(sent, w.send(by(run, "tell", 3, `1`)))
+		sent := w.sendPayload(payloadOf(run, "tell", 3, `1`))
+		w.Equal(sent, w.sendPayload(payloadOf(run, "tell", 3, `1`)))
 		w.NoError(w.s.Release(w.ctx, leaseOf(run), 0))
-		w.unsent(by(run, "tell", 3, `1`), store.ErrFenced)
+		w.requireRejected(payloadOf(run, "tell", 3, `1`), store.ErrFenced)
 		again := w.claim(1, lease)[0]
-		w.Equal(sent, w.send(by(again, "tell", 3, `1`)), "resumed elsewhere")
-		w.unsent(by(run, "tell", 2, `1`), store.ErrFenced)
-		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
-		w.Equal(sent, w.send(by(again, "tell", 3, `1`)), "although it arrived")
+		w.Equal(sent, w.sendPayload(payloadOf(again, "tell", 3, `1`)), "resumed elsewhere")
+		w.requireRejected(payloadOf(run, "tell", 2, `1`), store.ErrFenced)
+		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
+		w.Equal(sent, w.sendPayload(payloadOf(again, "tell", 3, `1`)), "although it arrived")
 		w.Len(w.deliveriesOf(c), 1)
-		w.NotEqual(sent, w.send(by(again, "tell", 2, `1`)))
+		w.NotEqual(sent, w.sendPayload(payloadOf(again, "tell", 2, `1`)))
 		w.NoError(w.complete(completed(again)))
-		w.unsent(by(again, "tell", 1, `1`), store.ErrFenced)
+		w.requireRejected(payloadOf(again, "tell", 1, `1`), store.ErrFenced)
 	}},
 	{"a send needs a link of that mode, agent, environment and name", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("by itself", automatic)
-		w.outboundTo("results", tool("tell"))
+		w.outboundTo("results", toolPolicy("tell"))
 		w.outboundTo("billing", store.OutboundPolicy{Mode: store.LinkMiddleware})
 		run := w.sending(3)
-		w.unsent(by(run, "other", 1, `1`), store.ErrNotFound)
-		w.unsent(by(run, "results", 1, `1`), store.ErrNotFound)
-		w.unsent(by(run, "billing", 1, `1`), store.ErrNotFound)
-		w.unsent(by(run, "", 1, `1`), store.ErrNotFound)
-		w.unsent(by(run, "tell", 4, `1`), store.ErrInvalid)
-		w.unsent(by(run, "tell", 0, `1`), store.ErrInvalid)
-		w.unsent(by(run, "tell", 1, `{`), store.ErrInvalid)
-		middleware := by(run, "billing", 1, `1`)
+		w.requireRejected(payloadOf(run, "other", 1, `1`), store.ErrNotFound)
+		w.requireRejected(payloadOf(run, "results", 1, `1`), store.ErrNotFound)
+		w.requireRejected(payloadOf(run, "billing", 1, `1`), store.ErrNotFound)
+		w.requireRejected(payloadOf(run, "", 1, `1`), store.ErrNotFound)
+		w.requireRejected(payloadOf(run, "tell", 4, `1`), store.ErrInvalid)
+		w.requireRejected(payloadOf(run, "tell", 0, `1`), store.ErrInvalid)
+		w.requireRejected(payloadOf(run, "tell", 1, `{`), store.ErrInvalid)
+		middleware := payloadOf(run, "billing", 1, `1`)
 		middleware.Mode = store.LinkMiddleware
-		w.send(middleware)
+		w.sendPayload(middleware)
 		middleware.Name, middleware.Position = "results", 2
-		w.unsent(middleware, store.ErrNotFound)
+		w.requireRejected(middleware, store.ErrNotFound)
 		middleware.Mode = store.LinkAutomatic
-		w.unsent(middleware, store.ErrInvalid)
+		w.requireRejected(middleware, store.ErrInvalid)
 
 		elsewhere := w.newEnvironment("elsewhere", origin)
 		w.NoError(w.s.PutEnvironment(w.ctx, elsewhere))
@@ -180,101 +180,101 @@ var sendPromises = []promise{
 			link.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "there"}
 			w.NoError(w.s.PutLink(w.ctx, link))
 		}
-		w.unsent(by(run, "there", 2, `1`), store.ErrNotFound)
+		w.requireRejected(payloadOf(run, "there", 2, `1`), store.ErrNotFound)
 		w.Equal([]string{"first tell results"}, w.actions("first", "second", "third"))
 	}},
 	{"a send to a disabled connector is skipped each time", func(w *world) {
 		w.deploy("one", "first", "second")
-		c := w.outboundTo("results", tool("tell"))
+		c := w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(2)
 		c.Enabled = false
 		w.NoError(w.s.PutConnector(w.ctx, c))
-		sent := w.send(by(run, "tell", 1, `1`))
+		sent := w.sendPayload(payloadOf(run, "tell", 1, `1`))
 		w.NotEmpty(sent.Skipped)
-		w.Equal(sent, w.send(by(run, "tell", 1, `1`)))
+		w.Equal(sent, w.sendPayload(payloadOf(run, "tell", 1, `1`)))
 		skipped := w.delivery(sent.DeliveryID)
 		w.Equal(store.ConnectorRunSkipped, skipped.Status)
 		w.Equal(sent.Skipped, skipped.Error)
 		w.Empty(w.takeDue(10, 10))
 		c.Enabled = true
 		w.NoError(w.s.PutConnector(w.ctx, c))
-		w.Equal(sent, w.send(by(run, "tell", 1, `1`)), "the first result stays")
-		w.Empty(w.send(by(run, "tell", 2, `1`)).Skipped)
+		w.Equal(sent, w.sendPayload(payloadOf(run, "tell", 1, `1`)), "the first result stays")
+		w.Empty(w.sendPayload(payloadOf(run, "tell", 2, `1`)).Skipped)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, c.Ref))
 		w.announce(run, 3, 1)
-		w.unsent(by(run, "tell", 3, `1`), store.ErrNotFound)
+		w.requireRejected(payloadOf(run, "tell", 3, `1`), store.ErrNotFound)
 		w.Empty(w.actions("first"))
 	}},
 	{"the number of sends per run is limited", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.outboundTo("results", tool("tell"))
+		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(2)
-		w.send(by(run, "tell", 1, `1`))
-		w.set(`INSERT INTO sends (project_id, run_id, position, delivery_id, skipped, bytes)
+		w.sendPayload(payloadOf(run, "tell", 1, `1`))
+		w.updateRows(`INSERT INTO sends (project_id, run_id, position, delivery_id, skipped, bytes)
 			WITH RECURSIVE n (i) AS (SELECT 10 UNION ALL SELECT i + 1 FROM n WHERE i < ` + fmt.Sprint(store.MaxSends+8) + `)
 			SELECT s.project_id, s.run_id, n.i, s.delivery_id, '', 1 FROM sends s CROSS JOIN n`)
-		_, err := w.s.Send(w.ctx, by(run, "tell", 2, `1`))
+		_, err := w.s.Send(w.ctx, payloadOf(run, "tell", 2, `1`))
 		var many *store.TooManySendsError
 		w.ErrorAs(err, &many)
-		w.send(by(run, "tell", 1, `1`))
+		w.sendPayload(payloadOf(run, "tell", 1, `1`))
 	}},
 	{"the total size of sends per run is limited", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.outboundTo("results", tool("tell"))
+		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(3)
 		large := `"` + strings.Repeat("x", 98) + `"`
-		first := w.send(by(run, "tell", 1, large))
-		w.set(`UPDATE sends SET bytes = bytes + ` + fmt.Sprint(store.MaxSent-2*len(large)))
+		first := w.sendPayload(payloadOf(run, "tell", 1, large))
+		w.updateRows(`UPDATE sends SET bytes = bytes + ` + fmt.Sprint(store.MaxSent-2*len(large)))
 		var much *store.TooMuchSentError
-		_, err := w.s.Send(w.ctx, by(run, "tell", 2, large+" "))
+		_, err := w.s.Send(w.ctx, payloadOf(run, "tell", 2, large+" "))
 		w.ErrorAs(err, &much)
-		w.send(by(run, "tell", 2, large))
-		_, err = w.s.Send(w.ctx, by(run, "tell", 3, `1`))
+		w.sendPayload(payloadOf(run, "tell", 2, large))
+		_, err = w.s.Send(w.ctx, payloadOf(run, "tell", 3, `1`))
 		w.ErrorAs(err, &much)
-		w.Equal(first, w.send(by(run, "tell", 1, large)))
+		w.Equal(first, w.sendPayload(payloadOf(run, "tell", 1, large)))
 	}},
 	{"a run of a project with full storage sends nothing more", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.outboundTo("results", tool("tell"))
+		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(3)
-		first := w.send(by(run, "tell", 1, `1`))
-		for w.count(100) > 0 {
+		first := w.sendPayload(payloadOf(run, "tell", 1, `1`))
+		for w.countStored(100) > 0 {
 		}
-		w.project.Limits.Storage = w.load().Stored
+		w.project.Limits.Storage = w.projectLoad().Stored
 		w.NoError(w.s.PutProject(w.ctx, w.project))
-		before := w.rowsOf("sends") + w.rowsOf("deliveries") + w.rowsOf("inputs") + w.rowsOf("blobs")
+		before := w.countRowsOf("sends") + w.countRowsOf("deliveries") + w.countRowsOf("inputs") + w.countRowsOf("blobs")
 		var full *store.StorageFullError
 		for _, payload := range []string{`1`, `"` + strings.Repeat("x", store.MaxInlineInput) + `"`} {
-			_, err := w.s.Send(w.ctx, by(run, "tell", 2, payload))
+			_, err := w.s.Send(w.ctx, payloadOf(run, "tell", 2, payload))
 			w.ErrorAs(err, &full)
 			w.Equal(w.project.Limits.Storage, full.Limit)
 		}
-		w.Equal(before, w.rowsOf("sends")+w.rowsOf("deliveries")+w.rowsOf("inputs")+w.rowsOf("blobs"))
-		w.Equal(first, w.send(by(run, "tell", 1, `1`)))
+		w.Equal(before, w.countRowsOf("sends")+w.countRowsOf("deliveries")+w.countRowsOf("inputs")+w.countRowsOf("blobs"))
+		w.Equal(first, w.sendPayload(payloadOf(run, "tell", 1, `1`)))
 		w.NoError(w.s.Release(w.ctx, leaseOf(run), 0))
-		w.unsent(by(run, "tell", 2, `1`), store.ErrFenced)
+		w.requireRejected(payloadOf(run, "tell", 2, `1`), store.ErrFenced)
 		w.project.Limits.Storage++
 		w.NoError(w.s.PutProject(w.ctx, w.project))
-		w.send(by(w.claim(1, lease)[0], "tell", 2, `1`))
+		w.sendPayload(payloadOf(w.claim(1, lease)[0], "tell", 2, `1`))
 	}},
 	{"a large payload that is rejected is not written", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.outboundTo("results", tool("tell"))
+		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(3)
 		large := `"` + strings.Repeat("x", store.MaxInlineInput) + `"`
-		sent := w.send(by(run, "tell", 1, large))
+		sent := w.sendPayload(payloadOf(run, "tell", 1, large))
 		_, err := w.db.ExecContext(w.ctx, `ALTER TABLE blob_chunks RENAME TO away`)
 		w.NoError(err)
-		w.Equal(sent, w.send(by(run, "tell", 1, large)), "again")
-		w.unsent(by(run, "other", 2, large), store.ErrNotFound)
-		w.unsent(by(run, "tell", 4, large), store.ErrInvalid)
-		w.set(`UPDATE sends SET bytes = ` + fmt.Sprint(store.MaxSent))
+		w.Equal(sent, w.sendPayload(payloadOf(run, "tell", 1, large)), "again")
+		w.requireRejected(payloadOf(run, "other", 2, large), store.ErrNotFound)
+		w.requireRejected(payloadOf(run, "tell", 4, large), store.ErrInvalid)
+		w.updateRows(`UPDATE sends SET bytes = ` + fmt.Sprint(store.MaxSent))
 		var much *store.TooMuchSentError
-		_, err = w.s.Send(w.ctx, by(run, "tell", 2, large))
+		_, err = w.s.Send(w.ctx, payloadOf(run, "tell", 2, large))
 		w.ErrorAs(err, &much)
 		w.NoError(w.s.Release(w.ctx, leaseOf(run), 0))
 		w.claim(1, lease)
-		w.unsent(by(run, "tell", 2, large), store.ErrFenced)
+		w.requireRejected(payloadOf(run, "tell", 2, large), store.ErrFenced)
 		_, err = w.db.ExecContext(w.ctx, `ALTER TABLE away RENAME TO blob_chunks`)
 		w.NoError(err)
 	}},
@@ -282,31 +282,31 @@ var sendPromises = []promise{
 		w.deploy("one", "first", "second")
 		w.needsNoFiles()
 		w.outboundTo("results", automatic)
-		w.outboundTo("told", tool("tell"))
+		w.outboundTo("told", toolPolicy("tell"))
 		w.outboundFrom("nobody", "ops", telling)
-		e := w.single()
+		e := w.singleEvent()
 		e.Hops, e.Traceparent = 3, traceparent
 		w.accept(&e)
 		run := w.claim(1, lease)[0]
 		w.announce(run, 1, 1)
-		w.send(by(run, "tell", 1, `1`))
+		w.sendPayload(payloadOf(run, "tell", 1, `1`))
 		w.NoError(w.complete(completed(run)))
-		w.post()
+		w.postDeliveries()
 		claimed := w.takeDue(10, 10)
 		w.Len(claimed, 2)
 		for _, d := range claimed {
 			w.Equal(4, d.Hops, d.Kind)
 			w.Equal(traceparent, d.Traceparent, d.Kind)
 			w.Equal(4, w.delivery(d.Delivery.ID).Hops, "while it is open")
-			w.record(attempted(d, store.DeliveryFailed))
+			w.recordAttempts(attempted(d, store.DeliveryFailed))
 			w.Equal(4, w.delivery(d.Delivery.ID).Hops, "once it has failed")
 		}
-		w.post()
+		w.postDeliveries()
 		for _, word := range w.takeDue(10, 10) {
 			w.Equal(store.DeliverFailure, word.Kind)
 			w.Equal(4, word.Hops)
 			w.Equal(traceparent, word.Traceparent)
-			w.record(attempted(word, store.DeliveryDone))
+			w.recordAttempts(attempted(word, store.DeliveryDone))
 			w.Equal(4, w.delivery(word.Delivery.ID).Hops, "once it was taken")
 			w.Zero(w.connectorRun(e.ConnectorRunID).Hops, "it is not a delivery")
 			for _, listed := range w.deliveriesOf(word.Connector) {
@@ -314,7 +314,7 @@ var sendPromises = []promise{
 			}
 		}
 		for _, d := range claimed {
-			w.replay(d.Delivery.ID)
+			w.replayRun(d.Delivery.ID)
 		}
 		claimed = w.takeDue(10, 10)
 		w.Len(claimed, 2)
@@ -322,12 +322,12 @@ var sendPromises = []promise{
 			w.Equal(4, d.Hops, "again")
 			w.Equal(traceparent, d.Traceparent, "again")
 		}
-		in, err := w.s.EventInput(w.ctx, w.key(w.replay(e.ConnectorRunID).ID))
+		in, err := w.s.EventInput(w.ctx, w.key(w.replayRun(e.ConnectorRunID).ID))
 		w.NoError(err)
 		w.Equal(3, in.Hops)
 	}},
 	{"a tool name belongs to the first link of an agent and environment", func(w *world) {
-		c := w.outboundTo("results", tool("tell"))
+		c := w.outboundTo("results", toolPolicy("tell"))
 		other := w.newConnector("other")
 		other.Mode = "outbound"
 		w.NoError(w.s.PutConnector(w.ctx, other))
@@ -347,7 +347,7 @@ var sendPromises = []promise{
 	}},
 	{"a connector that has lost its name sends nothing", func(w *world) {
 		w.outboundTo("held", automatic)
-		shadowed := w.outboundTo("b", tool("tell"))
+		shadowed := w.outboundTo("b", toolPolicy("tell"))
 		rename := func(to string) error {
 			shadowed.Name, shadowed.Ref.Generation = to, shadowed.Ref.Generation+1
 			return w.s.PutConnector(w.ctx, shadowed)
@@ -376,16 +376,16 @@ var sendPromises = []promise{
 		other := w.outboundTo("y", named)
 		other.Name, other.Ref.Generation = "x", other.Ref.Generation+1
 		w.NoError(w.s.PutConnector(w.ctx, other))
-		w.set(`UPDATE links SET object_created_at = CASE WHEN connector_id = $2 THEN 1 ELSE 2 END`, shadowed.ID.String())
-		sent := by(w.sending(1), "x", 1, `{}`)
+		w.updateRows(`UPDATE links SET object_created_at = CASE WHEN connector_id = $2 THEN 1 ELSE 2 END`, shadowed.ID.String())
+		sent := payloadOf(w.sending(1), "x", 1, `{}`)
 		sent.Mode = store.LinkMiddleware
-		w.send(sent)
+		w.sendPayload(sent)
 		claimed := w.takeDue(10, 10)
 		w.Len(claimed, 1)
 		w.Equal(other.ID, claimed[0].Connector.ID)
 	}},
 	{"links are checked by number and name when their connector comes", func(w *world) {
-		w.outboundTo("there", tool("tell"))
+		w.outboundTo("there", toolPolicy("tell"))
 		late := w.newConnector("late")
 		late.Mode = "outbound"
 		l := w.newLink("late-first", late.ID, "first", origin.AddDate(-1, 0, 0))
@@ -405,9 +405,9 @@ var sendPromises = []promise{
 		var many *store.TooManyOutboundLinksError
 		w.ErrorAs(w.s.PutLink(w.ctx, last), &many)
 		w.Len(w.actions("first"), store.MaxOutboundLinks)
-		w.set(`UPDATE connectors SET retired = TRUE`)
+		w.updateRows(`UPDATE connectors SET retired = TRUE`)
 		w.Empty(w.actions("first"))
-		w.set(`UPDATE connectors SET retired = FALSE`)
+		w.updateRows(`UPDATE connectors SET retired = FALSE`)
 		last.Outbound = &automatic
 		w.ErrorAs(w.s.PutLink(w.ctx, last), &many)
 		last.AgentName = "second"
@@ -462,7 +462,7 @@ var sendPromises = []promise{
 		}
 		last.AgentName = "second"
 		w.NoError(w.s.PutLink(w.ctx, *last))
-		w.set(`UPDATE links SET agent_name = CASE WHEN id = $2 THEN 'first' ELSE agent_name END`, last.ID.String())
+		w.updateRows(`UPDATE links SET agent_name = CASE WHEN id = $2 THEN 'first' ELSE agent_name END`, last.ID.String())
 		last.AgentName = "first"
 		is := func(what string) {
 			route, err := w.s.Route(w.ctx, store.Key{ProjectID: w.project.ID, ID: last.ConnectorID})

@@ -25,19 +25,19 @@ func (w *world) keepsSince(at time.Time) {
 func (w *world) everyTenMinutes(first time.Time) (all []pastConnectorRun) {
 	for n := range 3 * 24 * 6 {
 		run := pastConnectorRun{
-			id:        store.Stamp(v7(), first.Add(time.Duration(n)*10*time.Minute).UnixMicro(), 0),
+			id:        store.Stamp(newUUIDv7(), first.Add(time.Duration(n)*10*time.Minute).UnixMicro(), 0),
 			connector: w.connector.ID, trigger: store.TriggerWebhook, status: store.ConnectorRunCompleted, took: time.Second,
 		}
 		if n%3 == 0 {
 			run.status = store.ConnectorRunFailed
 		}
-		run.write(w)
+		run.insertInto(w)
 		all = append(all, run)
 		if n%(24*6) == 0 {
 			w.storedOn(store.TimeOf(run.id))
 		}
 	}
-	for w.rollUp(100) > 0 {
+	for w.rollUpRows(100) > 0 {
 	}
 	return all
 }
@@ -56,11 +56,11 @@ func (w *world) recordDay(day time.Time) {
 	w.NoError(err)
 }
 
-// shown returns the total of the connector run list, and the number of its rows in history.
-func (w *world) shown() (total, rows int64) {
+// countListed returns the total of the connector run list, and the number of its rows in history.
+func (w *world) countListed() (total, rows int64) {
 	_, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 10})
 	w.NoError(err)
-	return total, w.ones(`SELECT count(*) FROM ended_connector_runs WHERE project_id = $1`)
+	return total, w.queryCount(`SELECT count(*) FROM ended_connector_runs WHERE project_id = $1`)
 }
 
 // rebuildKeeps checks that a rebuild changes no rollup of the connector.
@@ -72,7 +72,7 @@ func (w *world) rebuildKeeps() {
 
 var shorterPromises = []promise{
 	{"a page and total cover the project's retention", func(w *world) {
-		first := w.today().AddDate(0, 0, 1)
+		first := w.startOfToday().AddDate(0, 0, 1)
 		all := w.everyTenMinutes(first)
 		for _, edge := range []time.Time{first.Add(5*time.Hour + 35*time.Minute), first.Add(25*time.Hour + 55*time.Minute), first.Add(80 * time.Hour)} {
 			w.keepsSince(edge)
@@ -86,7 +86,7 @@ var shorterPromises = []promise{
 		}
 	}},
 	{"connector statistics outlast the retention, except parts of hours", func(w *world) {
-		first := w.today().AddDate(0, 0, 1)
+		first := w.startOfToday().AddDate(0, 0, 1)
 		all := w.everyTenMinutes(first)
 		edge := first.Add(5*time.Hour + 35*time.Minute)
 		w.keepsSince(edge)
@@ -101,16 +101,16 @@ var shorterPromises = []promise{
 		w.Equal(want, got)
 	}},
 	{"days beyond the retention are deleted oldest first", func(w *world) {
-		first := w.today().AddDate(0, 0, 1)
+		first := w.startOfToday().AddDate(0, 0, 1)
 		w.everyTenMinutes(first)
 		for {
 			w.keepsSince(first.AddDate(0, 0, 4))
-			total, rows := w.shown()
+			total, rows := w.countListed()
 			w.Zero(total)
-			n, err := w.trim(50)
+			n, err := w.trimHistory(50)
 			w.NoError(err)
 			w.keepsSince(first.AddDate(0, 0, -1))
-			total, left := w.shown()
+			total, left := w.countListed()
 			w.Equal(left, total)
 			w.LessOrEqual(rows-left, int64(n))
 			if n == 0 {
@@ -120,21 +120,21 @@ var shorterPromises = []promise{
 		}
 	}},
 	{"a later end on a deleted day brings no counts back to a list", func(w *world) {
-		first := w.today().AddDate(0, 0, 1)
+		first := w.startOfToday().AddDate(0, 0, 1)
 		w.everyTenMinutes(first)
 		w.keepsSince(first.AddDate(0, 0, 2))
 		for n := 1; n > 0; {
 			var err error
-			n, err = w.trim(50)
+			n, err = w.trimHistory(50)
 			w.NoError(err)
 		}
 		pastConnectorRun{
-			id: store.Stamp(v7(), first.Add(5*time.Hour).UnixMicro(), 0), connector: w.connector.ID, trigger: store.TriggerWebhook, status: store.ConnectorRunFailed,
-		}.write(w)
+			id: store.Stamp(newUUIDv7(), first.Add(5*time.Hour).UnixMicro(), 0), connector: w.connector.ID, trigger: store.TriggerWebhook, status: store.ConnectorRunFailed,
+		}.insertInto(w)
 		w.storedOn(first)
-		w.EqualValues(1, w.rollUp(100))
+		w.EqualValues(1, w.rollUpRows(100))
 		w.keepsSince(first.AddDate(0, 0, -1))
-		total, rows := w.shown()
+		total, rows := w.countListed()
 		w.EqualValues(24*6, total)
 		w.EqualValues(24*6+1, rows)
 		for _, statuses := range [][]store.ConnectorRunStatus{nil, {store.ConnectorRunFailed}} {
@@ -149,11 +149,11 @@ var shorterPromises = []promise{
 		}
 	}},
 	{"a rebuild keeps rollups beyond the retention", func(w *world) {
-		first := w.today().AddDate(0, 0, 1)
+		first := w.startOfToday().AddDate(0, 0, 1)
 		w.everyTenMinutes(first)
 		w.keepsSince(first.Add(29 * time.Hour)) // of the second day
 		w.rebuildKeeps()
-		n, err := w.trim(20)
+		n, err := w.trimHistory(20)
 		w.NoError(err)
 		w.Equal(20, n, "some of the first day")
 		w.rebuildKeeps()
@@ -161,10 +161,10 @@ var shorterPromises = []promise{
 			w.project.ID.String(), first.AddDate(0, 0, 2).UnixMicro())
 		w.NoError(err)
 		w.rebuildKeeps() // days and months still match the hours
-		w.EqualValues(3*24*6, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1 AND grain = 'hour'`))
+		w.EqualValues(3*24*6, w.queryCount(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1 AND grain = 'hour'`))
 	}},
 	{"a rebuild keeps rollups beyond a retention set meanwhile", func(w *world) {
-		first := w.today().AddDate(0, 0, 1)
+		first := w.startOfToday().AddDate(0, 0, 1)
 		w.everyTenMinutes(first)
 		trimmed := 0
 		w.NoError(w.s.RebuildRollups(w.ctx, func(store.RollupHour) {
@@ -174,13 +174,13 @@ var shorterPromises = []promise{
 			w.keepsSince(first.Add(49 * time.Hour)) // of the third day
 			for n := 1; n > 0; trimmed += n {
 				var err error
-				n, err = w.trim(50)
+				n, err = w.trimHistory(50)
 				w.NoError(err)
 			}
 		}))
 		w.NotZero(trimmed)
 		for _, grain := range []string{"hour", "day", "month"} {
-			w.EqualValues(3*24*6, w.ones(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1 AND grain = '`+grain+`'`), grain)
+			w.EqualValues(3*24*6, w.queryCount(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1 AND grain = '`+grain+`'`), grain)
 		}
 	}},
 }

@@ -27,8 +27,8 @@ type pastRun struct {
 	calls []store.Calls
 }
 
-// write inserts it as an end does.
-func (p pastRun) write(w *world) {
+// insertInto inserts the row that the end of the run inserts.
+func (p pastRun) insertInto(w *world) {
 	queued, ended := store.TimeOf(p.id), store.TimeOf(p.id).Add(time.Second+p.duration)
 	var started, deployment *any
 	if p.began {
@@ -78,10 +78,10 @@ func (p pastRun) matches(q store.StatisticsQuery) bool {
 // dice draws the same random values in each run of a test.
 type dice struct{ *rand.Rand }
 
-func oneOf[T any](c dice, all ...T) T { return all[c.IntN(len(all))] }
+func drawOne[T any](c dice, all ...T) T { return all[c.IntN(len(all))] }
 
-// some returns a few of all, or none.
-func some[T any](c dice, all ...T) (out []T) {
+// drawSome returns a few of all, or none.
+func drawSome[T any](c dice, all ...T) (out []T) {
 	for _, v := range all {
 		if c.IntN(3) == 0 {
 			out = append(out, v)
@@ -102,31 +102,31 @@ func (w *world) pastRuns(c dice, n int, today time.Time, environments, deploymen
 			at = at.Truncate(time.Hour) // where windows begin and end
 		}
 		run := pastRun{
-			id: store.Stamp(v7(), at.UnixMicro(), 0), environment: oneOf(c, environments...), deployment: oneOf(c, append(deployments, uuid.Nil)...),
-			connector: oneOf(c, w.connector.ID, uuid.Nil), agent: oneOf(c, "first", "second"), testName: oneOf(c, "", "", "short", "long"),
-			outcome: oneOf(c, "", "", store.GuardrailBlocked, store.GuardrailWarned),
-			status:  oneOf(c, store.RunCompleted, store.RunCompleted, store.RunFailed, store.RunCancelled), began: c.IntN(5) > 0,
+			id: store.Stamp(newUUIDv7(), at.UnixMicro(), 0), environment: drawOne(c, environments...), deployment: drawOne(c, append(deployments, uuid.Nil)...),
+			connector: drawOne(c, w.connector.ID, uuid.Nil), agent: drawOne(c, "first", "second"), testName: drawOne(c, "", "", "short", "long"),
+			outcome: drawOne(c, "", "", store.GuardrailBlocked, store.GuardrailWarned),
+			status:  drawOne(c, store.RunCompleted, store.RunCompleted, store.RunFailed, store.RunCancelled), began: c.IntN(5) > 0,
 			duration: time.Duration(c.Int64N(int64(time.Minute))), usage: store.TokenUsage{InputTokens: c.Int64N(100), OutputTokens: c.Int64N(100), TotalTokens: 7},
 		}
 		run.calls = drawCalls(c, at)
-		run.write(w)
+		run.insertInto(w)
 		all = append(all, run)
 	}
 	return all
 }
 
-// window draws a query.
-func (w *world) window(c dice, today time.Time, environments, deployments []uuid.UUID) store.StatisticsQuery {
+// drawQuery draws a query.
+func (w *world) drawQuery(c dice, today time.Time, environments, deployments []uuid.UUID) store.StatisticsQuery {
 	q := store.StatisticsQuery{
-		Environment: w.key(oneOf(c, environments...)), AgentName: oneOf(c, "first", "second"), DeploymentID: oneOf(c, append(deployments, uuid.Nil, uuid.Nil)...),
-		Statuses: some(c, store.RunCompleted, store.RunFailed, store.RunQueued), TestNames: some(c, "short", "long", store.BaseRuns), BaseOnly: c.IntN(4) == 0,
+		Environment: w.key(drawOne(c, environments...)), AgentName: drawOne(c, "first", "second"), DeploymentID: drawOne(c, append(deployments, uuid.Nil, uuid.Nil)...),
+		Statuses: drawSome(c, store.RunCompleted, store.RunFailed, store.RunQueued), TestNames: drawSome(c, "short", "long", store.BaseRuns), BaseOnly: c.IntN(4) == 0,
 	}
 	if c.IntN(3) == 0 {
-		q.Outcomes = some(c, store.GuardrailBlocked, store.GuardrailWarned)
+		q.Outcomes = drawSome(c, store.GuardrailBlocked, store.GuardrailWarned)
 	}
 	moment := func() time.Time {
 		at := today.Add(time.Duration(c.Int64N(int64(days * 24 * time.Hour))))
-		return at.Truncate(oneOf(c, time.Millisecond, time.Hour, 24*time.Hour))
+		return at.Truncate(drawOne(c, time.Millisecond, time.Hour, 24*time.Hour))
 	}
 	if c.IntN(4) > 0 {
 		q.Since = moment()
@@ -163,15 +163,15 @@ func naively(all []pastRun, q store.StatisticsQuery) (s store.RunStatistics, dur
 	return s, durations
 }
 
-// agrees compares statistics with the naive count.
-func (w *world) agrees(all []pastRun, q store.StatisticsQuery) {
+// compareStatistics compares statistics with the naive count.
+func (w *world) compareStatistics(all []pastRun, q store.StatisticsQuery) {
 	got, err := w.s.RunStatistics(w.ctx, q)
 	w.NoError(err)
 	want, durations := naively(all, q)
 	what := fmt.Sprintf("%+v", q)
 	w.Equal(want.Runs, got.Runs, what)
 	w.Equal(want.Usage, got.Usage, what)
-	w.Equal(summed(want.Calls), got.Calls, what)
+	w.Equal(sumCalls(want.Calls), got.Calls, what)
 	w.Equal(want.AverageDuration, got.AverageDuration, what)
 	if len(durations) == 0 {
 		w.Nil(got.P95Duration, what)
@@ -182,8 +182,8 @@ func (w *world) agrees(all []pastRun, q store.StatisticsQuery) {
 	w.InEpsilon(float64(p95), float64(*got.P95Duration), 2*store.DurationError, what)
 }
 
-// rollUp rolls up at most limit outbox rows.
-func (w *world) rollUp(limit int) int {
+// rollUpRows rolls up at most limit outbox rows.
+func (w *world) rollUpRows(limit int) int {
 	n, err := w.s.RollUp(w.ctx, limit)
 	w.NoError(err)
 	return n
@@ -202,7 +202,7 @@ func (w *world) runCount(agent string) (runs, queued int64) {
 
 var statisticsPromises = []promise{
 	{"statistics equal a naive count", func(w *world) {
-		today := w.today()
+		today := w.startOfToday()
 		other := w.newEnvironment("staging", origin)
 		w.NoError(w.s.PutEnvironment(w.ctx, other))
 		environments, deployments := []uuid.UUID{w.environment.ID, other.ID}, []uuid.UUID{uuid.New(), uuid.New()}
@@ -211,14 +211,14 @@ var statisticsPromises = []promise{
 		for range 6 {
 			all = append(all, w.pastRuns(c, 60, today, environments, deployments)...)
 			for range 12 {
-				w.agrees(all, w.window(c, today, environments, deployments))
-				w.rollUp(c.IntN(12) + 1)
+				w.compareStatistics(all, w.drawQuery(c, today, environments, deployments))
+				w.rollUpRows(c.IntN(12) + 1)
 			}
 		}
-		for w.rollUp(50) > 0 {
+		for w.rollUpRows(50) > 0 {
 		}
 		for range 60 {
-			w.agrees(all, w.window(c, today, environments, deployments))
+			w.compareStatistics(all, w.drawQuery(c, today, environments, deployments))
 		}
 	}},
 	{"an end is counted at once, and once", func(w *world) {
@@ -247,9 +247,9 @@ var statisticsPromises = []promise{
 		w.NoError(w.s.Cancel(w.ctx, claimed[2].Run.Key(), "x", "x"))
 		want := map[store.RunStatus]int64{store.RunQueued: 2, store.RunCompleted: 1, store.RunFailed: 1, store.RunCancelled: 1}
 		w.Equal(want, runs())
-		w.Positive(w.rollUp(1))
+		w.Positive(w.rollUpRows(1))
 		w.Equal(want, runs())
-		for w.rollUp(10) > 0 {
+		for w.rollUpRows(10) > 0 {
 		}
 		w.Equal(want, runs())
 		s, err := w.s.RunStatistics(w.ctx, q)
@@ -263,7 +263,7 @@ var statisticsPromises = []promise{
 	}},
 	{"concurrent consumers roll up each end once", func(w *world) {
 		w.deploy("one", "first")
-		w.ended(30)
+		w.endEvents(30)
 		var rolledUp atomic.Int64
 		w.NoError(together(func(int) error {
 			for {
@@ -273,8 +273,8 @@ var statisticsPromises = []promise{
 				}
 			}
 		}))
-		w.rollUp(100) // rows that one consumer skipped while another had them
-		w.Zero(w.ones(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`))
+		w.rollUpRows(100) // rows that one consumer skipped while another had them
+		w.Zero(w.queryCount(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`))
 		s, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
 		w.NoError(err)
 		w.Equal(map[store.RunStatus]int64{store.RunCompleted: 30}, s.Runs)
@@ -283,7 +283,7 @@ var statisticsPromises = []promise{
 		w.deployVariants("one", "first", "short", "long")
 		w.singles(3)
 		claimed := w.claim(3, lease)
-		w.says(claimed[0], "short")
+		w.reportVariant(claimed[0], "short")
 		for range 2 {
 			runs, _ := w.runCount("first")
 			w.EqualValues(3, runs)
@@ -294,12 +294,12 @@ var statisticsPromises = []promise{
 			done := completed(claimed[0])
 			done.TestName = "short"
 			w.NoError(w.complete(done))
-			w.rollUp(10)
+			w.rollUpRows(10)
 		}
 	}},
 	{"a rolled back end is not rolled up", func(w *world) {
 		w.deploy("one", "first")
-		w.ended(3)
+		w.endEvents(3)
 		rename := func(from, to string) {
 			_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)
 			w.NoError(err)
@@ -308,8 +308,8 @@ var statisticsPromises = []promise{
 		_, err := w.s.RollUp(w.ctx, 10)
 		w.Error(err)
 		rename("elsewhere", "agent_totals")
-		w.Zero(w.ones(`SELECT count(*) FROM run_rollups WHERE project_id = $1`))
-		for w.rollUp(10) > 0 {
+		w.Zero(w.queryCount(`SELECT count(*) FROM run_rollups WHERE project_id = $1`))
+		for w.rollUpRows(10) > 0 {
 		}
 		runs, _ := w.runCount("first")
 		w.EqualValues(3, runs)

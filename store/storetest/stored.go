@@ -16,24 +16,24 @@ import (
 // storedBytes returns the stored bytes of runs and uploads: without bundles, deployments and
 // rollups.
 func (w *world) storedBytes() int64 {
-	return w.load().Stored - w.ones(`SELECT COALESCE(sum(size), 0) FROM bundles WHERE project_id = $1`) - w.ofDeployments() - w.ofNumbers()
+	return w.projectLoad().Stored - w.queryCount(`SELECT COALESCE(sum(size), 0) FROM bundles WHERE project_id = $1`) - w.ofDeployments() - w.ofNumbers()
 }
 
 // ofNumbers returns the stored bytes of rollups.
 func (w *world) ofNumbers() (bytes int64) {
 	for _, table := range []string{"run_rollups", "usage_rollups", "connector_rollups", "agent_totals"} {
-		bytes += 512 * w.ones(`SELECT count(*) FROM `+table+` WHERE project_id = $1`)
+		bytes += 512 * w.queryCount(`SELECT count(*) FROM `+table+` WHERE project_id = $1`)
 	}
 	return bytes
 }
 
 // ofDeployments returns the stored bytes of logs and results.
 func (w *world) ofDeployments() int64 {
-	return w.ones(`SELECT COALESCE(sum(log_size + result_size), 0) FROM deployments WHERE project_id = $1`)
+	return w.queryCount(`SELECT COALESCE(sum(log_size + result_size), 0) FROM deployments WHERE project_id = $1`)
 }
 
-// count counts the stored bytes of at most limit outbox rows.
-func (w *world) count(limit int) int {
+// countStored counts the stored bytes of at most limit outbox rows.
+func (w *world) countStored(limit int) int {
 	n, err := w.s.CountStored(w.ctx, limit)
 	w.NoError(err)
 	return n
@@ -46,8 +46,8 @@ func (w *world) uncounted() (ends int, bytes int64) {
 	return ends, bytes
 }
 
-// ended accepts and completes n events with one run each.
-func (w *world) ended(n int) {
+// endEvents accepts and completes n events with one run each.
+func (w *world) endEvents(n int) {
 	w.singles(n)
 	for _, c := range w.claim(n, lease) {
 		w.NoError(w.complete(completed(c)))
@@ -59,11 +59,11 @@ var storedPromises = []promise{
 		w.deploy("one", "first")
 		stored := func(key *store.Idempotency) int64 {
 			before := w.storedBytes()
-			e := w.single()
+			e := w.singleEvent()
 			e.Idempotency = key
 			w.accept(&e)
 			w.NoError(w.complete(completed(w.claim(1, lease)[0])))
-			for w.count(100) > 0 {
+			for w.countStored(100) > 0 {
 			}
 			return w.storedBytes() - before
 		}
@@ -71,35 +71,35 @@ var storedPromises = []promise{
 	}},
 	{"rollups count as stored, each row once", func(w *world) {
 		w.deploy("one", "first")
-		c, today := dice{rand.New(rand.NewPCG(11, 12))}, w.today() //nolint:gosec // a test is the same each time
+		c, today := dice{rand.New(rand.NewPCG(11, 12))}, w.startOfToday() //nolint:gosec // a test is the same each time
 		for range 2 {
 			w.pastRuns(c, 30, today, []uuid.UUID{w.environment.ID}, nil)
 			w.pastConnectorRuns(c, 30, today, today.AddDate(0, 0, days), []uuid.UUID{w.connector.ID})
-			for w.rollUp(7) > 0 {
+			for w.rollUpRows(7) > 0 {
 				w.Zero(w.storedBytes(), "except these")
 			}
 		}
-		stored := w.load().Stored
+		stored := w.projectLoad().Stored
 		w.Greater(stored, int64(512*4*30))
 		w.NotEmpty(w.rebuild())
-		w.Equal(stored, w.load().Stored)
+		w.Equal(stored, w.projectLoad().Stored)
 		w.Zero(w.storedBytes())
 		for _, ref := range []store.ObjectRef{w.environment.Ref, w.connector.Ref} {
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, ref))
-			w.forget(-(days + 4) * aDay)
+			w.dropHistory(-(days + 4) * aDay)
 			w.Zero(w.storedBytes())
 		}
 		w.Zero(w.ofNumbers())
 	}},
 	{"the bytes of ended runs are counted once", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.ended(1)
+		w.endEvents(1)
 		w.Zero(w.storedBytes(), "not yet")
-		for w.count(1) > 0 {
+		for w.countStored(1) > 0 {
 		}
 		least := w.storedBytes()
 		w.Positive(least)
-		w.Zero(w.count(10))
+		w.Zero(w.countStored(10))
 		w.Equal(least, w.storedBytes(), "nothing is counted twice")
 
 		e, usual := w.event(), int64(len(w.event().Input))
@@ -111,21 +111,21 @@ var storedPromises = []promise{
 		w.NoError(w.complete(done))
 		w.NoError(w.complete(done), "again")
 		w.NoError(w.complete(completed(runs[1])))
-		w.count(10)
+		w.countStored(10)
 		w.Equal(3*least-2*usual+10+1000, w.storedBytes(), "an input is counted once for all runs of its event")
 
-		before, large, blob := w.storedBytes(), w.single(), v7()
+		before, large, blob := w.storedBytes(), w.singleEvent(), newUUIDv7()
 		_, err := w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(make([]byte, 100_000)))
 		w.NoError(err)
 		large.Input, large.InputBlob = nil, &blob
 		w.accept(&large)
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
-		w.count(10)
+		w.countStored(10)
 		w.Equal(before+least-usual+100_000, w.storedBytes(), "also one in a blob")
 	}},
 	{"concurrent consumers count each end once", func(w *world) {
 		w.deploy("one", "first")
-		w.ended(30)
+		w.endEvents(30)
 		ends, bytes := w.uncounted()
 		w.GreaterOrEqual(ends, 30)
 		var counted atomic.Int64
@@ -137,7 +137,7 @@ var storedPromises = []promise{
 				}
 			}
 		}))
-		w.count(ends) // rows that one consumer skipped while another had them
+		w.countStored(ends) // rows that one consumer skipped while another had them
 		left, _ := w.uncounted()
 		w.Zero(left)
 		w.LessOrEqual(counted.Load(), int64(ends))
@@ -145,7 +145,7 @@ var storedPromises = []promise{
 	}},
 	{"a rolled back end is not counted", func(w *world) {
 		w.deploy("one", "first")
-		w.ended(3)
+		w.endEvents(3)
 		ends, bytes := w.uncounted()
 		rename := func(from, to string) {
 			_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)
@@ -156,7 +156,7 @@ var storedPromises = []promise{
 		w.Error(err)
 		rename("elsewhere", "stored_bytes")
 		w.Zero(w.storedBytes())
-		w.Equal(ends, w.count(100))
+		w.Equal(ends, w.countStored(100))
 		w.Equal(bytes, w.storedBytes())
 	}},
 	{"a key is known while it belongs to a request", func(w *world) {
@@ -166,7 +166,7 @@ var storedPromises = []promise{
 			return known
 		}
 		repeat := func(key string) store.Admission {
-			e := w.keyed(key, "body")
+			e := w.keyedEvent(key, "body")
 			e.Repeat = true
 			admissions, err := w.s.Accept(w.ctx, []store.Event{e})
 			w.NoError(err)
@@ -176,14 +176,14 @@ var storedPromises = []promise{
 		w.False(known("key:1"))
 		w.Equal(store.Expired, repeat("key:1").Verdict)
 		w.False(known("key:1"), "a duplicate request claims no key")
-		first := w.keyed("key:1", "body")
+		first := w.keyedEvent("key:1", "body")
 		w.accept(&first)
 		w.True(known("key:1"))
 		w.False(known("key:2"))
 		again := repeat("key:1")
 		w.Equal(store.Repeated, again.Verdict)
 		w.Equal(first.ConnectorRunID, again.ConnectorRunID)
-		w.set(`UPDATE idempotency_keys SET expires_at = expires_at - $2`, (2 * time.Hour).Microseconds())
+		w.updateRows(`UPDATE idempotency_keys SET expires_at = expires_at - $2`, (2 * time.Hour).Microseconds())
 		w.False(known("key:1"))
 		w.Equal(store.Expired, repeat("key:1").Verdict)
 		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10})
@@ -194,7 +194,7 @@ var storedPromises = []promise{
 		w.deploy("one", "first")
 		events := w.singles(2)
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
-		over, open, unknown := w.key(events[0].ConnectorRunID), w.key(events[1].ConnectorRunID), w.key(v7())
+		over, open, unknown := w.key(events[0].ConnectorRunID), w.key(events[1].ConnectorRunID), w.key(newUUIDv7())
 		ended, err := w.s.Ended(w.ctx, []store.Key{open, unknown, over})
 		w.NoError(err)
 		w.Equal([]store.Key{unknown, over}, ended)
@@ -203,7 +203,7 @@ var storedPromises = []promise{
 		w.Empty(ended)
 	}},
 	{"connector IDs are read by page, in order", func(w *world) {
-		want := []store.Key{w.connector.Key(), w.twin().connector.Key()}
+		want := []store.Key{w.connector.Key(), w.twinProject().connector.Key()}
 		for _, name := range []string{"a", "b", "c"} {
 			connector := w.newConnector(name)
 			w.NoError(w.s.PutConnector(w.ctx, connector))
@@ -226,7 +226,7 @@ var storedPromises = []promise{
 		_, c := w.running(lease)
 		var entries []store.JournalEntry
 		for i := range int64(5) {
-			entries = append(entries, entry(i+1, store.JournalModelAnswer, false))
+			entries = append(entries, newEntry(i+1, store.JournalModelAnswer, false))
 		}
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries))
 		after := func(sequence int64, limit int) []store.JournalEntry {
@@ -257,7 +257,7 @@ var storedPromises = []promise{
 			w.Empty(journal)
 			l := store.Lease{Run: w.key(id), Token: 1}
 			w.ErrorIs(w.complete(store.Completion{Lease: l, Status: store.RunCompleted}), store.ErrNotFound)
-			w.ErrorIs(w.s.AppendJournal(w.ctx, l, []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}), store.ErrNotFound)
+			w.ErrorIs(w.s.AppendJournal(w.ctx, l, []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}), store.ErrNotFound)
 			w.ErrorIs(w.s.Release(w.ctx, l, 0), store.ErrNotFound)
 			w.ErrorIs(w.s.Cancel(w.ctx, w.key(id), store.RunErrorCancelled, ""), store.ErrNotFound)
 			w.ErrorIs(w.s.Resume(w.ctx, w.key(id), nil), store.ErrNotFound)

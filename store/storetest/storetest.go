@@ -126,12 +126,12 @@ func Run(t *testing.T, open func(t *testing.T) Opened) {
 		if raceDetector && !testenv.Nightly() && !slices.Contains(concurrentGroups, group.name) {
 			continue
 		}
-		t.Run(group.name, func(t *testing.T) { check(t, group.promises, open) })
+		t.Run(group.name, func(t *testing.T) { checkPromises(t, group.promises, open) })
 	}
 }
 
-// check checks promises, each on a store of its own.
-func check(t *testing.T, promises []promise, open func(t *testing.T) Opened) {
+// checkPromises checks promises, each on a store of its own.
+func checkPromises(t *testing.T, promises []promise, open func(t *testing.T) Opened) {
 	t.Parallel()
 	for _, p := range promises {
 		t.Run(p.name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func newWorld(t *testing.T, o Opened) *world {
 	s := o.Store
 	w := &world{Assertions: require.New(t), t: t, ctx: t.Context(), s: s, db: o.DB}
 	w.NoError(s.Ping(w.ctx))
-	w.project = store.Project{Ref: ref(store.KindProject, "shop"), ID: uuid.New(), DisplayName: "Shop", Limits: store.ProjectLimits{BacklogRuns: 1000, BacklogInput: 1 << 30, Storage: 1 << 30}}
+	w.project = store.Project{Ref: objectRef(store.KindProject, "shop"), ID: uuid.New(), DisplayName: "Shop", Limits: store.ProjectLimits{BacklogRuns: 1000, BacklogInput: 1 << 30, Storage: 1 << 30}}
 	w.NoError(s.PutProject(w.ctx, w.project))
 	w.environment = w.newEnvironment("production", origin)
 	w.NoError(s.PutEnvironment(w.ctx, w.environment))
@@ -179,8 +179,8 @@ func newWorld(t *testing.T, o Opened) *world {
 	return w
 }
 
-// ref returns an object of the test's cluster, in its first incarnation.
-func ref(kind, name string) store.ObjectRef {
+// objectRef returns an object of the test's cluster, in its first incarnation.
+func objectRef(kind, name string) store.ObjectRef {
 	return store.ObjectRef{
 		Namespace: "default", Kind: kind, Name: name,
 		ObjectUID: name + "-uid", Generation: 1,
@@ -189,14 +189,14 @@ func ref(kind, name string) store.ObjectRef {
 
 func (w *world) newEnvironment(name string, created time.Time) store.Environment {
 	return store.Environment{
-		Ref: ref(store.KindEnvironment, name), ID: uuid.New(), ProjectID: w.project.ID,
+		Ref: objectRef(store.KindEnvironment, name), ID: uuid.New(), ProjectID: w.project.ID,
 		DisplayName: name, Slug: name, Kind: "standard", ObjectCreatedAt: created,
 	}
 }
 
 func (w *world) newConnector(name string) store.Connector {
 	return store.Connector{
-		Ref: ref(store.KindConnector, name), ID: uuid.New(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
+		Ref: objectRef(store.KindConnector, name), ID: uuid.New(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
 		Name: name, Type: "webhook", Mode: "sync", Enabled: true, Config: json.RawMessage(`{"mode":"sync"}`),
 		Sealed: []byte{0, 1, 255}, RequireAuthentication: true, TimeoutSeconds: 30, FilesRequired: true,
 		Signature: "github", ContextHeaders: []string{"x-github-event", "x-b"},
@@ -206,14 +206,14 @@ func (w *world) newConnector(name string) store.Connector {
 
 func (w *world) newLink(name string, connector uuid.UUID, agent string, created time.Time) store.Link {
 	return store.Link{
-		Ref: ref(store.KindConnectorLink, name), ID: uuid.New(), ProjectID: w.project.ID, ConnectorID: connector,
+		Ref: objectRef(store.KindConnectorLink, name), ID: uuid.New(), ProjectID: w.project.ID, ConnectorID: connector,
 		AgentName: agent, ObjectCreatedAt: created,
 	}
 }
 
 func (w *world) newDeployment(name string) store.DeploymentSpec {
 	return store.DeploymentSpec{
-		Ref: ref(store.KindDeployment, name), ID: uuid.New(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
+		Ref: objectRef(store.KindDeployment, name), ID: uuid.New(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
 		Fingerprint: "fingerprint of " + name, SourceType: "git", Branch: "main", Commit: strings.Repeat("0123", 10), SkipTests: true,
 	}
 }
@@ -242,11 +242,11 @@ func (w *world) build(name string, agents ...string) store.DeploymentSpec {
 	_, err := w.s.BeginDeployment(w.ctx, spec)
 	w.NoError(err)
 	w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
-	w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), w.result("bundle of "+name, agents...)))
+	w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), w.buildResult("bundle of "+name, agents...)))
 	return spec
 }
 
-func (w *world) result(content string, agents ...string) store.BuildResult {
+func (w *world) buildResult(content string, agents ...string) store.BuildResult {
 	result := store.BuildResult{BundleDigest: w.putBundle(content), TestResults: json.RawMessage(`{"passed":1}`)}
 	for _, agent := range agents {
 		result.Agents = append(result.Agents, store.Agent{
@@ -283,18 +283,18 @@ func (w *world) event() store.Event { return w.eventAt(w.version()) }
 // eventAt is event with a known version of the connector.
 func (w *world) eventAt(version int64) store.Event {
 	e := store.Event{
-		ConnectorRunID: v7(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID, ConnectorID: w.connector.ID,
+		ConnectorRunID: newUUIDv7(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID, ConnectorID: w.connector.ID,
 		ConnectorVersion: version, Trigger: store.TriggerWebhook, Input: []byte(`{"order":1}`),
 		ContentType: "application/json",
 	}
 	for _, link := range w.links {
-		e.Runs = append(e.Runs, store.EventRun{ID: v7(), LinkID: link.ID, AgentName: link.AgentName})
+		e.Runs = append(e.Runs, store.EventRun{ID: newUUIDv7(), LinkID: link.ID, AgentName: link.AgentName})
 	}
 	return e
 }
 
-// single returns an event with a run for the first link only.
-func (w *world) single() store.Event {
+// singleEvent returns an event with a run for the first link only.
+func (w *world) singleEvent() store.Event {
 	e := w.event()
 	e.Runs = e.Runs[:1]
 	return e
@@ -332,7 +332,7 @@ func stamped(e *store.Event, a store.Admission) {
 	}
 }
 
-func one(e store.Event) *store.Event { return &e }
+func eventPointer(e store.Event) *store.Event { return &e }
 
 // claim claims up to limit runs for the given time, as a new runner.
 func (w *world) claim(limit int, hold time.Duration) []store.Claimed {
@@ -380,7 +380,7 @@ func (w *world) undated(read []store.JournalEntry) []store.JournalEntry {
 
 // running accepts a single run and claims it.
 func (w *world) running(hold time.Duration) (store.Event, store.Claimed) {
-	e := w.single()
+	e := w.singleEvent()
 	w.accept(&e)
 	claimed := w.claim(10, hold)
 	w.Len(claimed, 1)
@@ -427,8 +427,8 @@ func (w *world) readAll(r io.ReadCloser, err error) []byte {
 
 func leaseOf(c store.Claimed) store.Lease { return store.Lease{Run: c.Run.Key(), Token: c.Token} }
 
-// beats returns claims for a heartbeat without reports about their runs.
-func beats(leases ...store.Lease) []store.Held {
+// heldClaims returns claims for a heartbeat without reports about their runs.
+func heldClaims(leases ...store.Lease) []store.Held {
 	held := make([]store.Held, len(leases))
 	for i, l := range leases {
 		held[i].Lease = l
@@ -440,4 +440,4 @@ func completed(c store.Claimed) store.Completion {
 	return store.Completion{Lease: leaseOf(c), Status: store.RunCompleted, Output: "done"}
 }
 
-func v7() uuid.UUID { return uuid.Must(uuid.NewV7()) }
+func newUUIDv7() uuid.UUID { return uuid.Must(uuid.NewV7()) }

@@ -22,10 +22,10 @@ type stranger struct {
 
 func (s *stranger) key(id uuid.UUID) store.Key { return store.Key{ProjectID: s.project, ID: id} }
 
-func (s *stranger) none(err error) { s.ErrorIs(err, store.ErrNotFound) }
+func (s *stranger) requireNotFound(err error) { s.ErrorIs(err, store.ErrNotFound) }
 
-// live returns the ID of the victim's live deployment.
-func (s *stranger) live() uuid.UUID {
+// liveDeployment returns the ID of the victim's live deployment.
+func (s *stranger) liveDeployment() uuid.UUID {
 	e, err := s.s.Environment(s.ctx, s.environment.Key())
 	s.NoError(err)
 	s.NotNil(e.LiveDeploymentID)
@@ -35,7 +35,7 @@ func (s *stranger) live() uuid.UUID {
 	return *e.LiveDeploymentID
 }
 
-func (s *stranger) lease() store.Lease {
+func (s *stranger) someLease() store.Lease {
 	return store.Lease{Run: s.key(s.running.Run.ID), Token: s.running.Token}
 }
 
@@ -123,7 +123,7 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.Equal(e.Slug, got.Slug)
 	},
 	"MoveTicks": func(s *stranger) {
-		times := s.times(s.cron)
+		times := s.tickTimes(s.cron)
 		n, err := s.s.MoveTicks(s.ctx, []store.TickMove{{Connector: s.key(s.cron.ID), From: times.Next, To: times.Next.Add(time.Hour)}})
 		s.NoError(err)
 		s.Zero(n)
@@ -160,11 +160,11 @@ var projectionStrangers = map[string]func(s *stranger){
 	},
 	"Route": func(s *stranger) {
 		_, err := s.s.Route(s.ctx, s.key(s.connector.ID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"Holder": func(s *stranger) {
 		_, err := s.s.Holder(s.ctx, s.key(s.connector.ID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"Holders": func(s *stranger) {
 		holders, err := s.s.Holders(s.ctx, s.project, store.KindConnector)
@@ -173,32 +173,32 @@ var projectionStrangers = map[string]func(s *stranger){
 	},
 	"Environment": func(s *stranger) {
 		_, err := s.s.Environment(s.ctx, s.key(s.environment.ID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"DefaultEnvironment": func(s *stranger) {
 		_, err := s.s.DefaultEnvironment(s.ctx, s.project)
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"Connector": func(s *stranger) {
 		_, err := s.s.Connector(s.ctx, s.key(s.connector.ID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"EnvironmentName": func(s *stranger) {
 		_, err := s.s.EnvironmentName(s.ctx, s.key(s.environment.ID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"HasAgent": func(s *stranger) {
-		has, err := s.s.HasAgent(s.ctx, s.key(s.live()), "first")
+		has, err := s.s.HasAgent(s.ctx, s.key(s.liveDeployment()), "first")
 		s.NoError(err)
 		s.False(has)
 	},
 	"SendsByMiddleware": func(s *stranger) {
-		sends, err := s.s.SendsByMiddleware(s.ctx, s.key(s.live()), "first")
+		sends, err := s.s.SendsByMiddleware(s.ctx, s.key(s.liveDeployment()), "first")
 		s.NoError(err)
 		s.False(sends)
 	},
 	"AgentNames": func(s *stranger) {
-		names, err := s.s.AgentNames(s.ctx, s.key(s.live()), 10)
+		names, err := s.s.AgentNames(s.ctx, s.key(s.liveDeployment()), 10)
 		s.NoError(err)
 		s.Empty(names)
 	},
@@ -209,7 +209,7 @@ var projectionStrangers = map[string]func(s *stranger){
 	},
 	"Agent": func(s *stranger) {
 		_, err := s.s.Agent(s.ctx, s.key(s.environment.ID), "first")
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"HasRuns": func(s *stranger) {
 		has, err := s.s.HasRuns(s.ctx, s.key(s.environment.ID))
@@ -231,7 +231,7 @@ var projectionStrangers = map[string]func(s *stranger){
 	},
 	"AgentConfig": func(s *stranger) {
 		_, _, err := s.s.AgentConfig(s.ctx, s.key(s.environment.ID), "first")
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"ProjectTelemetry": func(s *stranger) {
 		found, err := s.s.ProjectTelemetry(s.ctx, s.project)
@@ -294,7 +294,7 @@ var projectionStrangers = map[string]func(s *stranger){
 	},
 	"Deployment": func(s *stranger) {
 		_, err := s.s.Deployment(s.ctx, s.key(s.building.ID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"ListDeployments": func(s *stranger) {
 		list, err := s.s.ListDeployments(s.ctx, s.key(s.environment.ID))
@@ -303,7 +303,7 @@ var projectionStrangers = map[string]func(s *stranger){
 	},
 	"ConnectorFiles": func(s *stranger) {
 		_, err := s.s.ConnectorFiles(s.ctx, s.key(s.building.ID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"ConnectorsOf": func(s *stranger) {
 		ids, err := s.s.ConnectorsOf(s.ctx, s.key(s.environment.ID))
@@ -316,16 +316,16 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.Empty(list)
 	},
 	"RecordConnectors": func(s *stranger) {
-		s.none(s.s.RecordConnectors(s.ctx, s.key(s.building.ID), json.RawMessage(`[]`)))
+		s.requireNotFound(s.s.RecordConnectors(s.ctx, s.key(s.building.ID), json.RawMessage(`[]`)))
 	},
-	"StartBuild": func(s *stranger) { s.none(s.s.StartBuild(s.ctx, s.key(s.building.ID), "")) },
+	"StartBuild": func(s *stranger) { s.requireNotFound(s.s.StartBuild(s.ctx, s.key(s.building.ID), "")) },
 	"EndDeployment": func(s *stranger) {
-		s.none(s.s.EndDeployment(s.ctx, s.key(s.building.ID), store.DeploymentCancelled, "", ""))
+		s.requireNotFound(s.s.EndDeployment(s.ctx, s.key(s.building.ID), store.DeploymentCancelled, "", ""))
 	},
 	"ReportBuild": func(s *stranger) {
-		s.none(s.s.ReportBuild(s.ctx, s.key(s.building.ID), store.BuildReport{Phase: store.PhaseTesting}))
+		s.requireNotFound(s.s.ReportBuild(s.ctx, s.key(s.building.ID), store.BuildReport{Phase: store.PhaseTesting}))
 	},
-	"AppendBuildLog": func(s *stranger) { s.none(s.s.AppendBuildLog(s.ctx, s.key(s.building.ID), 1, "not theirs")) },
+	"AppendBuildLog": func(s *stranger) { s.requireNotFound(s.s.AppendBuildLog(s.ctx, s.key(s.building.ID), 1, "not theirs")) },
 	"BuildLog": func(s *stranger) {
 		log, err := s.s.BuildLog(s.ctx, s.key(s.building.ID))
 		s.NoError(err)
@@ -333,12 +333,12 @@ var projectionStrangers = map[string]func(s *stranger){
 	},
 	"BuildLogFrom": func(s *stranger) {
 		_, err := s.s.BuildLogFrom(s.ctx, s.key(s.building.ID), 0)
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"FinishBuild": func(s *stranger) {
-		s.none(s.s.FinishBuild(s.ctx, s.key(s.building.ID), store.BuildResult{BundleDigest: s.digest}))
+		s.requireNotFound(s.s.FinishBuild(s.ctx, s.key(s.building.ID), store.BuildResult{BundleDigest: s.digest}))
 	},
-	"RequestPrefetch": func(s *stranger) { s.none(s.s.RequestPrefetch(s.ctx, s.key(s.environment.ID), s.digest)) },
+	"RequestPrefetch": func(s *stranger) { s.requireNotFound(s.s.RequestPrefetch(s.ctx, s.key(s.environment.ID), s.digest)) },
 	"Runners": func(s *stranger) {
 		runners, err := s.s.Runners(s.ctx, s.key(s.environment.ID), time.Hour)
 		s.NoError(err)
@@ -346,7 +346,7 @@ var projectionStrangers = map[string]func(s *stranger){
 	},
 	"Activate": func(s *stranger) {
 		_, err := s.s.Activate(s.ctx, store.Activation{Deployment: s.key(s.building.ID)})
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"PutBlob": func(s *stranger) {
 		_, err := s.s.PutBlob(s.ctx, s.key(s.blob), strings.NewReader("one's own"))
@@ -357,35 +357,35 @@ var projectionStrangers = map[string]func(s *stranger){
 	"DropBlob": func(s *stranger) { s.NoError(s.s.DropBlob(s.ctx, s.key(s.blob))) },
 	"OpenBlob": func(s *stranger) {
 		_, err := s.s.OpenBlob(s.ctx, s.key(s.blob))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"PutBundle": func(s *stranger) {
 		_, err := s.s.PutBundle(s.ctx, s.key(s.building.ID), s.digest, bytes.NewReader([]byte("a bundle of theirs")), 1<<20)
 		s.NoError(err)
 	},
 	"NamesBundle": func(s *stranger) {
-		s.none(s.s.NamesBundle(s.ctx, s.key(s.environment.ID), s.digest))
+		s.requireNotFound(s.s.NamesBundle(s.ctx, s.key(s.environment.ID), s.digest))
 	},
 	"OpenBundle": func(s *stranger) {
 		_, err := s.s.OpenBundle(s.ctx, s.project, s.digest)
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"PutUpload": func(s *stranger) {
 		u, err := s.s.PutUpload(s.ctx, s.project, strings.NewReader("an upload of theirs"), 1<<20)
 		s.NoError(err)
 		s.Equal(s.uploaded, u.Digest)
 	},
-	"HasUpload": func(s *stranger) { s.none(s.s.HasUpload(s.ctx, s.project, s.uploaded)) },
+	"HasUpload": func(s *stranger) { s.requireNotFound(s.s.HasUpload(s.ctx, s.project, s.uploaded)) },
 	"OpenUpload": func(s *stranger) {
 		_, err := s.s.OpenUpload(s.ctx, s.key(s.building.ID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"PutToken": func(s *stranger) {
 		token := s.token
 		token.SHA256, token.ProjectID = []byte(s.project.String()), s.project
 		s.NoError(s.s.PutToken(s.ctx, token))
 		_, err := s.s.Token(s.ctx, token.SHA256)
-		s.none(err) // its project has no such environment
+		s.requireNotFound(err) // its project has no such environment
 		got, err := s.s.Token(s.ctx, s.token.SHA256)
 		s.NoError(err)
 		s.Equal(s.token, got)

@@ -16,7 +16,7 @@ import (
 var runStrangers = map[string]func(s *stranger){
 	"Accept": func(s *stranger) {
 		e := s.event
-		e.ProjectID, e.ConnectorRunID = s.project, v7()
+		e.ProjectID, e.ConnectorRunID = s.project, newUUIDv7()
 		admissions, err := s.s.Accept(s.ctx, []store.Event{e})
 		s.NoError(err)
 		s.Equal(store.Outdated, admissions[0].Verdict, "it has no such connector")
@@ -28,18 +28,18 @@ var runStrangers = map[string]func(s *stranger){
 		e.ConnectorVersion = route.Connector.Version
 		admissions, err = s.s.Accept(s.ctx, []store.Event{e})
 		s.NoError(err)
-		s.none(admissions[0].Err) // it has no such blob
+		s.requireNotFound(admissions[0].Err) // it has no such blob
 		e.InputBlob = nil
 		admissions, err = s.s.Accept(s.ctx, []store.Event{e})
 		s.NoError(err)
-		s.none(admissions[0].Err) // it has no such file
+		s.requireNotFound(admissions[0].Err) // it has no such file
 		e.Files = nil
 		admissions, err = s.s.Accept(s.ctx, []store.Event{e})
 		s.NoError(err)
 		s.Equal(store.Accepted, admissions[0].Verdict, "another project's key is another key")
 	},
 	"Claim": func(s *stranger) {
-		held := s.lease()
+		held := s.someLease()
 		got, err := s.s.Claim(s.ctx, store.Claim{
 			Environment: s.key(s.environment.ID), RunnerID: s.runner, Places: 10, Limit: 10, Holding: []store.Lease{held}, Lease: lease,
 		})
@@ -48,15 +48,15 @@ var runStrangers = map[string]func(s *stranger){
 		s.Equal([]store.Lease{held}, got.Lost)
 	},
 	"Heartbeat": func(s *stranger) {
-		lost, err := s.s.Heartbeat(s.ctx, s.key(s.environment.ID), beats(s.lease()), lease)
+		lost, err := s.s.Heartbeat(s.ctx, s.key(s.environment.ID), heldClaims(s.someLease()), lease)
 		s.NoError(err)
-		s.Equal([]store.Lease{s.lease()}, lost)
+		s.Equal([]store.Lease{s.someLease()}, lost)
 	},
 	"AppendJournal": func(s *stranger) {
-		s.none(s.s.AppendJournal(s.ctx, s.lease(), []store.JournalEntry{entry(2, store.JournalModelAnswer, false)}))
+		s.requireNotFound(s.s.AppendJournal(s.ctx, s.someLease(), []store.JournalEntry{newEntry(2, store.JournalModelAnswer, false)}))
 	},
 	"Complete": func(s *stranger) {
-		s.none(s.complete(store.Completion{Lease: s.lease(), Status: store.RunCompleted}))
+		s.requireNotFound(s.complete(store.Completion{Lease: s.someLease(), Status: store.RunCompleted}))
 	},
 	"RecordAttempts": func(s *stranger) {
 		theirs := attempted(s.delivery, store.DeliveryDone)
@@ -64,10 +64,10 @@ var runStrangers = map[string]func(s *stranger){
 		s.NoError(s.s.RecordAttempts(s.ctx, []store.Attempt{theirs}))
 	},
 	"Send": func(s *stranger) {
-		theirs := by(s.running, "tell", 1, `"ours"`)
-		theirs.Lease = s.lease()
+		theirs := payloadOf(s.running, "tell", 1, `"ours"`)
+		theirs.Lease = s.someLease()
 		_, err := s.s.Send(s.ctx, theirs)
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"Actions": func(s *stranger) {
 		actions, err := s.s.Actions(s.ctx, s.key(s.environment.ID), []string{"first"})
@@ -93,18 +93,18 @@ var runStrangers = map[string]func(s *stranger){
 	"ResumeDestination": func(s *stranger) {
 		s.NoError(s.s.ResumeDestination(s.ctx, s.key(s.delivery.ConnectorID)))
 	},
-	"Release": func(s *stranger) { s.none(s.s.Release(s.ctx, s.lease(), 0)) },
+	"Release": func(s *stranger) { s.requireNotFound(s.s.Release(s.ctx, s.someLease(), 0)) },
 	"Outcome": func(s *stranger) {
 		_, err := s.s.Outcome(s.ctx, s.key(s.event.ConnectorRunID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"Run": func(s *stranger) {
 		_, err := s.s.Run(s.ctx, s.key(s.running.Run.ID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"RunInput": func(s *stranger) {
 		_, _, err := s.s.RunInput(s.ctx, s.key(s.running.Run.ID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"DelayTraces": func(s *stranger) {
 		s.NoError(s.s.DelayTraces(s.ctx, s.project, []uuid.UUID{s.spent}, time.Hour))
@@ -122,7 +122,7 @@ var runStrangers = map[string]func(s *stranger){
 	},
 	"RunHeaders": func(s *stranger) {
 		_, err := s.s.RunHeaders(s.ctx, s.key(s.running.Run.ID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"EventFiles": func(s *stranger) {
 		files, err := s.s.EventFiles(s.ctx, s.victim.key(s.event.ConnectorRunID))
@@ -134,11 +134,11 @@ var runStrangers = map[string]func(s *stranger){
 	},
 	"RunFiles": func(s *stranger) {
 		_, err := s.s.RunFiles(s.ctx, s.key(s.running.Run.ID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"OpenRunFile": func(s *stranger) {
 		_, _, err := s.s.OpenRunFile(s.ctx, s.key(s.running.Run.ID), 0)
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"Journal": func(s *stranger) {
 		entries, err := s.s.Journal(s.ctx, s.key(s.running.Run.ID))
@@ -146,7 +146,7 @@ var runStrangers = map[string]func(s *stranger){
 		s.Empty(entries)
 	},
 	"ListRuns": func(s *stranger) {
-		for _, search := range []*store.Search{nil, unseen(), of("done")} {
+		for _, search := range []*store.Search{nil, searchUnindexed(), searchFor("done")} {
 			runs, _, err := s.s.ListRuns(s.ctx, store.RunQuery{
 				ProjectID: s.project, EnvironmentIDs: []uuid.UUID{s.environment.ID}, Search: search, Limit: 10,
 			})
@@ -156,7 +156,7 @@ var runStrangers = map[string]func(s *stranger){
 	},
 	"ConnectorRun": func(s *stranger) {
 		_, err := s.s.ConnectorRun(s.ctx, s.key(s.event.ConnectorRunID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"ListConnectorRuns": func(s *stranger) {
 		runs, total, err := s.s.ListConnectorRuns(s.ctx, store.ConnectorRunQuery{Connector: s.key(s.connector.ID), Limit: 10})
@@ -174,26 +174,26 @@ var runStrangers = map[string]func(s *stranger){
 	},
 	"EventInput": func(s *stranger) {
 		_, err := s.s.EventInput(s.ctx, s.key(s.event.ConnectorRunID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"KnownRequest": func(s *stranger) {
 		key := store.Idempotency{Key: "key:1"}
 		_, err := s.s.KnownRequest(s.ctx, s.victim.connector.Key(), key)
 		s.NoError(err)
 		_, err = s.s.KnownRequest(s.ctx, s.key(s.connector.ID), key)
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"Redeliver": func(s *stranger) {
 		_, err := s.s.Redeliver(s.ctx, store.Redelivery{Of: s.key(s.delivery.Delivery.ID), Idempotency: requestKey("1", "theirs")})
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"SendTest": func(s *stranger) {
 		_, err := s.s.SendTest(s.ctx, store.TestDelivery{Connector: s.key(s.delivery.Connector.ID), Payload: []byte(example), Idempotency: requestKey("3", "theirs")})
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"RetryDeliveryNow": func(s *stranger) {
 		_, err := s.s.RetryDeliveryNow(s.ctx, s.key(s.delivery.Delivery.ID), requestKey("2", "theirs"))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"MatchReplay": func(s *stranger) {
 		match, err := s.s.MatchReplay(s.ctx, s.key(s.connector.ID), s.replay.Filter)
@@ -204,18 +204,18 @@ var runStrangers = map[string]func(s *stranger){
 		n := s.newReplay(s.connector, store.ConnectorRunCompleted)
 		n.Connector.ProjectID, n.ID = s.project, s.replay.ID
 		_, _, err := s.s.StartReplay(s.ctx, n)
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"Replay": func(s *stranger) {
 		_, err := s.s.Replay(s.ctx, s.key(s.replay.ID))
-		s.none(err)
+		s.requireNotFound(err)
 	},
 	"ListReplays": func(s *stranger) {
 		list, err := s.s.ListReplays(s.ctx, s.key(s.connector.ID))
 		s.NoError(err)
 		s.Empty(list)
 	},
-	"CancelReplay": func(s *stranger) { s.none(s.s.CancelReplay(s.ctx, s.key(s.replay.ID))) },
+	"CancelReplay": func(s *stranger) { s.requireNotFound(s.s.CancelReplay(s.ctx, s.key(s.replay.ID))) },
 	"ReplayOriginals": func(s *stranger) {
 		theirs := s.replay
 		theirs.ProjectID = s.project
@@ -254,14 +254,16 @@ var runStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Empty(entries)
 	},
-	"Suspend": func(s *stranger) { s.none(s.s.Suspend(s.ctx, store.Suspension{Lease: s.lease(), For: time.Hour})) },
+	"Suspend": func(s *stranger) {
+		s.requireNotFound(s.s.Suspend(s.ctx, store.Suspension{Lease: s.someLease(), For: time.Hour}))
+	},
 	"Resume": func(s *stranger) {
-		s.none(s.s.Resume(s.ctx, s.key(s.running.Run.ID), json.RawMessage(`{}`)))
+		s.requireNotFound(s.s.Resume(s.ctx, s.key(s.running.Run.ID), json.RawMessage(`{}`)))
 	},
 	"Cancel": func(s *stranger) {
-		s.none(s.s.Cancel(s.ctx, s.key(s.running.Run.ID), store.RunErrorCancelled, "theirs"))
+		s.requireNotFound(s.s.Cancel(s.ctx, s.key(s.running.Run.ID), store.RunErrorCancelled, "theirs"))
 	},
-	"EraseRun": func(s *stranger) { s.none(s.s.EraseRun(s.ctx, s.key(s.event.Runs[0].ID))) },
+	"EraseRun": func(s *stranger) { s.requireNotFound(s.s.EraseRun(s.ctx, s.key(s.event.Runs[0].ID))) },
 	"Ended": func(s *stranger) {
 		ended, err := s.s.Ended(s.ctx, []store.Key{s.key(s.event.ConnectorRunID), s.victim.world.key(s.event.ConnectorRunID)})
 		s.NoError(err)
@@ -277,6 +279,6 @@ var runStrangers = map[string]func(s *stranger){
 	},
 	"ProjectLoad": func(s *stranger) {
 		_, err := s.s.ProjectLoad(s.ctx, s.project)
-		s.none(err)
+		s.requireNotFound(err)
 	},
 }

@@ -12,7 +12,7 @@ import (
 // suspend suspends a claimed run, with an answer as its last journal entry.
 func (w *world) suspend(c store.Claimed, wait time.Duration) {
 	w.NoError(w.s.Suspend(w.ctx, store.Suspension{
-		Lease: leaseOf(c), For: wait, Journal: []store.JournalEntry{entry(c.JournalLength+1, store.JournalModelAnswer, false)},
+		Lease: leaseOf(c), For: wait, Journal: []store.JournalEntry{newEntry(c.JournalLength+1, store.JournalModelAnswer, false)},
 	}))
 }
 
@@ -24,7 +24,7 @@ var suspensionPromises = []promise{
 		w.Equal(store.RunAwaitingApproval, w.run(c.Run.ID).Status)
 		w.Zero(w.sweep(10))
 		w.Empty(w.claim(5, lease))
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), beats(leaseOf(c)), lease)
+		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease)
 		w.NoError(err)
 		w.Len(lost, 1)
 		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
@@ -37,11 +37,11 @@ var suspensionPromises = []promise{
 		w.Equal(c.Run.ID, again[0].Run.ID, "before new ones")
 		w.Equal(2, again[0].Run.Attempt)
 		w.Equal([]store.JournalEntry{
-			entry(1, store.JournalModelAnswer, false), {Sequence: 2, Kind: store.JournalResumed, Data: json.RawMessage(`{"approved":true}`)},
+			newEntry(1, store.JournalModelAnswer, false), {Sequence: 2, Kind: store.JournalResumed, Data: json.RawMessage(`{"approved":true}`)},
 		}, w.journalOf(again[0]))
 		w.NoError(w.complete(completed(again[0])))
 		w.ErrorIs(w.s.Resume(w.ctx, c.Run.Key(), nil), store.ErrConflict, "it has ended")
-		w.ErrorIs(w.s.Resume(w.ctx, w.key(v7()), nil), store.ErrNotFound)
+		w.ErrorIs(w.s.Resume(w.ctx, w.key(newUUIDv7()), nil), store.ErrNotFound)
 	}},
 	{"a suspended run that times out continues with a journal entry", func(w *world) {
 		w.deploy("one", "first")
@@ -60,7 +60,7 @@ var suspensionPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		err := w.s.Suspend(w.ctx, store.Suspension{
-			Lease: leaseOf(c), For: time.Hour, Journal: []store.JournalEntry{entry(1, store.JournalToolStarted, true)},
+			Lease: leaseOf(c), For: time.Hour, Journal: []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)},
 		})
 		w.ErrorIs(err, store.ErrConflict)
 		w.Empty(w.journalOf(c), "nothing of it was recorded")
@@ -68,12 +68,12 @@ var suspensionPromises = []promise{
 		stale := leaseOf(c)
 		stale.Token++
 		w.ErrorIs(w.s.Suspend(w.ctx, store.Suspension{Lease: stale, For: time.Hour}), store.ErrFenced)
-		w.ErrorIs(w.s.Suspend(w.ctx, store.Suspension{Lease: store.Lease{Run: w.key(v7())}, For: time.Hour}), store.ErrNotFound)
+		w.ErrorIs(w.s.Suspend(w.ctx, store.Suspension{Lease: store.Lease{Run: w.key(newUUIDv7())}, For: time.Hour}), store.ErrNotFound)
 	}},
 	{"an open run is cancelled in any state, an ended one is not", func(w *world) {
 		w.deploy("one", "first")
 		events := w.singles(3)
-		c := w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 2}).Runs
+		c := w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Limit: 2}).Runs
 		w.Len(c, 2)
 		w.suspend(c[1], time.Hour)
 		for _, e := range events {
@@ -86,10 +86,10 @@ var suspensionPromises = []promise{
 			w.Equal("no longer wanted", got.Error)
 			w.Equal(store.ConnectorRunCancelled, w.outcome(e.ConnectorRunID).Status)
 		}
-		w.Equal([]store.Lease{leaseOf(c[0])}, w.ask(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Holding: []store.Lease{leaseOf(c[0])}}).Lost)
+		w.Equal([]store.Lease{leaseOf(c[0])}, w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Holding: []store.Lease{leaseOf(c[0])}}).Lost)
 		w.ErrorIs(w.complete(completed(c[0])), store.ErrFenced)
-		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c[0]), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}), store.ErrFenced)
+		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c[0]), []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}), store.ErrFenced)
 		w.ErrorIs(w.s.Resume(w.ctx, c[1].Run.Key(), nil), store.ErrConflict)
-		w.ErrorIs(w.s.Cancel(w.ctx, w.key(v7()), store.RunErrorCancelled, "unknown"), store.ErrNotFound)
+		w.ErrorIs(w.s.Cancel(w.ctx, w.key(newUUIDv7()), store.RunErrorCancelled, "unknown"), store.ErrNotFound)
 	}},
 }

@@ -23,24 +23,24 @@ var tenantPromises = []promise{
 		w.ElementsMatch(methodsOf(reflect.TypeFor[store.Store]()), slices.Collect(maps.Keys(methods)), "add a new method here")
 
 		v := w.newVictim()
-		before := w.rows(w.project.ID)
+		before := w.allRows(w.project.ID)
 		for _, method := range slices.Sorted(maps.Keys(strangers)) {
 			strangers[method](&stranger{victim: v, project: uuid.New()})
-			w.Equal(before, w.rows(w.project.ID), method)
+			w.Equal(before, w.allRows(w.project.ID), method)
 		}
 	}},
 	{"every table has rows of the project", func(w *world) {
 		w.departed()
 		w.newVictim()
-		for table, rows := range w.rows(w.project.ID) {
+		for table, rows := range w.allRows(w.project.ID) {
 			w.NotEmpty(rows, table)
 		}
 	}},
 	{"two projects with the same IDs are independent", func(w *world) {
 		w.deploy("one", "first", "second")
-		twin := w.twin()
+		twin := w.twinProject()
 		twin.deploy("one", "first", "second")
-		e := w.keyed("key:1", "body")
+		e := w.keyedEvent("key:1", "body")
 		theirs := e
 		theirs.ProjectID, theirs.ConnectorVersion = twin.project.ID, twin.version()
 		w.accept(&e, &theirs)
@@ -57,11 +57,11 @@ var tenantPromises = []promise{
 			world       *world
 			own, others store.Lease
 		}{{w, leaseOf(mine[0]), leaseOf(other[0])}, {twin, leaseOf(other[0]), leaseOf(mine[0])}} {
-			lost, err := w.s.Heartbeat(w.ctx, of.world.environment.Key(), beats(of.own, of.others), expired)
+			lost, err := w.s.Heartbeat(w.ctx, of.world.environment.Key(), heldClaims(of.own, of.others), expired)
 			w.NoError(err)
 			w.Equal([]store.Lease{of.others}, lost)
 		}
-		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(mine[0]), []store.JournalEntry{entry(1, store.JournalToolStarted, true)}))
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(mine[0]), []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)}))
 		n := w.sweep(10)
 		w.Equal(2, n)
 		w.Equal(store.RunFailed, w.run(e.Runs[0].ID).Status)
@@ -72,15 +72,15 @@ var tenantPromises = []promise{
 		again := twin.claim(1, lease)
 		w.Len(again, 1)
 		w.Empty(w.journalOf(again[0]), "not the other project's")
-		before := w.rows(twin.project.ID)
+		before := w.allRows(twin.project.ID)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
-		w.Equal(before, w.rows(twin.project.ID))
+		w.Equal(before, w.allRows(twin.project.ID))
 	}},
 }
 
-// twin returns another project with the same IDs and names.
-func (w *world) twin() *world {
+// twinProject returns another project with the same IDs and names.
+func (w *world) twinProject() *world {
 	t := *w
 	t.project.ID = uuid.New()
 	t.environment.ProjectID, t.connector.ProjectID = t.project.ID, t.project.ID
@@ -95,8 +95,8 @@ func (w *world) twin() *world {
 	return &t
 }
 
-// tables returns the tables with rows of projects.
-func (w *world) tables() (out []string) {
+// projectTables returns the tables with rows of projects.
+func (w *world) projectTables() (out []string) {
 	catalog := `SELECT c.relname::text FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'project_id'
 		WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition`
 	rows, err := w.db.QueryContext(w.ctx, catalog)
@@ -116,10 +116,10 @@ func (w *world) tables() (out []string) {
 	return out
 }
 
-// rows returns all rows of a project as text, by table.
-func (w *world) rows(project uuid.UUID) map[string][]string {
+// allRows returns all rows of a project as text, by table.
+func (w *world) allRows(project uuid.UUID) map[string][]string {
 	out := map[string][]string{}
-	for _, table := range w.tables() {
+	for _, table := range w.projectTables() {
 		rows, err := w.db.QueryContext(w.ctx, `SELECT * FROM `+table+` WHERE project_id = $1`, project) //nolint:gosec // a name of the catalog
 		w.NoError(err)
 		columns, err := rows.Columns()
@@ -168,15 +168,15 @@ type victim struct {
 func (w *world) newVictim() *victim {
 	v := &victim{world: w, blob: uuid.New(), digest: w.putBundle("a bundle of theirs")}
 	w.exporting()
-	w.begun()
+	w.setUpKeys()
 	v.cron = w.putCron("nightly", "first")
 	w.derivationKey(w.connector.ID, 1)
-	w.take(w.project.ID, perHour)
+	w.takeRate(w.project.ID, perHour)
 	w.refused(w.connector.Key(), "invalid_secret", 1)
 	w.NoError(w.s.RequestPolls(w.ctx, []uuid.UUID{w.project.ID}))
 	v.deploy("one", "first", "second")
 	v.delivery = w.underWayTo(w.outboundTo("results", automatic))
-	v.uploaded = w.upload("an upload of theirs")
+	v.uploaded = w.storeUpload("an upload of theirs")
 	v.building = v.newUploaded("two", v.uploaded)
 	_, err := w.s.BeginDeployment(w.ctx, v.building)
 	w.NoError(err)
@@ -186,13 +186,13 @@ func (w *world) newVictim() *victim {
 	w.NoError(w.s.PutToken(w.ctx, v.token))
 	_, err = w.s.PutBlob(w.ctx, w.key(v.blob), strings.NewReader("theirs"))
 	w.NoError(err)
-	v.event = w.keyed("key:1", "body")
+	v.event = w.keyedEvent("key:1", "body")
 	v.event.InputBlob, v.event.Input = &v.blob, nil
-	v.event.Files = []store.File{v.file("a", "theirs")}
+	v.event.Files = []store.File{v.storedFile("a", "theirs")}
 	w.accept(&v.event)
 	v.runner = uuid.NewString()
 	v.running = w.claimAs(v.runner, 1, lease)[0]
-	w.NoError(w.s.AppendJournal(w.ctx, leaseOf(v.running), []store.JournalEntry{entry(1, store.JournalModelAnswer, false)}))
+	w.NoError(w.s.AppendJournal(w.ctx, leaseOf(v.running), []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}))
 	spending := leaseOf(w.claim(1, lease)[0])
 	v.spent = spending.Run.ID
 	w.NoError(w.complete(store.Completion{Lease: spending, Status: store.RunCompleted, Journal: []store.JournalEntry{{
@@ -202,7 +202,7 @@ func (w *world) newVictim() *victim {
 	w.NoError(err)
 	_, err = w.s.RollUp(w.ctx, 10)
 	w.NoError(err)
-	w.index(1)
+	w.indexRuns(1)
 	none := w.event()
 	none.Runs = nil
 	w.accept(&none)
@@ -211,8 +211,8 @@ func (w *world) newVictim() *victim {
 		w.accept(&more)
 	}
 	w.NoError(w.complete(completed(w.claim(1, lease)[0])))
-	w.outboundFrom(v.running.Run.AgentName, "told", tool("tell"))
-	w.send(by(v.running, "tell", 1, `"theirs"`))
+	w.outboundFrom(v.running.Run.AgentName, "told", toolPolicy("tell"))
+	w.sendPayload(payloadOf(v.running, "tell", 1, `"theirs"`))
 	v.replay = w.startReplay(w.newReplay(w.connector, store.ConnectorRunCompleted))
 	v.act, err = w.s.RecordAudit(w.ctx, store.AuditEntry{
 		ProjectID: w.project.ID, Operation: "createConnector", Actor: store.AuditActor{Kind: store.AuditAPIKey, Name: "ci"},

@@ -24,14 +24,14 @@ func (w *world) receiver(name string) store.Connector {
 	return c
 }
 
-// asked requests a test delivery.
-func (w *world) asked(c store.Connector, key *store.Idempotency) (store.Admission, error) {
+// requestTest requests a test delivery.
+func (w *world) requestTest(c store.Connector, key *store.Idempotency) (store.Admission, error) {
 	return replay.Test(w.ctx, w.s, store.TestDelivery{Connector: c.Key(), Payload: json.RawMessage(example), Idempotency: key})
 }
 
-// test creates a test delivery.
-func (w *world) test(c store.Connector) store.ConnectorRun {
-	a, err := w.asked(c, nil)
+// testDelivery creates a test delivery.
+func (w *world) testDelivery(c store.Connector) store.ConnectorRun {
+	a, err := w.requestTest(c, nil)
 	w.NoError(err)
 	w.Equal(store.Accepted, a.Verdict)
 	w.Empty(a.RunIDs)
@@ -40,20 +40,20 @@ func (w *world) test(c store.Connector) store.ConnectorRun {
 
 // refusedTest requests a test delivery that must be rejected without leaving anything.
 func (w *world) refusedTest(c store.Connector, reason replay.Reason) {
-	before := w.rows(c.ProjectID)
-	_, err := w.asked(c, requestKey("refused", "this"))
+	before := w.allRows(c.ProjectID)
+	_, err := w.requestTest(c, requestKey("refused", "this"))
 	var r *replay.Refused
 	w.ErrorAs(err, &r)
 	w.Equal(reason, r.Reason, r.Detail)
 	w.NotEmpty(r.Detail)
-	w.Equal(before, w.rows(c.ProjectID), reason)
+	w.Equal(before, w.allRows(c.ProjectID), reason)
 }
 
 var testDeliveryPromises = []promise{
 	{"a test delivery is a delivery without a run", func(w *world) {
 		c := w.receiver("results")
 		var made store.ConnectorRun
-		w.hinted(store.TopicDelivery, w.environment.ID, func() { made = w.test(c) })
+		w.awaitHint(store.TopicDelivery, w.environment.ID, func() { made = w.testDelivery(c) })
 		w.Equal(store.ConnectorRunPending, made.Status)
 		w.Equal(store.TriggerOutbound, made.Trigger)
 		w.Equal(store.DeliverTest, made.Kind)
@@ -69,10 +69,10 @@ var testDeliveryPromises = []promise{
 		w.Equal(store.ConnectorRunRunning, w.connectorRun(made.ID).Status)
 		a := attempted(d, store.DeliveryRetry)
 		a.Wait = time.Hour
-		w.record(a)
+		w.recordAttempts(a)
 		w.Empty(w.takeDue(10, 10))
-		w.hasten()
-		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
+		w.makeAllDue()
+		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
 		ended := w.connectorRun(made.ID)
 		w.Equal(store.ConnectorRunCompleted, ended.Status)
 		w.Equal(store.DeliverTest, ended.Kind)
@@ -85,34 +85,34 @@ var testDeliveryPromises = []promise{
 		outcome, err := w.s.Outcome(w.ctx, made.Key())
 		w.NoError(err)
 		w.Empty(outcome.Runs)
-		for w.count(100) > 0 {
+		for w.countStored(100) > 0 {
 		}
-		w.GreaterOrEqual(w.load().Stored, int64(3*512+len(example)), "it and its attempts count as stored")
+		w.GreaterOrEqual(w.projectLoad().Stored, int64(3*512+len(example)), "it and its attempts count as stored")
 	}},
 	{"a failed test is not reported", func(w *world) {
 		c := w.receiver("results")
 		w.outboundFrom("nobody", "ops", telling)
-		made := w.test(c)
-		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryFailed))
-		w.Zero(w.post())
+		made := w.testDelivery(c)
+		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryFailed))
+		w.Zero(w.postDeliveries())
 		ended := w.connectorRun(made.ID)
 		w.Equal(store.ConnectorRunFailed, ended.Status)
 		w.Equal("given up", ended.Error)
 		w.Empty(ended.RunIDs)
 		w.Equal(1, w.troubled()[c.ID].Rejected)
-		w.test(c)
-		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
+		w.testDelivery(c)
+		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
 		w.Empty(w.troubled(), "the connector's deliveries are sent")
-		w.test(c)
+		w.testDelivery(c)
 		n, err := w.s.ExpireDeliveries(w.ctx, -time.Hour, 10)
 		w.NoError(err)
 		w.Equal(1, n)
-		w.Zero(w.post())
+		w.Zero(w.postDeliveries())
 	}},
 	{"a closed connector is not tested, with its reason", func(w *world) {
 		c := w.receiver("results")
-		w.test(c)
-		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryGone))
+		w.testDelivery(c)
+		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryGone))
 		w.refusedTest(c, replay.Paused)
 		w.NoError(w.s.ResumeDestination(w.ctx, c.Key()))
 		w.refusedTest(w.connector, replay.NotOutbound)
@@ -126,7 +126,7 @@ var testDeliveryPromises = []promise{
 			w.refusedTest(c, reason)
 		}
 		w.NoError(w.s.PutConnector(w.ctx, c))
-		for w.count(100) > 0 {
+		for w.countStored(100) > 0 {
 		}
 		limits := w.project.Limits
 		w.project.Limits = store.ProjectLimits{Storage: 1}
@@ -136,7 +136,7 @@ var testDeliveryPromises = []promise{
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		unknown := c
 		unknown.ID = uuid.New()
-		_, err := w.asked(unknown, nil)
+		_, err := w.requestTest(unknown, nil)
 		w.ErrorIs(err, store.ErrNotFound)
 		for _, id := range []uuid.UUID{unknown.ID, w.connector.ID} {
 			_, err = w.s.SendTest(w.ctx, store.TestDelivery{Connector: w.key(id), Payload: json.RawMessage(example)})
@@ -145,8 +145,8 @@ var testDeliveryPromises = []promise{
 	}},
 	{"a delivery of a connector in another mode is not sent again", func(w *world) {
 		c := w.receiver("results")
-		made := w.test(c)
-		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
+		made := w.testDelivery(c)
+		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, c.Ref))
 		c.Mode = "sync"
 		c.Ref.ObjectUID = uuid.NewString()
@@ -155,7 +155,7 @@ var testDeliveryPromises = []promise{
 	}},
 	{"a waiting test is skipped once its connector is closed", func(w *world) {
 		c := w.receiver("results")
-		made := w.test(c)
+		made := w.testDelivery(c)
 		c.Enabled = false
 		w.NoError(w.s.PutConnector(w.ctx, c))
 		w.Empty(w.takeDue(10, 10))
@@ -166,13 +166,13 @@ var testDeliveryPromises = []promise{
 	}},
 	{"a repeated request is one test, also after changes", func(w *world) {
 		c := w.receiver("results")
-		first, err := w.asked(c, requestKey("1", "this"))
+		first, err := w.requestTest(c, requestKey("1", "this"))
 		w.NoError(err)
 		disabled := c
 		disabled.Enabled = false
 		w.NoError(w.s.PutConnector(w.ctx, disabled))
 		for body, verdict := range map[string]store.Verdict{"this": store.Repeated, "that": store.KeyReused} {
-			again, err := w.asked(c, requestKey("1", body))
+			again, err := w.requestTest(c, requestKey("1", body))
 			w.NoError(err)
 			w.Equal(verdict, again.Verdict)
 			w.Equal(first.ConnectorRunID, again.ConnectorRunID)
@@ -186,7 +186,7 @@ var testDeliveryPromises = []promise{
 	{"a test is due at once even if others wait", func(w *world) {
 		c := w.receiver("results")
 		for range store.BreakAfter {
-			w.test(c)
+			w.testDelivery(c)
 		}
 		var attempts []store.Attempt
 		for _, d := range w.takeDue(10, 10) {
@@ -194,21 +194,21 @@ var testDeliveryPromises = []promise{
 			a.Wait = 20 * time.Hour
 			attempts = append(attempts, a)
 		}
-		w.record(attempts...)
+		w.recordAttempts(attempts...)
 		w.Empty(w.takeDue(10, 10))
-		made := w.test(c)
+		made := w.testDelivery(c)
 		claimed := w.takeDue(10, 10)
 		w.Len(claimed, 1)
 		w.Equal(made.ID, claimed[0].Delivery.ID)
 	}},
 	{"a bulk replay skips tests, a single replay sends them", func(w *world) {
 		c := w.receiver("results")
-		made := w.test(c)
+		made := w.testDelivery(c)
 		a := attempted(w.takeDue(10, 10)[0], store.DeliveryRetry)
 		a.Wait = time.Hour
-		w.record(a)
-		w.hurry(w.connectorRun(made.ID), nil, store.Accepted)
-		w.record(attempted(w.takeDue(10, 10)[0], store.DeliveryFailed))
+		w.recordAttempts(a)
+		w.retryNow(w.connectorRun(made.ID), nil, store.Accepted)
+		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryFailed))
 		n := w.newReplay(c, store.ConnectorRunFailed)
 		match, err := w.s.MatchReplay(w.ctx, c.Key(), n.Filter)
 		w.NoError(err)
@@ -216,7 +216,7 @@ var testDeliveryPromises = []promise{
 		page := w.originals(w.startReplay(n), 10)
 		w.Empty(page.Originals)
 		w.True(page.End)
-		again := w.replay(made.ID)
+		again := w.replayRun(made.ID)
 		w.Equal(store.DeliverTest, again.Kind)
 		w.Equal(1, again.Hops)
 		w.Empty(again.RunIDs)

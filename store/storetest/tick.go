@@ -36,26 +36,26 @@ func (w *world) putCron(name string, agents ...string) store.Connector {
 	return c
 }
 
-func (w *world) due(limit int) store.DueTicks {
+func (w *world) dueTicks(limit int) store.DueTicks {
 	due, err := w.s.DueTicks(w.ctx, limit)
 	w.NoError(err)
 	return due
 }
 
-// theDue returns the only due tick.
-func (w *world) theDue() store.DueTick {
-	due := w.due(10)
+// onlyDueTick returns the only due tick.
+func (w *world) onlyDueTick() store.DueTick {
+	due := w.dueTicks(10)
 	w.Len(due.Ticks, 1)
 	return due.Ticks[0]
 }
 
-func (w *world) move(moves ...store.TickMove) int {
+func (w *world) moveTicks(moves ...store.TickMove) int {
 	n, err := w.s.MoveTicks(w.ctx, moves)
 	w.NoError(err)
 	return n
 }
 
-func (w *world) times(c store.Connector) store.TickTimes {
+func (w *world) tickTimes(c store.Connector) store.TickTimes {
 	times, err := w.s.TickTimes(w.ctx, c.ProjectID, []uuid.UUID{c.ID, uuid.New(), w.connector.ID})
 	w.NoError(err)
 	w.Len(times, 1, "of cron connectors only")
@@ -64,9 +64,9 @@ func (w *world) times(c store.Connector) store.TickTimes {
 
 // planned moves a connector's next tick to a past time.
 func (w *world) planned(c store.Connector, ago time.Duration) time.Time {
-	times := w.times(c)
-	to := w.due(1).Now.Add(-ago).Truncate(time.Second)
-	w.Equal(1, w.move(store.TickMove{Connector: c.Key(), From: times.Next, To: to, Planned: true}))
+	times := w.tickTimes(c)
+	to := w.dueTicks(1).Now.Add(-ago).Truncate(time.Second)
+	w.Equal(1, w.moveTicks(store.TickMove{Connector: c.Key(), From: times.Next, To: to, Planned: true}))
 	return to
 }
 
@@ -89,10 +89,10 @@ func newID() uuid.UUID { return uuid.Must(uuid.NewV7()) }
 
 var tickPromises = []promise{
 	{"a cron connector is due at once, with nothing planned", func(w *world) {
-		w.Empty(w.due(10).Ticks)
-		w.Nil(w.due(10).Next, "a webhook has no ticks")
+		w.Empty(w.dueTicks(10).Ticks)
+		w.Nil(w.dueTicks(10).Next, "a webhook has no ticks")
 		c := w.putCron("nightly", "first", "second")
-		due := w.due(10)
+		due := w.dueTicks(10)
 		w.Len(due.Ticks, 1)
 		t := due.Ticks[0]
 		w.False(t.Planned)
@@ -111,22 +111,22 @@ var tickPromises = []promise{
 			w.Equal(link.ID, t.Route.Links[i].ID)
 			w.Equal(link.AgentName, t.Route.Links[i].AgentName)
 		}
-		w.Equal(store.TickTimes{Active: true, Next: t.At}, w.times(c))
+		w.Equal(store.TickTimes{Active: true, Next: t.At}, w.tickTimes(c))
 	}},
 	{"the next tick is due when it was moved to", func(w *world) {
 		c := w.putCron("nightly")
-		t := w.theDue()
-		next := w.due(1).Now.Add(time.Hour).Truncate(time.Second)
-		w.Equal(1, w.move(store.TickMove{Connector: c.Key(), From: t.At, To: next, Planned: true}))
-		due := w.due(10)
+		t := w.onlyDueTick()
+		next := w.dueTicks(1).Now.Add(time.Hour).Truncate(time.Second)
+		w.Equal(1, w.moveTicks(store.TickMove{Connector: c.Key(), From: t.At, To: next, Planned: true}))
+		due := w.dueTicks(10)
 		w.Empty(due.Ticks)
 		w.Equal(next, *due.Next)
-		w.Equal(store.TickTimes{Active: true, Next: next, Planned: true}, w.times(c))
-		w.Zero(w.move(store.TickMove{Connector: c.Key(), From: t.At, To: t.At, Planned: true}), "another process has moved it")
-		w.Zero(w.move(store.TickMove{Connector: store.Key{ProjectID: uuid.New(), ID: c.ID}, From: next, To: t.At}), "another project's")
-		w.Zero(w.move(), "nothing to move")
+		w.Equal(store.TickTimes{Active: true, Next: next, Planned: true}, w.tickTimes(c))
+		w.Zero(w.moveTicks(store.TickMove{Connector: c.Key(), From: t.At, To: t.At, Planned: true}), "another process has moved it")
+		w.Zero(w.moveTicks(store.TickMove{Connector: store.Key{ProjectID: uuid.New(), ID: c.ID}, From: next, To: t.At}), "another project's")
+		w.Zero(w.moveTicks(), "nothing to move")
 		at := w.planned(c, time.Hour)
-		t = w.theDue()
+		t = w.onlyDueTick()
 		w.True(t.Planned)
 		w.Equal(at, t.At)
 	}},
@@ -135,10 +135,10 @@ var tickPromises = []promise{
 		c := w.putCron("nightly", "first", "second")
 		at := w.planned(c, time.Minute)
 		next := at.Add(time.Hour)
-		e := w.tickEvent(w.theDue(), next)
+		e := w.tickEvent(w.onlyDueTick(), next)
 		w.accept(&e)
-		w.Equal(store.TickTimes{Active: true, Next: next, Planned: true, Last: &at}, w.times(c))
-		w.Empty(w.due(10).Ticks)
+		w.Equal(store.TickTimes{Active: true, Next: next, Planned: true, Last: &at}, w.tickTimes(c))
+		w.Empty(w.dueTicks(10).Ticks)
 		run, err := w.s.ConnectorRun(w.ctx, w.key(e.ConnectorRunID))
 		w.NoError(err)
 		w.Equal(store.TriggerCron, run.Trigger)
@@ -149,7 +149,7 @@ var tickPromises = []promise{
 	{"a tick is recorded once, by any number of callers", func(w *world) {
 		c := w.putCron("nightly", "first")
 		at := w.planned(c, time.Minute)
-		t := w.theDue()
+		t := w.onlyDueTick()
 		first, second, late := w.tickEvent(t, at.Add(time.Hour)), w.tickEvent(t, at.Add(time.Hour)), w.tickEvent(t, at.Add(time.Hour))
 		w.accept(&first)
 		again, err := w.s.Accept(w.ctx, []store.Event{second})
@@ -162,20 +162,20 @@ var tickPromises = []promise{
 		w.ErrorIs(err, store.ErrTickTaken)
 		_, err = w.s.ConnectorRun(w.ctx, w.key(late.ConnectorRunID))
 		w.ErrorIs(err, store.ErrNotFound, "the call writes nothing")
-		w.Equal(at.Add(time.Hour), w.times(c).Next)
-		w.EqualValues(1, w.load().Backlog[w.environment.ID].Runs)
+		w.Equal(at.Add(time.Hour), w.tickTimes(c).Next)
+		w.EqualValues(1, w.projectLoad().Backlog[w.environment.ID].Runs)
 	}},
 	{"a tick of a changed connector is outdated and stays due", func(w *world) {
 		c := w.putCron("nightly", "first")
 		w.planned(c, time.Minute)
-		e := w.tickEvent(w.theDue(), time.Now().Add(time.Hour))
+		e := w.tickEvent(w.onlyDueTick(), time.Now().Add(time.Hour))
 		c.Config = []byte(strings.Replace(string(c.Config), "Go", "Run", 1))
 		c.Ref.Generation++
 		w.NoError(w.s.PutConnector(w.ctx, c))
 		out, err := w.s.Accept(w.ctx, []store.Event{e})
 		w.NoError(err)
 		w.Equal(store.Outdated, out[0].Verdict)
-		t := w.theDue()
+		t := w.onlyDueTick()
 		w.True(t.Planned, "the schedule is the same")
 		w.JSONEq(string(c.Config), string(t.Route.Connector.Config))
 	}},
@@ -186,7 +186,7 @@ var tickPromises = []promise{
 			next := w.newCron("nightly", config)
 			c.Config, c.Ref.Generation = next.Config, int64(i)+2
 			w.NoError(w.s.PutConnector(w.ctx, c))
-			times := w.times(c)
+			times := w.tickTimes(c)
 			w.True(times.Active)
 			w.False(times.Planned)
 			w.True(times.Next.After(at))
@@ -217,18 +217,18 @@ var tickPromises = []promise{
 		} {
 			at := w.planned(c, 2*time.Hour)
 			step.stop()
-			w.False(w.times(c).Active, name)
-			due := w.due(10)
+			w.False(w.tickTimes(c).Active, name)
+			due := w.dueTicks(10)
 			w.Empty(due.Ticks, name)
 			w.Nil(due.Next, name)
-			w.Zero(w.move(store.TickMove{Connector: c.Key(), From: w.times(c).Next, To: at, Planned: true}), name)
+			w.Zero(w.moveTicks(store.TickMove{Connector: c.Key(), From: w.tickTimes(c).Next, To: at, Planned: true}), name)
 			step.start()
-			t := w.theDue()
+			t := w.onlyDueTick()
 			w.False(t.Planned, name)
 			w.True(t.At.After(at.Add(time.Hour)), "%s: missed ticks are not made up", name)
 		}
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, c.Ref))
-		w.Empty(w.due(10).Ticks)
+		w.Empty(w.dueTicks(10).Ticks)
 		times, err := w.s.TickTimes(w.ctx, w.project.ID, []uuid.UUID{c.ID})
 		w.NoError(err)
 		w.Empty(times)
@@ -241,8 +241,8 @@ var tickPromises = []promise{
 		other.Ref.Generation++
 		var duplicate *store.DuplicateError
 		w.ErrorAs(w.s.PutConnector(w.ctx, other), &duplicate)
-		w.False(w.times(other).Active)
-		w.Equal(c.ID, w.theDue().Route.Connector.ID)
+		w.False(w.tickTimes(other).Active)
+		w.Equal(c.ID, w.onlyDueTick().Route.Connector.ID)
 	}},
 	{"the oldest ticks come first, up to the limit", func(w *world) {
 		var crons []store.Connector
@@ -252,7 +252,7 @@ var tickPromises = []promise{
 		for i, c := range crons {
 			w.planned(c, time.Duration(i+1)*time.Hour)
 		}
-		due := w.due(3)
+		due := w.dueTicks(3)
 		w.Len(due.Ticks, 3)
 		for i, t := range due.Ticks {
 			w.Equal(crons[4-i].ID, t.Route.Connector.ID)
@@ -278,7 +278,7 @@ var tickPromises = []promise{
 	{"an event without runs is skipped for its reason", func(w *world) {
 		c := w.putCron("nightly")
 		at := w.planned(c, time.Minute)
-		e := w.tickEvent(w.theDue(), at.Add(time.Hour))
+		e := w.tickEvent(w.onlyDueTick(), at.Add(time.Hour))
 		e.Skipped = "no agent is linked\x00"
 		plain, other := w.event(), w.event()
 		plain.Runs, other.Runs, other.Skipped = nil, nil, strings.Repeat("é", store.MaxError)
@@ -297,12 +297,12 @@ var tickPromises = []promise{
 		w.NoError(err)
 		w.Equal("no agent is linked\uFFFD", run.Error)
 		w.Equal(store.TriggerCron, run.Trigger)
-		w.Equal(at, *w.times(c).Last)
+		w.Equal(at, *w.tickTimes(c).Last)
 	}},
 	{"runs of ticks respect concurrency keys", func(w *world) {
 		w.deployKeyed("one", keyedBy{"first": {Expression: "input.key", Drop: true}}, "first", "second")
 		w.putCron("nightly", "first", "second")
-		t := w.theDue()
+		t := w.onlyDueTick()
 		route, err := w.s.Route(w.ctx, t.Route.Connector.Key())
 		w.NoError(err)
 		w.NotEmpty(route.Concurrency)

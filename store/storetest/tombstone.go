@@ -12,13 +12,13 @@ import (
 // numbered creates history that is rolled up and indexed.
 func (w *world) numbered() {
 	w.history()
-	w.spends(1)
+	w.endCostlyRuns(1)
 	w.consumed()
 }
 
 // consumed rolls up and indexes all ended runs.
 func (w *world) consumed() {
-	for w.rollUp(100)+w.index(100) > 0 {
+	for w.rollUpRows(100)+w.indexRuns(100) > 0 {
 	}
 }
 
@@ -33,8 +33,8 @@ func (w *world) elsewhere() *world {
 	o.links = []store.Link{o.newLink("others-first", o.connector.ID, "first", origin)}
 	o.NoError(o.s.PutLink(o.ctx, o.links[0]))
 	o.deploy("elsewhere", "first")
-	o.ended(3)
-	o.spends(1)
+	o.endEvents(3)
+	o.endCostlyRuns(1)
 	o.consumed()
 	return &o
 }
@@ -59,12 +59,12 @@ func (w *world) removeAll() {
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, o.Ref))
 		}
 	}
-	w.Zero(w.rowsOf("object_ids"))
+	w.Zero(w.countRowsOf("object_ids"))
 }
 
 // lasting returns the rows of the project that no retention deletes.
 func (w *world) lasting() map[string][]string {
-	rows := w.rows(w.project.ID)
+	rows := w.allRows(w.project.ID)
 	for _, table := range append(slices.Clone(historyOf), "blobs", "blob_chunks", "stored_days", "audit_days", "stored_bytes") {
 		delete(rows, table)
 	}
@@ -74,7 +74,7 @@ func (w *world) lasting() map[string][]string {
 var departurePromises = []promise{
 	{"a deleted project leaves nothing after its history", func(w *world) {
 		w.numbered()
-		neighbour := w.twin()
+		neighbour := w.twinProject()
 		neighbour.numbered()
 		others := neighbour.lasting()
 		w.NotEmpty(others["run_rollups"])
@@ -90,11 +90,11 @@ var departurePromises = []promise{
 		w.NotEmpty(left["usage_rollups"])
 		w.NotEmpty(left["deployments"])
 		w.Len(left["departed"], 4, "project, environment, deployment and connector")
-		w.forget(aDay)
+		w.dropHistory(aDay)
 		w.Equal(left, w.lasting(), "it is not old enough")
 
-		w.forget(-4 * aDay) // as seen in four days
-		for table, rows := range w.rows(w.project.ID) {
+		w.dropHistory(-4 * aDay) // as seen in four days
+		for table, rows := range w.allRows(w.project.ID) {
 			w.Empty(rows, table)
 		}
 		w.Equal(others, neighbour.lasting())
@@ -104,8 +104,8 @@ var departurePromises = []promise{
 		before := w.lasting()
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.project.Ref))
 		w.NoError(w.s.PutProject(w.ctx, w.project))
-		w.Equal(1, w.rowsOf("departed"))
-		w.forget(-4 * aDay)
+		w.Equal(1, w.countRowsOf("departed"))
+		w.dropHistory(-4 * aDay)
 		after := w.lasting()
 		w.Empty(after["departed"])
 		for _, table := range []string{"run_rollups", "usage_rollups", "connector_rollups", "agent_totals", "deployments", "deployment_agents", "bundles", "environments", "connectors"} {
@@ -117,7 +117,7 @@ var departurePromises = []promise{
 		w.numbered()
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.project.Ref))
 		before := w.lasting()
-		w.forget(-4 * aDay)
+		w.dropHistory(-4 * aDay)
 		w.Equal(before["run_rollups"], w.lasting()["run_rollups"])
 		w.Equal(before["environments"], w.lasting()["environments"])
 	}},
@@ -128,15 +128,15 @@ var departurePromises = []promise{
 		w.Greater(len(w.lasting()["run_rollups"]), len(before["run_rollups"]))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, o.environment.Ref))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, o.connector.Ref))
-		w.NoError(w.s.Remove(w.ctx, w.project.ID, ref(store.KindDeployment, "elsewhere")))
-		w.forget(-4 * aDay)
+		w.NoError(w.s.Remove(w.ctx, w.project.ID, objectRef(store.KindDeployment, "elsewhere")))
+		w.dropHistory(-4 * aDay)
 		after := w.lasting()
 		for _, table := range []string{"run_rollups", "usage_rollups", "connector_rollups", "agent_totals", "deployments", "deployment_agents", "build_log"} {
 			w.Equal(before[table], after[table], table)
 		}
 		w.Empty(after["departed"])
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
-		w.forget(-4 * aDay)
+		w.dropHistory(-4 * aDay)
 		after = w.lasting()
 		w.Empty(after["run_rollups"])
 		w.Empty(after["usage_rollups"])

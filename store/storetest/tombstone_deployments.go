@@ -12,20 +12,20 @@ import (
 
 // storage returns the stored bytes of the project.
 func (w *world) storage() int64 {
-	return w.ones(`SELECT COALESCE(sum(bytes), 0) FROM stored_bytes WHERE project_id = $1`)
+	return w.queryCount(`SELECT COALESCE(sum(bytes), 0) FROM stored_bytes WHERE project_id = $1`)
 }
 
-// leftOf returns the number of rows of a deployment.
-func (w *world) leftOf(spec store.DeploymentSpec) (n int64) {
+// countRemaining returns the number of rows of a deployment.
+func (w *world) countRemaining(spec store.DeploymentSpec) (n int64) {
 	for _, of := range []string{"deployments WHERE id", "deployment_agents WHERE deployment_id", "build_log WHERE deployment_id", "tokens WHERE deployment_id"} {
-		n += w.ones(`SELECT count(*) FROM ` + of + ` = '` + spec.ID.String() + `' AND project_id = $1`)
+		n += w.queryCount(`SELECT count(*) FROM ` + of + ` = '` + spec.ID.String() + `' AND project_id = $1`)
 	}
 	return n
 }
 
-// goes deletes the object of a deployment.
-func (w *world) goes(spec store.DeploymentSpec) {
-	w.NoError(w.s.Remove(w.ctx, w.project.ID, ref(store.KindDeployment, spec.Ref.Name)))
+// removeDeployment deletes the object of a deployment.
+func (w *world) removeDeployment(spec store.DeploymentSpec) {
+	w.NoError(w.s.Remove(w.ctx, w.project.ID, objectRef(store.KindDeployment, spec.Ref.Name)))
 }
 
 // deployNewer makes enough deployments live that earlier ones cannot become live again.
@@ -35,13 +35,13 @@ func (w *world) deployNewer() {
 	}
 }
 
-// isKept deletes what can be deleted and checks that the deployment stays. went checks that nothing
-// of it is left.
-func (w *world) isKept(spec store.DeploymentSpec, why string) {
+// requireKept deletes expired rows and checks that the deployment stays. requireDeleted checks that no row
+// of the deployment is left.
+func (w *world) requireKept(spec store.DeploymentSpec, why string) {
 	w.goneSince(9 * aDay)
-	w.forget(aDay)
-	w.NotZero(w.leftOf(spec), why)
-	w.Equal(1, w.rowsOf("departed"))
+	w.dropHistory(aDay)
+	w.NotZero(w.countRemaining(spec), why)
+	w.Equal(1, w.countRowsOf("departed"))
 }
 
 // goneSince sets the time of all deletions.
@@ -50,11 +50,11 @@ func (w *world) goneSince(age time.Duration) {
 	w.NoError(err)
 }
 
-func (w *world) went(spec store.DeploymentSpec) {
+func (w *world) requireDeleted(spec store.DeploymentSpec) {
 	w.goneSince(9 * aDay)
-	w.forget(aDay)
-	w.Zero(w.leftOf(spec))
-	w.Zero(w.rowsOf("departed"))
+	w.dropHistory(aDay)
+	w.Zero(w.countRemaining(spec))
+	w.Zero(w.countRowsOf("departed"))
 }
 
 var deploymentDeparturePromises = []promise{
@@ -79,55 +79,55 @@ var deploymentDeparturePromises = []promise{
 		}))
 		w.GreaterOrEqual(w.storage(), logged+int64(len(`[{"passed":false}]`)+len(`{"name":"first"}`)), "its result counts")
 
-		w.goes(failed)
-		w.forget(aDay)
-		w.EqualValues(12, w.leftOf(failed), "it has history")
-		w.went(failed)
+		w.removeDeployment(failed)
+		w.dropHistory(aDay)
+		w.EqualValues(12, w.countRemaining(failed), "it has history")
+		w.requireDeleted(failed)
 		w.Equal(before, w.storage())
 	}},
 	{"a deleted deployment stays while it is or can become live", func(w *world) {
 		spec := w.deploy("one", "first")
-		w.goes(spec)
-		w.isKept(spec, "it is live")
+		w.removeDeployment(spec)
+		w.requireKept(spec, "it is live")
 		for i := range store.BundlesKept - 1 {
 			w.deploy("newer"+strconv.Itoa(i), "first")
 		}
-		w.isKept(spec, "it is one of the last deployed")
+		w.requireKept(spec, "it is one of the last deployed")
 		w.deploy("newest", "first")
-		w.went(spec)
+		w.requireDeleted(spec)
 	}},
 	{"a deleted deployment stays while one of its runs is open", func(w *world) {
 		spec := w.deploy("one", "first")
 		run := w.oneRunning()
-		w.goes(spec)
+		w.removeDeployment(spec)
 		w.deployNewer()
-		w.isKept(spec, "it has an open run")
-		w.finish(run)
-		w.went(spec)
+		w.requireKept(spec, "it has an open run")
+		w.completeTogether(run)
+		w.requireDeleted(spec)
 	}},
 	{"a deleted deployment stays while a connector of its code is in effect", func(w *world) {
 		spec := w.build("one", "first")
 		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key(), Connectors: []store.Connector{w.codeConnector("of-code")}})
 		w.NoError(err)
-		w.goes(spec)
+		w.removeDeployment(spec)
 		_, err = w.db.ExecContext(w.ctx, `UPDATE deployments SET status = 'failed' WHERE project_id = $1 AND id = $2`, w.project.ID.String(), spec.ID.String())
 		w.NoError(err)
 		_, err = w.db.ExecContext(w.ctx, `UPDATE environments SET live_deployment_id = NULL, live_activated_at = NULL WHERE project_id = $1`, w.project.ID.String())
 		w.NoError(err)
-		w.isKept(spec, "its connector is in effect")
+		w.requireKept(spec, "its connector is in effect")
 		w.deploy("two", "first")
-		w.went(spec)
+		w.requireDeleted(spec)
 	}},
 	{"a deleted deployment that was live stays as long as its runs", func(w *world) {
 		spec := w.deploy("one", "first")
-		w.goes(spec)
+		w.removeDeployment(spec)
 		w.deployNewer()
 		_, err := w.rollBack(spec)
 		w.NoError(err)
 		w.goneSince(9 * aDay)
 		w.deploy("newest", "first")
-		w.forget(aDay)
-		w.NotZero(w.leftOf(spec))
-		w.went(spec)
+		w.dropHistory(aDay)
+		w.NotZero(w.countRemaining(spec))
+		w.requireDeleted(spec)
 	}},
 }

@@ -26,7 +26,7 @@ func (w *world) exporting() store.Telemetry {
 
 // endsRun accepts and completes a run.
 func (w *world) endsRun() uuid.UUID {
-	e := w.single()
+	e := w.singleEvent()
 	e.Traceparent = traceparent
 	w.accept(&e)
 	run := w.claim(1, lease)[0]
@@ -91,7 +91,7 @@ var tracePromises = []promise{
 		w.deploy("one", "first")
 		w.exporting()
 		run := w.endsRun()
-		other := w.twin()
+		other := w.twinProject()
 		other.deploy("one", "first")
 		other.exporting()
 		theirs := other.endsRun()
@@ -114,7 +114,7 @@ var tracePromises = []promise{
 			isCovered    bool
 		}{
 			{0, nil, true}, {100, nil, true}, {50, []uuid.UUID{}, true},
-			{100, []uuid.UUID{v7()}, false}, {100, []uuid.UUID{v7(), w.environment.ID}, true},
+			{100, []uuid.UUID{newUUIDv7()}, false}, {100, []uuid.UUID{newUUIDv7(), w.environment.ID}, true},
 		} {
 			telemetry.SamplePercent, telemetry.Environments = row.percent, row.environments
 			w.project.Telemetry = &telemetry
@@ -134,7 +134,7 @@ var tracePromises = []promise{
 	}},
 	{"an export that no database can read as JSON lets runs of all projects end", func(w *world) {
 		w.deploy("one", "first")
-		other := w.twin()
+		other := w.twinProject()
 		other.deploy("one", "first")
 		telemetry := w.exporting()
 		telemetry.Endpoint = "https://otlp.example/\x00\xff\\u0000"
@@ -142,7 +142,7 @@ var tracePromises = []promise{
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		var ends []store.Completion
 		for _, of := range []*world{w, other} {
-			e := of.single()
+			e := of.singleEvent()
 			of.accept(&e)
 			ends = append(ends, completed(of.claim(1, lease)[0]))
 		}
@@ -162,11 +162,11 @@ var tracePromises = []promise{
 	{"ended runs are read with their traceparents", func(w *world) {
 		w.deploy("one", "first")
 		traced, erased := w.endsRun(), w.endsRun()
-		e := w.single()
+		e := w.singleEvent()
 		w.accept(&e)
 		plain := e.Runs[0].ID
 		read := func() []store.TracedRun {
-			found, err := w.s.TracedRuns(w.ctx, w.project.ID, []uuid.UUID{plain, v7(), erased, traced})
+			found, err := w.s.TracedRuns(w.ctx, w.project.ID, []uuid.UUID{plain, newUUIDv7(), erased, traced})
 			w.NoError(err)
 			return found
 		}
@@ -190,10 +190,10 @@ var tracePromises = []promise{
 			_, c := w.running(lease)
 			var entries []store.JournalEntry
 			for i := range count {
-				entries = append(entries, answer(i+1, 100))
+				entries = append(entries, answerOfSize(i+1, 100))
 			}
 			if count == 1 {
-				entries[0] = answer(1, store.MaxModelAnswer) // in a blob
+				entries[0] = answerOfSize(1, store.MaxModelAnswer) // in a blob
 			}
 			if count > 0 {
 				w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries))

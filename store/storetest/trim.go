@@ -26,25 +26,25 @@ func (w *world) forgets() {
 	w.keepsSince(now.Add(4 * aDay))
 }
 
-func (b *bygone) none(err error) { b.ErrorIs(err, store.ErrNotFound) }
+func (b *bygone) requireNotFound(err error) { b.ErrorIs(err, store.ErrNotFound) }
 
 // readsOfHistory has a check for each method that reads history: it finds nothing there.
 var readsOfHistory = map[string]func(b *bygone){
 	"Outcome": func(b *bygone) {
 		_, err := b.s.Outcome(b.ctx, b.key(b.event))
-		b.none(err)
+		b.requireNotFound(err)
 	},
 	"Run": func(b *bygone) {
 		_, err := b.s.Run(b.ctx, b.key(b.run))
-		b.none(err)
+		b.requireNotFound(err)
 	},
 	"RunInput": func(b *bygone) {
 		_, _, err := b.s.RunInput(b.ctx, b.key(b.run))
-		b.none(err)
+		b.requireNotFound(err)
 	},
 	"RunHeaders": func(b *bygone) {
 		_, err := b.s.RunHeaders(b.ctx, b.key(b.run))
-		b.none(err)
+		b.requireNotFound(err)
 	},
 	"Journal": func(b *bygone) {
 		entries, err := b.s.Journal(b.ctx, b.key(b.run))
@@ -62,7 +62,7 @@ var readsOfHistory = map[string]func(b *bygone){
 		b.Empty(entries)
 	},
 	"ListRuns": func(b *bygone) {
-		for _, q := range []store.RunQuery{{}, {AgentName: "first"}, {Statuses: []store.RunStatus{store.RunCompleted}}, {Search: unseen()}, {Search: of("done")}} {
+		for _, q := range []store.RunQuery{{}, {AgentName: "first"}, {Statuses: []store.RunStatus{store.RunCompleted}}, {Search: searchUnindexed()}, {Search: searchFor("done")}} {
 			q.ProjectID, q.Limit = b.project.ID, 10
 			runs, next, err := b.s.ListRuns(b.ctx, q)
 			b.NoError(err)
@@ -73,7 +73,7 @@ var readsOfHistory = map[string]func(b *bygone){
 	"ConnectorRun": func(b *bygone) {
 		for _, id := range []uuid.UUID{b.event, b.delivery} {
 			_, err := b.s.ConnectorRun(b.ctx, b.key(id))
-			b.none(err)
+			b.requireNotFound(err)
 		}
 	},
 	"ListConnectorRuns": func(b *bygone) {
@@ -91,11 +91,11 @@ var readsOfHistory = map[string]func(b *bygone){
 	},
 	"RunFiles": func(b *bygone) {
 		_, err := b.s.RunFiles(b.ctx, b.key(b.run))
-		b.none(err)
+		b.requireNotFound(err)
 	},
 	"OpenRunFile": func(b *bygone) {
 		_, _, err := b.s.OpenRunFile(b.ctx, b.key(b.run), 0)
-		b.none(err)
+		b.requireNotFound(err)
 	},
 	"Attempts": func(b *bygone) {
 		attempts, next, err := b.s.Attempts(b.ctx, b.key(b.delivery))
@@ -110,24 +110,24 @@ var readsOfHistory = map[string]func(b *bygone){
 	},
 	"EventInput": func(b *bygone) {
 		_, err := b.s.EventInput(b.ctx, b.key(b.event))
-		b.none(err)
+		b.requireNotFound(err)
 	},
 	"Redeliver": func(b *bygone) {
 		_, err := b.s.Redeliver(b.ctx, store.Redelivery{Of: b.key(b.delivery), Idempotency: requestKey("1", "again")})
-		b.none(err)
+		b.requireNotFound(err)
 	},
 	"RetryDeliveryNow": func(b *bygone) {
 		_, err := b.s.RetryDeliveryNow(b.ctx, b.key(b.delivery), requestKey("2", "now"))
-		b.none(err)
+		b.requireNotFound(err)
 	},
 	"MatchReplay": func(b *bygone) {
-		match, err := b.s.MatchReplay(b.ctx, b.connector.Key(), b.lately(store.ConnectorRunCompleted))
+		match, err := b.s.MatchReplay(b.ctx, b.connector.Key(), b.lastHourFilter(store.ConnectorRunCompleted))
 		b.NoError(err)
 		b.Zero(match)
 	},
 	"ReplayOriginals": func(b *bygone) {
 		page, err := b.s.ReplayOriginals(b.ctx, store.Replay{
-			ProjectID: b.project.ID, ConnectorID: b.connector.ID, Filter: b.lately(store.ConnectorRunCompleted),
+			ProjectID: b.project.ID, ConnectorID: b.connector.ID, Filter: b.lastHourFilter(store.ConnectorRunCompleted),
 		}, 10)
 		b.NoError(err)
 		b.Empty(page.Originals)
@@ -176,7 +176,7 @@ var unboundReads = map[string]string{
 var trimPromises = []promise{
 	{"history beyond a project's retention is not read, and is deleted with its blobs", func(w *world) {
 		b := &bygone{world: w, to: w.outboundTo("results", automatic)}
-		w.outboundTo("tell", tool("tell"))
+		w.outboundTo("tell", toolPolicy("tell"))
 		w.deploy("one", "first")
 		e := w.secretive()
 		b.event, b.run, b.delivery = e.ConnectorRunID, e.Runs[0].ID, w.deliveriesOf(b.to)[0].ID
@@ -185,7 +185,7 @@ var trimPromises = []promise{
 		stays := func() bool { _, err := w.s.Run(w.ctx, w.key(b.run)); return err == nil }
 		w.project.Retention = store.MinRetention
 		w.NoError(w.s.PutProject(w.ctx, w.project))
-		n, err := w.trim(100)
+		n, err := w.trimHistory(100)
 		w.NoError(err)
 		w.Zero(n, "it is not old enough")
 		w.True(stays())
@@ -209,29 +209,29 @@ var trimPromises = []promise{
 		w.Len(covered, len(readsOfHistory)+len(unboundReads), "these are methods of the store")
 
 		for {
-			n, err := w.trim(3)
+			n, err := w.trimHistory(3)
 			w.NoError(err)
 			if n == 0 {
 				break
 			}
 		}
 		for _, table := range []string{"inputs", "ended_runs", "ended_connector_runs", "journal", "model_calls", "delivery_attempts", "run_words", "stored_days"} {
-			w.Zero(w.ones(`SELECT count(*) FROM `+table+` WHERE project_id = $1`), table)
+			w.Zero(w.queryCount(`SELECT count(*) FROM `+table+` WHERE project_id = $1`), table)
 		}
 		w.Zero(w.storedBytes())
-		w.forget(aDay)
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`), "that of the bundle")
+		w.dropHistory(aDay)
+		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`), "that of the bundle")
 		all, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
 		w.NoError(err)
 		w.EqualValues(1, all.Runs[store.RunCompleted], "rollups are kept forever")
 	}},
 	{"other projects keep theirs", func(w *world) {
-		other := w.twin()
+		other := w.twinProject()
 		e := w.history()
 		theirs := other.history()
 		w.forgets()
 		for {
-			n, err := w.trim(100)
+			n, err := w.trimHistory(100)
 			w.NoError(err)
 			if n == 0 {
 				break
@@ -242,7 +242,7 @@ var trimPromises = []promise{
 		other.Equal(store.RunCompleted, other.run(theirs.Runs[0].ID).Status)
 	}},
 	{"overdue projects are trimmed round robin", func(w *world) {
-		other := w.twin()
+		other := w.twinProject()
 		w.history()
 		other.history()
 		now, err := w.s.Now(w.ctx)
@@ -260,7 +260,7 @@ var trimPromises = []promise{
 		w.Equal(3, overdue())
 		left := func(of *world) (n int64) {
 			for _, table := range []string{"inputs", "ended_runs", "ended_connector_runs", "journal", "run_words", "stored_days"} {
-				n += of.ones(`SELECT count(*) FROM ` + table + ` WHERE project_id = $1`)
+				n += of.queryCount(`SELECT count(*) FROM ` + table + ` WHERE project_id = $1`)
 			}
 			return n
 		}
@@ -279,34 +279,34 @@ var trimPromises = []promise{
 		}
 	}},
 	{"a project whose history cannot be deleted blocks no other", func(w *world) {
-		other := w.twin()
+		other := w.twinProject()
 		stuck, others := w.history(), other.history()
 		w.forgets()
 		other.forgets()
-		cure := w.poison("DELETE", "ended_runs", "id", stuck.Runs[0].ID)
+		cure := w.failWrites("DELETE", "ended_runs", "id", stuck.Runs[0].ID)
 		failed := 0
 		for range 300 {
-			if _, err := w.trim(100); err != nil {
-				w.aside(err, 1)
+			if _, err := w.trimHistory(100); err != nil {
+				w.requireSetAside(err, 1)
 				failed++
 			}
 		}
 		w.Positive(failed)
 		w.Less(failed, 30, "it is skipped")
-		w.Zero(other.ones(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
+		w.Zero(other.queryCount(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
 		_, err := other.s.Run(w.ctx, other.key(others.Runs[0].ID))
 		w.ErrorIs(err, store.ErrNotFound)
-		w.NotZero(w.ones(`SELECT count(*) FROM ended_runs WHERE project_id = $1`))
+		w.NotZero(w.queryCount(`SELECT count(*) FROM ended_runs WHERE project_id = $1`))
 		cure()
 		for range 100 {
-			_, err := w.trim(100)
+			_, err := w.trimHistory(100)
 			w.NoError(err)
 		}
-		w.Zero(w.ones(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
 	}},
 	{"days beyond the retention do not count as stored", func(w *world) {
 		w.history()
-		for w.count(100) > 0 {
+		for w.countStored(100) > 0 {
 		}
 		w.Positive(w.storedBytes())
 		w.forgets()
@@ -317,19 +317,21 @@ var trimPromises = []promise{
 		_, late := w.running(lease)
 		w.history()
 		w.forgets()
-		left := func(table string) int64 { return w.ones(`SELECT count(*) FROM ` + table + ` WHERE project_id = $1`) }
+		left := func(table string) int64 {
+			return w.queryCount(`SELECT count(*) FROM ` + table + ` WHERE project_id = $1`)
+		}
 		for left("ended_runs") > 0 {
-			n, err := w.trim(1)
+			n, err := w.trimHistory(1)
 			w.NoError(err)
 			w.Positive(n)
 		}
-		w.NoError(w.complete(large(late)))
-		for w.count(100) > 0 { // into the row of the deleted day
+		w.NoError(w.complete(largeCompletion(late)))
+		for w.countStored(100) > 0 { // into the row of the deleted day
 		}
 		w.Positive(left("ended_runs"))
 		for n := 1; n > 0; {
 			var err error
-			n, err = w.trim(1)
+			n, err = w.trimHistory(1)
 			w.NoError(err)
 		}
 		for _, table := range []string{"inputs", "ended_runs", "ended_connector_runs", "journal", "stored_days"} {
@@ -341,22 +343,22 @@ var trimPromises = []promise{
 		w.deploy("one", "first")
 		e, run := w.running(lease)
 		w.announce(run, 1, 1)
-		w.Zero(w.expire(store.MaxOpen, 10))
+		w.Zero(w.expireRuns(store.MaxOpen, 10))
 		w.forgets()
 		entries, err := w.s.Journal(w.ctx, w.key(run.Run.ID))
 		w.NoError(err)
 		w.Len(entries, 1)
 		_, body, err := w.s.RunInput(w.ctx, w.key(run.Run.ID))
 		w.NotEmpty(w.readAll(body, err))
-		w.Positive(w.expire(store.MaxOpen, 10))
-		w.Zero(w.ones(`SELECT count(*) FROM open_runs WHERE project_id = $1 AND agent_name = 'first'`))
+		w.Positive(w.expireRuns(store.MaxOpen, 10))
+		w.Zero(w.queryCount(`SELECT count(*) FROM open_runs WHERE project_id = $1 AND agent_name = 'first'`))
 		_, err = w.s.Run(w.ctx, w.key(e.Runs[0].ID))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"a delivery ends a day before the retention", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.underWayTo(w.outboundTo("results", automatic))
-		w.set(`UPDATE deliveries SET lease_until = NULL`)
+		w.updateRows(`UPDATE deliveries SET lease_until = NULL`)
 		n, err := w.s.ExpireDeliveries(w.ctx, store.MaxOpen, 10)
 		w.NoError(err)
 		w.Zero(n)

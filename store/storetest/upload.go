@@ -14,8 +14,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// upload stores an upload with this content and returns its digest.
-func (w *world) upload(content string) string {
+// storeUpload stores an upload with this content and returns its digest.
+func (w *world) storeUpload(content string) string {
 	u, err := w.s.PutUpload(w.ctx, w.project.ID, strings.NewReader(content), 1<<20)
 	w.NoError(err)
 	sum := sha256.Sum256([]byte(content))
@@ -41,9 +41,9 @@ func (w *world) beginUploaded(name, digest string) store.Key {
 
 // uploadsAge makes uploads and their blobs older.
 func (w *world) uploadsAge(by int64) {
-	w.set(`UPDATE uploads SET kept_until = kept_until - $2`, by)
-	w.set(`UPDATE bundles SET kept_until = kept_until - $2`, by)
-	w.set(`UPDATE blobs SET created_at = created_at - $2`, by)
+	w.updateRows(`UPDATE uploads SET kept_until = kept_until - $2`, by)
+	w.updateRows(`UPDATE bundles SET kept_until = kept_until - $2`, by)
+	w.updateRows(`UPDATE blobs SET created_at = created_at - $2`, by)
 }
 
 // sweepUploads sweeps until nothing is left, and checks that no upload is half deleted.
@@ -53,11 +53,11 @@ func (w *world) sweepUploads() {
 		n, err = w.s.SweepExpired(w.ctx, 10)
 		w.NoError(err)
 	}
-	w.Zero(w.ones(`SELECT count(*) FROM blobs b WHERE project_id = $1 AND mark = 'upload'
+	w.Zero(w.queryCount(`SELECT count(*) FROM blobs b WHERE project_id = $1 AND mark = 'upload'
 		AND NOT EXISTS (SELECT 1 FROM uploads u WHERE u.project_id = b.project_id AND u.blob_id = b.id)`))
-	w.Zero(w.ones(`SELECT count(*) FROM blobs b WHERE project_id = $1 AND mark = 'bundle'
+	w.Zero(w.queryCount(`SELECT count(*) FROM blobs b WHERE project_id = $1 AND mark = 'bundle'
 		AND NOT EXISTS (SELECT 1 FROM bundles u WHERE u.project_id = b.project_id AND u.blob_id = b.id)`))
-	w.Zero(w.ones(`SELECT count(*) FROM uploads u WHERE project_id = $1
+	w.Zero(w.queryCount(`SELECT count(*) FROM uploads u WHERE project_id = $1
 		AND NOT EXISTS (SELECT 1 FROM blobs b WHERE u.project_id = b.project_id AND u.blob_id = b.id AND mark = 'upload')`))
 }
 
@@ -77,8 +77,8 @@ func (b brokenOff) Read(p []byte) (int, error) {
 
 var uploadPromises = []promise{
 	{"an upload is read by its deployment", func(w *world) {
-		content := varied(2*store.BlobChunk + 1)
-		digest := w.upload(content)
+		content := variedText(2*store.BlobChunk + 1)
+		digest := w.storeUpload(content)
 		w.NoError(w.s.HasUpload(w.ctx, w.project.ID, digest))
 		w.ErrorIs(w.s.HasUpload(w.ctx, uuid.New(), digest), store.ErrNotFound)
 		w.ErrorIs(w.s.HasUpload(w.ctx, w.project.ID, "sha256:none"), store.ErrNotFound)
@@ -99,28 +99,28 @@ var uploadPromises = []promise{
 	}},
 	{"an incomplete upload leaves nothing", func(w *world) {
 		gone := errors.New("the client has gone")
-		for _, content := range []string{"", "some", varied(store.BlobChunk + 1)} {
+		for _, content := range []string{"", "some", variedText(store.BlobChunk + 1)} {
 			_, err := w.s.PutUpload(w.ctx, w.project.ID, brokenOff{strings.NewReader(content), gone}, 1<<20)
 			w.ErrorIs(err, gone)
 			_, err = w.s.PutUpload(w.ctx, w.project.ID, strings.NewReader(content+"more"), int64(len(content)))
 			w.ErrorIs(err, store.ErrTooLarge)
 		}
-		w.Zero(w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
-		w.Zero(w.ones(`SELECT count(*) FROM uploads WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM uploads WHERE project_id = $1`))
 		w.Zero(w.storedBytes())
 	}},
 	{"an upload is stored and counted once, until it is deleted", func(w *world) {
 		before := w.storedBytes()
-		w.Equal(w.upload("content"), w.upload("content"))
-		w.EqualValues(1, w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
+		w.Equal(w.storeUpload("content"), w.storeUpload("content"))
+		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`))
 		w.Equal(before+int64(len("content")), w.storedBytes())
 		w.uploadsAge(store.UploadAge.Microseconds() + 1)
 		w.sweepUploads()
 		w.Equal(before, w.storedBytes())
-		w.Zero(w.ones(`SELECT count(*) FROM blobs WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`))
 	}},
 	{"a project with full storage uploads nothing", func(w *world) {
-		w.upload("content")
+		w.storeUpload("content")
 		p := w.project
 		p.Limits.Storage = int64(len("content"))
 		p.Ref.Generation++
@@ -131,7 +131,7 @@ var uploadPromises = []promise{
 		w.Equal(store.StorageFullError{Stored: p.Limits.Storage, Limit: p.Limits.Storage}, *full)
 	}},
 	{"an upload without a deployment is deleted after a day", func(w *world) {
-		named, unnamed := w.upload("named"), w.upload("unnamed")
+		named, unnamed := w.storeUpload("named"), w.storeUpload("unnamed")
 		deployment := w.beginUploaded("one", named)
 		w.uploadsAge(store.UploadAge.Microseconds() - 60e6)
 		w.sweepUploads()
@@ -143,11 +143,11 @@ var uploadPromises = []promise{
 		w.Equal("named", string(w.readAll(r, err)))
 	}},
 	{"an upload is kept from the last beginning of its deployment", func(w *world) {
-		digest := w.upload("content")
+		digest := w.storeUpload("content")
 		w.beginUploaded("one", digest)
 		w.uploadsAge(store.UploadKept.Microseconds() - 60e6)
 		last := w.beginUploaded("two", digest)
-		w.upload("content") // a day is shorter, and shortens nothing
+		w.storeUpload("content") // a day is shorter, and shortens nothing
 		w.uploadsAge(store.UploadKept.Microseconds() - 60e6)
 		w.sweepUploads()
 		w.NoError(w.s.HasUpload(w.ctx, w.project.ID, digest))
@@ -161,16 +161,16 @@ var uploadPromises = []promise{
 		w.sweepUploads()
 		_, err = w.s.OpenUpload(w.ctx, last)
 		w.ErrorIs(err, store.ErrNotFound)
-		w.Zero(w.ones(`SELECT count(*) FROM blob_chunks WHERE project_id = $1`))
+		w.Zero(w.queryCount(`SELECT count(*) FROM blob_chunks WHERE project_id = $1`))
 	}},
 	{"an upload is kept while its deployment is live", func(w *world) {
-		live, before := w.upload("live"), w.upload("before")
+		live, before := w.storeUpload("live"), w.storeUpload("before")
 		activate := func(name, digest string) {
 			spec := w.newUploaded(name, digest)
 			_, err := w.s.BeginDeployment(w.ctx, spec)
 			w.NoError(err)
 			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
-			w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), w.result("bundle of "+name, "first")))
+			w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), w.buildResult("bundle of "+name, "first")))
 			_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})
 			w.NoError(err)
 		}
@@ -182,7 +182,7 @@ var uploadPromises = []promise{
 			w.NoError(w.s.HasUpload(w.ctx, w.project.ID, live))
 			w.ErrorIs(w.s.HasUpload(w.ctx, w.project.ID, before), store.ErrNotFound)
 		}
-		activate("three", w.upload("next"))
+		activate("three", w.storeUpload("next"))
 		w.uploadsAge(store.UploadKept.Microseconds() + 1)
 		w.sweepUploads()
 		w.ErrorIs(w.s.HasUpload(w.ctx, w.project.ID, live), store.ErrNotFound)

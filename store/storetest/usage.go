@@ -19,9 +19,9 @@ import (
 // day.
 func drawCalls(c dice, at time.Time) (calls []store.Calls) {
 	for range c.IntN(4) {
-		cost := oneOf(c, store.Cost{}, store.Cost{Currency: store.USD, Nanos: c.Int64N(1e12)}, store.Cost{Currency: store.EUR, Nanos: c.Int64N(1e12)})
+		cost := drawOne(c, store.Cost{}, store.Cost{Currency: store.USD, Nanos: c.Int64N(1e12)}, store.Cost{Currency: store.EUR, Nanos: c.Int64N(1e12)})
 		calls = append(calls, store.Calls{
-			Model: oneOf(c, "openai/one", "openai/two"), Day: store.DayOf(at.Add(time.Duration(c.Int64N(int64(30 * time.Hour))))), Number: 1,
+			Model: drawOne(c, "openai/one", "openai/two"), Day: store.DayOf(at.Add(time.Duration(c.Int64N(int64(30 * time.Hour))))), Number: 1,
 			Usage: store.TokenUsage{InputTokens: c.Int64N(100), OutputTokens: c.Int64N(100), ThinkingTokens: 3, CachedInputTokens: 2, TotalTokens: 9}, Cost: cost,
 		})
 	}
@@ -40,8 +40,8 @@ func (p pastRun) writeCalls(w *world) {
 	}
 }
 
-// summed adds up calls one by one.
-func summed(calls []store.Calls) (out []store.Calls) {
+// sumCalls adds up calls one by one.
+func sumCalls(calls []store.Calls) (out []store.Calls) {
 	for _, call := range calls {
 		at := slices.IndexFunc(out, func(o store.Calls) bool {
 			return o.Model == call.Model && o.Day == call.Day && o.Cost.Currency == call.Cost.Currency
@@ -76,8 +76,8 @@ func answered(sequence, nanos int64) store.JournalEntry {
 	}}
 }
 
-// spends ends runs with costs.
-func (w *world) spends(n int) (runs []uuid.UUID) {
+// endCostlyRuns ends runs with costs.
+func (w *world) endCostlyRuns(n int) (runs []uuid.UUID) {
 	w.singles(n)
 	for _, c := range w.claim(n, lease) {
 		done := completed(c)
@@ -88,8 +88,8 @@ func (w *world) spends(n int) (runs []uuid.UUID) {
 	return runs
 }
 
-// spent returns the calls of the first agent in its statistics, without days.
-func (w *world) spent() (calls []store.Calls) {
+// callsOfAgent returns the calls of the first agent in its statistics, without days.
+func (w *world) callsOfAgent() (calls []store.Calls) {
 	s, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
 	w.NoError(err)
 	return ofNoDay(s.Calls)
@@ -100,7 +100,7 @@ func ofNoDay(calls []store.Calls) (out []store.Calls) {
 		c.Day = 0
 		out = append(out, c)
 	}
-	return summed(out)
+	return sumCalls(out)
 }
 
 func costing(number, nanos int64) store.Calls {
@@ -127,7 +127,7 @@ var usagePromises = []promise{
 		now, err := w.s.Now(w.ctx)
 		w.NoError(err)
 		w.LessOrEqual(now.Sub(calls[0].Day.Begin()), 2*aDay)
-		w.Empty(w.spent(), "rollups cover ended runs")
+		w.Empty(w.callsOfAgent(), "rollups cover ended runs")
 		w.NoError(w.s.Release(w.ctx, leaseOf(run), 0))
 		run = w.claim(1, lease)[0]
 		done := completed(run)
@@ -139,12 +139,12 @@ var usagePromises = []promise{
 		calls, err = w.s.RunCalls(w.ctx, key)
 		w.NoError(err)
 		w.Equal(want, ofNoDay(calls))
-		w.Equal(want, w.spent())
-		for w.rollUp(1) > 0 {
+		w.Equal(want, w.callsOfAgent())
+		for w.rollUpRows(1) > 0 {
 		}
-		w.Equal(want, w.spent())
+		w.Equal(want, w.callsOfAgent())
 		w.NotEmpty(w.rebuild())
-		w.Equal(want, w.spent())
+		w.Equal(want, w.callsOfAgent())
 	}},
 	{"failed and cancelled runs have costs", func(w *world) {
 		w.deploy("one", "first")
@@ -158,38 +158,38 @@ var usagePromises = []promise{
 		w.NoError(w.complete(failed))
 		w.NoError(w.s.Cancel(w.ctx, claimed[1].Run.Key(), "x", "x"))
 		for range 2 {
-			w.Equal([]store.Calls{costing(2, 3)}, w.spent())
-			w.rollUp(10)
+			w.Equal([]store.Calls{costing(2, 3)}, w.callsOfAgent())
+			w.rollUpRows(10)
 		}
 	}},
 	{"an erased run keeps its cost, rolled up or not", func(w *world) {
 		w.deploy("one", "first")
-		runs := w.spends(2)
+		runs := w.endCostlyRuns(2)
 		want := []store.Calls{costing(2, 14)}
 		w.NoError(w.s.EraseRun(w.ctx, w.key(runs[0])))
-		w.Equal(want, w.spent())
-		for w.rollUp(10) > 0 {
+		w.Equal(want, w.callsOfAgent())
+		for w.rollUpRows(10) > 0 {
 		}
-		w.Equal(want, w.spent())
+		w.Equal(want, w.callsOfAgent())
 		w.NoError(w.s.EraseRun(w.ctx, w.key(runs[1])))
 		w.NotEmpty(w.rebuild())
-		w.Equal(want, w.spent())
+		w.Equal(want, w.callsOfAgent())
 	}},
 	{"rollups stay after their calls are deleted", func(w *world) {
 		w.deploy("one", "first")
-		w.spends(2)
-		for w.rollUp(10) > 0 {
+		w.endCostlyRuns(2)
+		for w.rollUpRows(10) > 0 {
 		}
-		for w.count(100) > 0 {
+		for w.countStored(100) > 0 {
 		}
 		w.forgets()
 		for n := 1; n > 0; {
 			var err error
-			n, err = w.trim(100)
+			n, err = w.trimHistory(100)
 			w.NoError(err)
 		}
-		w.Zero(w.ones(`SELECT count(*) FROM model_calls WHERE project_id = $1`))
-		w.Equal([]store.Calls{costing(2, 14)}, w.spent())
+		w.Zero(w.queryCount(`SELECT count(*) FROM model_calls WHERE project_id = $1`))
+		w.Equal([]store.Calls{costing(2, 14)}, w.callsOfAgent())
 	}},
 	{"with very many models the most expensive stay separate", func(w *world) {
 		w.deploy("one", "first")
@@ -198,14 +198,14 @@ var usagePromises = []promise{
 		const runs, each = 5, store.MaxRunModels + 8
 		var nanos int64
 		for i := range runs {
-			run := pastRun{id: store.Stamp(v7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted}
+			run := pastRun{id: store.Stamp(newUUIDv7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted}
 			for m := range each {
 				call := store.Calls{Model: fmt.Sprintf("openai/%d-%d", i, m), Day: store.DayOf(now), Number: 1, Usage: store.TokenUsage{InputTokens: 1}}
 				call.Cost = store.Cost{Currency: store.USD, Nanos: int64(1000*i + m)}
 				nanos += call.Cost.Nanos
 				run.calls = append(run.calls, call)
 			}
-			run.write(w)
+			run.insertInto(w)
 			calls, err := w.s.RunCalls(w.ctx, w.key(run.id))
 			w.NoError(err)
 			w.Len(calls, store.MaxRunModels+1)
@@ -214,7 +214,7 @@ var usagePromises = []promise{
 			w.EqualValues(8*1000*i+28, other.Cost.Nanos)
 		}
 		told := func() {
-			calls := w.spent()
+			calls := w.callsOfAgent()
 			w.Len(calls, store.MaxModels+1)
 			number, sum := int64(0), int64(0)
 			for _, c := range calls {
@@ -227,32 +227,32 @@ var usagePromises = []promise{
 			w.Equal(nanos, sum)
 		}
 		told()
-		for w.rollUp(1) > 0 {
+		for w.rollUpRows(1) > 0 {
 		}
 		told()
-		w.EqualValues(runs*(store.MaxRunModels)+1, w.ones(`SELECT count(*) FROM usage_rollups WHERE project_id = $1 AND grain = 'hour'`))
+		w.EqualValues(runs*(store.MaxRunModels)+1, w.queryCount(`SELECT count(*) FROM usage_rollups WHERE project_id = $1 AND grain = 'hour'`))
 		w.NotEmpty(w.rebuild())
 		told()
-		w.EqualValues(runs*each, w.ones(`SELECT count(*) FROM model_calls WHERE project_id = $1`), "which keep their names")
+		w.EqualValues(runs*each, w.queryCount(`SELECT count(*) FROM model_calls WHERE project_id = $1`), "which keep their names")
 	}},
 	{"the separate models of a run are the same before and after the rollup", func(w *world) {
 		w.deploy("one", "first")
 		now, err := w.s.Now(w.ctx)
 		w.NoError(err)
 		for i, models := range []int{store.MaxRunModels + 8, 3, 1} {
-			run := pastRun{id: store.Stamp(v7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted}
+			run := pastRun{id: store.Stamp(newUUIDv7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted}
 			for m := range models {
 				call := store.Calls{Model: fmt.Sprintf("openai/%d", m), Day: store.DayOf(now), Number: 1, Usage: store.TokenUsage{InputTokens: 1}}
 				call.Cost = store.Cost{Currency: store.USD, Nanos: int64(1 + m)}
 				run.calls = append(run.calls, call)
 			}
-			run.write(w)
+			run.insertInto(w)
 		}
-		before := w.spent()
+		before := w.callsOfAgent()
 		w.Len(before, 3+store.MaxRunModels+1, "the first has also called models 0 to 7, which are no longer separate")
-		for w.rollUp(1) > 0 {
+		for w.rollUpRows(1) > 0 {
 		}
-		w.Equal(before, w.spent())
+		w.Equal(before, w.callsOfAgent())
 	}},
 	{"sums above the maximum are the maximum", func(w *world) {
 		w.deploy("one", "first")
@@ -261,9 +261,9 @@ var usagePromises = []promise{
 		dear := store.Calls{Model: "openai/one", Day: store.DayOf(now), Number: 1, Usage: store.TokenUsage{InputTokens: 1 << 60, OutputTokens: 3}, Cost: store.Cost{Currency: store.USD, Nanos: 1 << 60}}
 		for i := range 3 {
 			pastRun{
-				id: store.Stamp(v7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted,
+				id: store.Stamp(newUUIDv7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted,
 				usage: store.TokenUsage{InputTokens: 1 << 62}, calls: slices.Repeat([]store.Calls{dear}, 9),
-			}.write(w)
+			}.insertInto(w)
 		}
 		want := []store.Calls{{Model: "openai/one", Day: dear.Day, Number: 27, Usage: store.TokenUsage{InputTokens: store.MaxSum, OutputTokens: 81}, Cost: store.Cost{Currency: store.USD, Nanos: store.MaxSum}}}
 		told := func() {
@@ -273,7 +273,7 @@ var usagePromises = []promise{
 			w.EqualValues(store.MaxSum, s.Usage.InputTokens)
 		}
 		told()
-		for w.rollUp(1) > 0 {
+		for w.rollUpRows(1) > 0 {
 		}
 		told()
 		w.NotEmpty(w.rebuild())

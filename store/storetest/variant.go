@@ -10,8 +10,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// says sends a heartbeat for one claim that names its variant.
-func (w *world) says(c store.Claimed, test string) {
+// reportVariant sends a heartbeat for one claim that names its variant.
+func (w *world) reportVariant(c store.Claimed, test string) {
 	lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), []store.Held{{Lease: leaseOf(c), TestName: test}}, lease)
 	w.NoError(err)
 	w.Empty(lost)
@@ -33,7 +33,7 @@ func (w *world) deployResult(spec store.DeploymentSpec, change func(*store.Build
 	_, err := w.s.BeginDeployment(w.ctx, spec)
 	w.NoError(err)
 	w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
-	result := w.result("bundle of " + spec.Ref.Name)
+	result := w.buildResult("bundle of " + spec.Ref.Name)
 	change(&result)
 	w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
 	w.True(w.activate(spec.ID).Live)
@@ -59,18 +59,18 @@ var variantPromises = []promise{
 		w.deployVariants("one", "first", "short", "long")
 		_, c := w.running(lease)
 		w.Empty(c.Run.TestName)
-		w.says(c, "")
+		w.reportVariant(c, "")
 		w.Empty(w.run(c.Run.ID).TestName)
-		w.says(c, "short")
+		w.reportVariant(c, "short")
 		w.Equal("short", w.run(c.Run.ID).TestName)
-		w.says(c, "long")
-		w.says(c, "")
+		w.reportVariant(c, "long")
+		w.reportVariant(c, "")
 		w.Equal("short", w.run(c.Run.ID).TestName)
 	}},
 	{"a resumed run has its variant and keeps it", func(w *world) {
 		w.deployVariants("one", "first", "short", "long")
 		_, c := w.running(lease)
-		w.says(c, "short")
+		w.reportVariant(c, "short")
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.Equal("short", w.run(c.Run.ID).TestName)
 		again := w.claimAs("runner", 1, lease)
@@ -95,7 +95,7 @@ var variantPromises = []promise{
 		w.NoError(w.complete(completed(base)))
 		w.Empty(w.run(base.Run.ID).TestName)
 		_, open := w.running(lease)
-		w.says(open, "short")
+		w.reportVariant(open, "short")
 		w.Equal([]uuid.UUID{open.Run.ID, c.Run.ID}, w.executedBy("short"))
 		w.Equal([]uuid.UUID{base.Run.ID}, w.executedBy(store.BaseRuns))
 		w.Empty(w.executedBy("long"))
@@ -103,7 +103,7 @@ var variantPromises = []promise{
 	{"a run that the platform ends keeps its variant", func(w *world) {
 		w.deployVariants("one", "first", "short", "long")
 		_, c := w.running(lease)
-		w.says(c, "short")
+		w.reportVariant(c, "short")
 		w.NoError(w.s.Cancel(w.ctx, c.Run.Key(), store.RunErrorCancelled, "enough"))
 		run := w.run(c.Run.ID)
 		w.Equal(store.RunCancelled, run.Status)
@@ -115,7 +115,7 @@ var variantPromises = []promise{
 			result.Agents = append(w.variants("first", "short"), w.variants("second", "long")...)
 		})
 		of := func(agent string) store.Claimed {
-			e := w.single()
+			e := w.singleEvent()
 			e.Runs[0].AgentName = agent
 			w.accept(&e)
 			claimed := w.claim(1, lease)
@@ -124,7 +124,7 @@ var variantPromises = []promise{
 		}
 		for _, none := range []string{"none", "long", "first-short", "first", "Short", strings.Repeat("é\x00", store.MaxTestName), store.BaseRuns} {
 			c := of("first")
-			w.says(c, none)
+			w.reportVariant(c, none)
 			w.Empty(w.run(c.Run.ID).TestName, none)
 			done := completed(c)
 			done.TestName = none
@@ -133,26 +133,26 @@ var variantPromises = []promise{
 			w.Empty(w.run(c.Run.ID).TestName, none)
 		}
 		c := of("first")
-		w.says(c, "none")
-		w.says(c, "short")
+		w.reportVariant(c, "none")
+		w.reportVariant(c, "short")
 		w.Equal("short", w.run(c.Run.ID).TestName, "a later report counts")
 
 		w.deployVariants("two", "first", "brief")
-		w.says(c, "brief")
+		w.reportVariant(c, "brief")
 		done := completed(c)
 		done.TestName = "brief"
 		w.NoError(w.complete(done))
 		w.Equal("short", w.run(c.Run.ID).TestName)
 		c = of("first")
-		w.says(c, "short")
+		w.reportVariant(c, "short")
 		w.Empty(w.run(c.Run.ID).TestName, "the variant of an earlier deployment")
-		w.says(c, "brief")
+		w.reportVariant(c, "brief")
 		w.Equal("brief", w.run(c.Run.ID).TestName)
 	}},
 	{"a variant is not an agent for links", func(w *world) {
 		spec := w.newDeployment("one")
 		w.deployResult(spec, func(result *store.BuildResult) {
-			*result = w.result("bundle of one", "first", "second")
+			*result = w.buildResult("bundle of one", "first", "second")
 			result.Agents[0].VariantOf = "second"
 		})
 		names, err := w.s.AgentNames(w.ctx, spec.Key(), 10)
@@ -171,7 +171,7 @@ var variantPromises = []promise{
 		w.Len(claimed, 1)
 		w.Equal("second", claimed[0].Run.AgentName)
 		w.Equal(store.RunErrorAgentNotFound, w.run(e.Runs[0].ID).ErrorCode)
-		begin := w.single()
+		begin := w.singleEvent()
 		begin.RunnerID = "runner"
 		w.accept(&begin)
 		w.Equal(store.RunQueued, w.run(begin.Runs[0].ID).Status, "nor can a run of it start")

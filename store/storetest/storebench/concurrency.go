@@ -15,14 +15,14 @@ import (
 func (t *tour) takeTurns() {
 	name := "turns-" + uuid.NewString()
 	environment := store.Environment{
-		Ref: t.ref(store.KindEnvironment, name), ID: uuid.New(), ProjectID: t.Project, Slug: name, Kind: "standard",
+		Ref: t.objectRef(store.KindEnvironment, name), ID: uuid.New(), ProjectID: t.Project, Slug: name, Kind: "standard",
 		ObjectCreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
 	}
 	t.NoError(t.Store.PutEnvironment(t.ctx, environment))
 	agent := t.Links[0].AgentName
-	t.build(environment.ID, store.Agent{Name: agent, Type: "llm", SourcePath: "agents/hello.yaml", ConcurrencyKey: "input.k"})
+	t.buildAndDeploy(environment.ID, store.Agent{Name: agent, Type: "llm", SourcePath: "agents/hello.yaml", ConcurrencyKey: "input.k"})
 	take := func(key store.ConcurrencyKey, input string) store.Key {
-		a := t.take(t.event(func(e *store.Event) {
+		a := t.acceptAll(t.newEvent(func(e *store.Event) {
 			e.EnvironmentID, e.Input = environment.ID, []byte(input)
 			e.Runs = e.Runs[:1]
 			e.Runs[0].Concurrency = key
@@ -38,7 +38,7 @@ func (t *tour) takeTurns() {
 		return result.Runs
 	}
 	complete := func(c store.Claimed) {
-		each, err := t.Store.Complete(t.ctx, []store.Completion{{Lease: held(c), Status: store.RunCompleted}})
+		each, err := t.Store.Complete(t.ctx, []store.Completion{{Lease: leaseOf(c), Status: store.RunCompleted}})
 		t.NoError(err)
 		t.Equal([]error{nil}, each)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// costs reads the cost of a run, and exchange rates.
-func (t *tour) costs() {
+// readCosts reads the cost of a run, and exchange rates.
+func (t *tour) readCosts() {
 	_, err := t.Store.RunCalls(t.ctx, t.key(uuid.Must(uuid.NewV7())))
 	t.NoError(err)
 	t.NoError(t.Store.PutRates(t.ctx, []store.Rate{{Currency: store.USD, Day: 20_000, Micros: 1_100_000}}))

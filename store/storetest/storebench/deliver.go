@@ -16,42 +16,42 @@ import (
 // deliver sends results in the most frequent way, and in all other ways.
 func (t *tour) deliver() {
 	out := store.Connector{
-		Ref: t.ref(store.KindConnector, "results"), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment,
+		Ref: t.objectRef(store.KindConnector, "results"), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment,
 		Name: "results" + uuid.NewString(), Type: "webhook", Mode: "outbound", Enabled: true, Config: []byte(`{}`),
 	}
 	t.NoError(t.Store.PutConnector(t.ctx, out))
 	link := store.Link{
-		Ref: t.ref(store.KindConnectorLink, "results"), ID: uuid.New(), ProjectID: t.Project, ConnectorID: out.ID,
+		Ref: t.objectRef(store.KindConnectorLink, "results"), ID: uuid.New(), ProjectID: t.Project, ConnectorID: out.ID,
 		AgentName: t.Links[0].AgentName, Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.UnixMicro(0),
 	}
 	t.NoError(t.Store.PutLink(t.ctx, link))
 	for range 64 { // enough for a statement to be cheaper without its index
-		t.take(t.event(func(e *store.Event) { e.Runs = e.Runs[:1] }))
+		t.acceptAll(t.newEvent(func(e *store.Event) { e.Runs = e.Runs[:1] }))
 	}
 	for range 5 {
-		t.finish(t.some(20, time.Hour)...)
+		t.completeRuns(t.claimAsNew(20, time.Hour)...)
 	}
-	t.post()
-	t.settle(store.DeliveryDone, t.due(40))
-	t.settle(store.DeliveryDone, t.ask(100))
+	t.postDeliveries()
+	t.recordAttempts(store.DeliveryDone, t.claimDue(40))
+	t.recordAttempts(store.DeliveryDone, t.claimDeliveries(100))
 	for range 5 {
-		t.take(t.event(func(e *store.Event) { e.Runs = e.Runs[:1] }))
+		t.acceptAll(t.newEvent(func(e *store.Event) { e.Runs = e.Runs[:1] }))
 	}
-	t.finish(t.some(10, time.Hour)...) // of two agents alternately
-	t.post()
-	claimed := t.due(2)
-	t.settle(store.DeliveryDone, claimed[:1])
-	t.settle(store.DeliveryRetry, claimed[1:])
-	t.settle(store.DeliveryGone, t.due(1))
-	t.Empty(t.ask(10), "the rest is skipped")
-	t.finish(t.next()...)
-	t.post()
+	t.completeRuns(t.claimAsNew(10, time.Hour)...) // of two agents alternately
+	t.postDeliveries()
+	claimed := t.claimDue(2)
+	t.recordAttempts(store.DeliveryDone, claimed[:1])
+	t.recordAttempts(store.DeliveryRetry, claimed[1:])
+	t.recordAttempts(store.DeliveryGone, t.claimDue(1))
+	t.Empty(t.claimDeliveries(10), "the rest is skipped")
+	t.completeRuns(t.claimNext()...)
+	t.postDeliveries()
 	runs, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{Connector: t.key(out.ID), Limit: 10})
 	t.NoError(err)
 	t.NotEmpty(runs)
 	_, err = t.Store.ConnectorRun(t.ctx, t.key(claimed[1].Delivery.ID))
 	t.NoError(err)
-	t.replay(t.key(out.ID), claimed[0].Delivery.ID)
+	t.replayAll(t.key(out.ID), claimed[0].Delivery.ID)
 	_, _, err = t.Store.Attempts(t.ctx, t.key(claimed[0].Delivery.ID))
 	t.NoError(err)
 	_, err = t.Store.DestinationsOf(t.ctx, t.Project, []uuid.UUID{out.ID})
@@ -61,26 +61,26 @@ func (t *tour) deliver() {
 	t.NotEmpty(troubled)
 	t.NoError(t.Store.ResumeDestination(t.ctx, t.key(out.ID)))
 	t.NoError(t.Store.Remove(t.ctx, t.Project, link.Ref))
-	t.send(out, link)
+	t.sendPayload(out, link)
 	t.NoError(t.Store.EraseRun(t.ctx, t.key(claimed[0].Delivery.RunID)), "which has a delivery that ended and one that is open")
 	t.NoError(t.Store.Remove(t.ctx, t.Project, out.Ref))
 }
 
-// send sends a payload from a run in progress.
-func (t *tour) send(out store.Connector, link store.Link) {
+// sendPayload sends a payload from a run in progress.
+func (t *tour) sendPayload(out store.Connector, link store.Link) {
 	out.Ref.Generation++ // no longer paused
 	t.NoError(t.Store.PutConnector(t.ctx, out))
-	run := t.next()
+	run := t.claimNext()
 	link.Ref.ObjectUID, link.AgentName = "a tool", run[0].Run.AgentName
 	link.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "tell"}
 	t.NoError(t.Store.PutLink(t.ctx, link))
 	actions, err := t.Store.Actions(t.ctx, t.key(t.Environment), []string{link.AgentName})
 	t.NoError(err)
 	t.Len(actions, 1)
-	t.NoError(t.Store.AppendJournal(t.ctx, held(run[0]), []store.JournalEntry{
+	t.NoError(t.Store.AppendJournal(t.ctx, leaseOf(run[0]), []store.JournalEntry{
 		{Sequence: 1, Kind: store.JournalToolStarted}, {Sequence: 2, Kind: store.JournalToolStarted},
 	}))
-	s := store.Send{Lease: held(run[0]), Mode: store.LinkAgentTool, Name: "tell", Position: 1, Payload: []byte(`{}`)}
+	s := store.Send{Lease: leaseOf(run[0]), Mode: store.LinkAgentTool, Name: "tell", Position: 1, Payload: []byte(`{}`)}
 	for range 2 {
 		_, err = t.Store.Send(t.ctx, s)
 		t.NoError(err)
@@ -88,44 +88,44 @@ func (t *tour) send(out store.Connector, link store.Link) {
 	s.Position, s.Payload = 2, []byte(`"`+strings.Repeat("x", store.MaxInlineInput)+`"`)
 	_, err = t.Store.Send(t.ctx, s)
 	t.NoError(err)
-	t.fail(out)
-	t.finish(run...)
-	t.post()
+	t.failDeliveries(out)
+	t.completeRuns(run...)
+	t.postDeliveries()
 	t.NoError(t.Store.Remove(t.ctx, t.Project, link.Ref))
 }
 
-// fail makes deliveries fail that a link reports.
-func (t *tour) fail(out store.Connector) {
+// failDeliveries makes deliveries of a connector fail. A link reports these failures.
+func (t *tour) failDeliveries(out store.Connector) {
 	tells := out
-	tells.Ref, tells.ID, tells.Name = t.ref(store.KindConnector, "ops"), uuid.New(), "ops"+uuid.NewString()
+	tells.Ref, tells.ID, tells.Name = t.objectRef(store.KindConnector, "ops"), uuid.New(), "ops"+uuid.NewString()
 	t.NoError(t.Store.PutConnector(t.ctx, tells))
 	link := store.Link{
-		Ref: t.ref(store.KindConnectorLink, "ops"), ID: uuid.New(), ProjectID: t.Project, ConnectorID: tells.ID, AgentName: "nobody",
+		Ref: t.objectRef(store.KindConnectorLink, "ops"), ID: uuid.New(), ProjectID: t.Project, ConnectorID: tells.ID, AgentName: "nobody",
 		Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic, Statuses: []store.RunStatus{store.StatusDeliveryFailed}}, ObjectCreatedAt: time.UnixMicro(0),
 	}
 	t.NoError(t.Store.PutLink(t.ctx, link))
-	t.settle(store.DeliveryFailed, t.due(1))
-	t.post()
-	t.NotEmpty(t.ask(10))
+	t.recordAttempts(store.DeliveryFailed, t.claimDue(1))
+	t.postDeliveries()
+	t.NotEmpty(t.claimDeliveries(10))
 	t.NoError(t.Store.Remove(t.ctx, t.Project, link.Ref))
 	t.NoError(t.Store.Remove(t.ctx, t.Project, tells.Ref))
 }
 
-// next accepts and claims one run.
-func (t *tour) next() []store.Claimed {
-	t.take(t.event(func(e *store.Event) { e.Runs = e.Runs[:1] }))
-	return t.some(1, time.Hour)
+// claimNext accepts and claims one run.
+func (t *tour) claimNext() []store.Claimed {
+	t.acceptAll(t.newEvent(func(e *store.Event) { e.Runs = e.Runs[:1] }))
+	return t.claimAsNew(1, time.Hour)
 }
 
-func (t *tour) finish(runs ...store.Claimed) {
+func (t *tour) completeRuns(runs ...store.Claimed) {
 	for _, run := range runs {
-		_, err := t.Store.Complete(t.ctx, []store.Completion{{Lease: held(run), Status: store.RunCompleted, Output: "hello"}})
+		_, err := t.Store.Complete(t.ctx, []store.Completion{{Lease: leaseOf(run), Status: store.RunCompleted, Output: "hello"}})
 		t.NoError(err)
 	}
 }
 
-// post creates all waiting deliveries.
-func (t *tour) post() {
+// postDeliveries creates all waiting deliveries.
+func (t *tour) postDeliveries() {
 	for n := 1; n > 0; {
 		var err error
 		n, err = t.Store.PostDeliveries(t.ctx, 100)
@@ -133,7 +133,7 @@ func (t *tour) post() {
 	}
 }
 
-func (t *tour) ask(limit int) []store.ClaimedDelivery {
+func (t *tour) claimDeliveries(limit int) []store.ClaimedDelivery {
 	other := store.Key{ProjectID: uuid.New(), ID: uuid.New()}
 	claim := store.DeliveryClaim{
 		Limit: limit, PerConnector: 100, Lease: time.Hour, PerProject: 100, UnderWay: map[uuid.UUID]int{uuid.New(): 100, other.ProjectID: 99},
@@ -146,14 +146,14 @@ func (t *tour) ask(limit int) []store.ClaimedDelivery {
 	return claimed
 }
 
-// due claims existing deliveries.
-func (t *tour) due(n int) []store.ClaimedDelivery {
-	claimed := t.ask(n)
+// claimDue claims existing deliveries.
+func (t *tour) claimDue(n int) []store.ClaimedDelivery {
+	claimed := t.claimDeliveries(n)
 	t.Len(claimed, n)
 	return claimed
 }
 
-func (t *tour) settle(outcome store.DeliveryOutcome, claimed []store.ClaimedDelivery) {
+func (t *tour) recordAttempts(outcome store.DeliveryOutcome, claimed []store.ClaimedDelivery) {
 	var attempts []store.Attempt
 	for _, d := range claimed {
 		attempts = append(attempts, store.Attempt{
@@ -163,8 +163,8 @@ func (t *tour) settle(outcome store.DeliveryOutcome, claimed []store.ClaimedDeli
 	t.NoError(t.Store.RecordAttempts(t.ctx, attempts))
 }
 
-// replay replays an ended delivery and an ended event, and tests a connector, with keys.
-func (t *tour) replay(to store.Key, delivery uuid.UUID) {
+// replayAll replays an ended delivery and an ended event, and tests a connector, with keys.
+func (t *tour) replayAll(to store.Key, delivery uuid.UUID) {
 	key := func() *store.Idempotency {
 		return &store.Idempotency{Key: "replay:" + uuid.NewString(), TTL: time.Hour}
 	}

@@ -12,12 +12,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// remove deletes an environment with waiting runs.
-func (t *tour) remove() {
+// removeEnvironment deletes an environment with waiting runs.
+func (t *tour) removeEnvironment() {
 	name := "e-" + uuid.NewString()
-	environment := store.Environment{Ref: t.ref(store.KindEnvironment, name), ID: uuid.New(), ProjectID: t.Project, Slug: name, Kind: "standard"}
+	environment := store.Environment{Ref: t.objectRef(store.KindEnvironment, name), ID: uuid.New(), ProjectID: t.Project, Slug: name, Kind: "standard"}
 	t.NoError(t.Store.PutEnvironment(t.ctx, environment))
-	t.take(t.event(func(e *store.Event) { e.EnvironmentID = environment.ID }))
+	t.acceptAll(t.newEvent(func(e *store.Event) { e.EnvironmentID = environment.ID }))
 	t.NoError(t.Store.Remove(t.ctx, t.Project, environment.Ref))
 }
 
@@ -27,21 +27,21 @@ func (t *tour) keepHouse() {
 		t.Age()
 	}
 	t.NoError(t.Store.EraseRun(t.ctx, t.runs[0]))
-	t.trim()
+	t.trimHistory()
 	_, err := t.Store.SweepExpired(t.ctx, 100)
 	t.NoError(err)
 	_, err = t.Store.CountStored(t.ctx, 100)
 	t.NoError(err)
 	_, err = t.Store.RollUp(t.ctx, 100)
 	t.NoError(err)
-	t.index()
+	t.indexRuns()
 	t.NoError(t.Store.RebuildRollups(t.ctx, func(store.RollupHour) {}))
 	_, err = t.Store.SweepLeases(t.ctx, 100)
 	t.NoError(err)
 }
 
-// trim deletes rows beyond the project's retention.
-func (t *tour) trim() {
+// trimHistory deletes rows beyond the project's retention.
+func (t *tour) trimHistory() {
 	if t.Old != nil {
 		t.Old()
 	}
@@ -58,7 +58,7 @@ func (t *tour) failTests() {
 	sum := sha256.Sum256([]byte(name))
 	digest := "sha256:" + hex.EncodeToString(sum[:])
 	spec := store.DeploymentSpec{
-		Ref: t.ref(store.KindDeployment, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment,
+		Ref: t.objectRef(store.KindDeployment, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment,
 		Fingerprint: name, SourceType: "git",
 	}
 	_, err := t.Store.BeginDeployment(t.ctx, spec)

@@ -11,14 +11,14 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// index indexes ended runs, with a word that all of them have.
-func (t *tour) index() {
+// indexRuns indexes ended runs, with a word that all of them have.
+func (t *tour) indexRuns() {
 	_, err := t.Store.IndexRuns(t.ctx, 100, func(store.Searched) []string { return []string{"done"} })
 	t.NoError(err)
 }
 
-// search searches runs, from the newest and before one.
-func (t *tour) search(next uuid.UUID) {
+// searchRuns searches runs, from the newest and before one.
+func (t *tour) searchRuns(next uuid.UUID) {
 	for _, search := range []store.Search{{}, {Words: []string{"done"}}, {Words: []string{"nothing"}, AgentName: t.Links[0].AgentName, Status: store.RunFailed}} {
 		search.Match = func(context.Context, store.Searched) bool { return true }
 		for _, before := range []*uuid.UUID{nil, &next} {

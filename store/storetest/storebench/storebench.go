@@ -38,7 +38,7 @@ func NewScene(tb testing.TB, s store.Store, links int) *Scene {
 	tb.Helper()
 	ctx := tb.Context()
 	c := &Scene{Store: s, Project: uuid.New(), Environment: uuid.New(), Connector: uuid.New(), Deployment: uuid.New()}
-	ref := c.ref
+	ref := c.objectRef
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	c.project = store.Project{Ref: ref(store.KindProject, "project"), ID: c.Project}
 	require.NoError(tb, s.PutProject(ctx, c.project))
@@ -90,20 +90,20 @@ func (c *Scene) Crons(tb testing.TB, n int) (out []store.Connector) {
 	for i := range n {
 		name := fmt.Sprintf("cron-%d", i)
 		conn := store.Connector{
-			Ref: c.ref(store.KindConnector, name), ID: uuid.New(), ProjectID: c.Project, EnvironmentID: c.Environment, Name: name,
+			Ref: c.objectRef(store.KindConnector, name), ID: uuid.New(), ProjectID: c.Project, EnvironmentID: c.Environment, Name: name,
 			Type: store.TypeCron, Mode: "inbound", Enabled: true, Config: []byte(`{"schedule":"@hourly","timezone":"UTC","missed_ticks":"skip"}`),
 		}
 		require.NoError(tb, c.Store.PutConnector(tb.Context(), conn))
 		require.NoError(tb, c.Store.PutLink(tb.Context(), store.Link{
-			Ref: c.ref(store.KindConnectorLink, name), ID: uuid.New(), ProjectID: c.Project, ConnectorID: conn.ID, AgentName: c.Links[0].AgentName,
+			Ref: c.objectRef(store.KindConnectorLink, name), ID: uuid.New(), ProjectID: c.Project, ConnectorID: conn.ID, AgentName: c.Links[0].AgentName,
 		}))
 		out = append(out, conn)
 	}
 	return out
 }
 
-// ref returns an object of the project.
-func (c *Scene) ref(kind, name string) store.ObjectRef {
+// objectRef returns an object of the project.
+func (c *Scene) objectRef(kind, name string) store.ObjectRef {
 	return store.ObjectRef{Namespace: c.Project.String(), Kind: kind, Name: name, ObjectUID: uuid.NewString(), Generation: 1}
 }
 

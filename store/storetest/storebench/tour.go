@@ -36,25 +36,25 @@ type tour struct {
 func (c *Scene) Tour(tb testing.TB) {
 	tb.Helper()
 	t := &tour{Scene: c, Assertions: require.New(tb), ctx: tb.Context(), tb: tb}
-	t.accept()
-	t.work()
+	t.acceptEvents()
+	t.endRuns()
 	t.interrupt()
 	t.deliver()
-	t.read()
-	t.list()
-	t.audit()
-	t.refuse()
-	t.look()
+	t.readRows()
+	t.listAll()
+	t.recordAudit()
+	t.recordRejections()
+	t.requestPoll()
 	t.replays()
 	t.takeTurns()
-	t.deploy()
-	t.tick()
-	t.remove()
+	t.deployAgents()
+	t.recordTicks()
+	t.removeEnvironment()
 	t.keepHouse()
 }
 
-// take accepts events and returns the results.
-func (t *tour) take(events ...store.Event) []store.Admission {
+// acceptAll accepts events and returns the results.
+func (t *tour) acceptAll(events ...store.Event) []store.Admission {
 	admissions, err := t.Store.Accept(t.ctx, events)
 	t.NoError(err)
 	for _, a := range admissions {
@@ -66,42 +66,42 @@ func (t *tour) take(events ...store.Event) []store.Admission {
 	return admissions
 }
 
-// event returns an event with a change.
-func (t *tour) event(change func(e *store.Event)) store.Event {
+// newEvent returns an event with a change.
+func (t *tour) newEvent(change func(e *store.Event)) store.Event {
 	e := t.Event(t.tb)
 	change(&e)
 	return e
 }
 
-func (t *tour) accept() {
+func (t *tour) acceptEvents() {
 	for _, class := range []store.Class{store.ClassSync, store.ClassInbound, store.ClassDeferred} {
 		for range 4 {
-			t.take(t.event(func(e *store.Event) { e.Class = class }), t.event(func(e *store.Event) { e.Class = class }))
+			t.acceptAll(t.newEvent(func(e *store.Event) { e.Class = class }), t.newEvent(func(e *store.Event) { e.Class = class }))
 		}
 	}
 	blob := uuid.New()
 	_, err := t.Store.PutBlob(t.ctx, t.key(blob), strings.NewReader("an input"))
 	t.NoError(err)
-	t.take(t.event(func(e *store.Event) { e.Input, e.InputBlob = nil, &blob }))
-	t.take(
-		t.event(func(e *store.Event) { e.Runs = nil }),
-		t.event(func(e *store.Event) { e.Runs[0].ErrorCode = "files_required" }),
-		t.event(func(e *store.Event) { e.Runs = e.Runs[:1]; e.Runs[0].AgentName = "is-not-deployed" }),
-		t.event(func(e *store.Event) { e.ConnectorVersion++ }),
+	t.acceptAll(t.newEvent(func(e *store.Event) { e.Input, e.InputBlob = nil, &blob }))
+	t.acceptAll(
+		t.newEvent(func(e *store.Event) { e.Runs = nil }),
+		t.newEvent(func(e *store.Event) { e.Runs[0].ErrorCode = "files_required" }),
+		t.newEvent(func(e *store.Event) { e.Runs = e.Runs[:1]; e.Runs[0].AgentName = "is-not-deployed" }),
+		t.newEvent(func(e *store.Event) { e.ConnectorVersion++ }),
 	)
-	begun := t.take(t.event(func(e *store.Event) { e.Runs, e.RunnerID = e.Runs[:1], "a runner that waits" }))[0].Begun
+	begun := t.acceptAll(t.newEvent(func(e *store.Event) { e.Runs, e.RunnerID = e.Runs[:1], "a runner that waits" }))[0].Begun
 	t.NotNil(begun)
-	each, err := t.Store.Complete(t.ctx, []store.Completion{{Lease: held(*begun), Status: store.RunCompleted}})
+	each, err := t.Store.Complete(t.ctx, []store.Completion{{Lease: leaseOf(*begun), Status: store.RunCompleted}})
 	t.NoError(err)
 	t.Equal([]error{nil}, each)
 	key := "key:" + uuid.NewString()
 	keyed := func(e *store.Event) { e.Idempotency = &store.Idempotency{Key: key, TTL: time.Hour} }
-	t.take(t.event(keyed))
-	t.Equal(store.Repeated, t.take(t.event(keyed))[0].Verdict)
+	t.acceptAll(t.newEvent(keyed))
+	t.Equal(store.Repeated, t.acceptAll(t.newEvent(keyed))[0].Verdict)
 	known, err := t.Store.KnownKey(t.ctx, t.key(t.Connector), key)
 	t.NoError(err)
 	t.True(known)
-	t.take(t.event(func(e *store.Event) {
+	t.acceptAll(t.newEvent(func(e *store.Event) {
 		e.Idempotency = &store.Idempotency{Key: "over:" + uuid.NewString(), TTL: over}
 	}))
 }
@@ -115,14 +115,14 @@ func (t *tour) claimed(runner string, limit int, lease time.Duration, holding ..
 	return result.Runs
 }
 
-// some claims runs as a new runner.
-func (t *tour) some(n int, lease time.Duration) []store.Claimed {
+// claimAsNew claims runs as a new runner.
+func (t *tour) claimAsNew(n int, lease time.Duration) []store.Claimed {
 	runs := t.claimed(uuid.NewString(), n, lease)
 	t.Len(runs, n)
 	return runs
 }
 
-func held(c store.Claimed) store.Lease { return store.Lease{Run: c.Run.Key(), Token: c.Token} }
+func leaseOf(c store.Claimed) store.Lease { return store.Lease{Run: c.Run.Key(), Token: c.Token} }
 
 // answers returns entries first to last that a claim appends to the journal.
 func answers(c store.Claimed, first, last int64) (out []store.JournalEntry) {
@@ -134,8 +134,8 @@ func answers(c store.Claimed, first, last int64) (out []store.JournalEntry) {
 	return out
 }
 
-// work ends runs in the most frequent way, and with partly repeated journals.
-func (t *tour) work() {
+// endRuns ends runs in the most frequent way, and with partly repeated journals.
+func (t *tour) endRuns() {
 	runner := uuid.NewString()
 	runs := t.claimed(runner, 3, time.Hour)
 	t.Len(runs, 3)
@@ -143,14 +143,14 @@ func (t *tour) work() {
 	environments, err := t.Store.Attend(t.ctx, []store.RunnerKey{{Environment: t.key(t.Environment), ID: runner}})
 	t.NoError(err)
 	t.Len(environments, 1)
-	lost, err := t.Store.Heartbeat(t.ctx, t.key(t.Environment), []store.Held{{Lease: held(runs[0])}, {Lease: held(runs[1])}, {Lease: store.Lease{Run: t.key(newID(t.tb))}}}, time.Hour)
+	lost, err := t.Store.Heartbeat(t.ctx, t.key(t.Environment), []store.Held{{Lease: leaseOf(runs[0])}, {Lease: leaseOf(runs[1])}, {Lease: store.Lease{Run: t.key(newID(t.tb))}}}, time.Hour)
 	t.NoError(err)
 	t.Len(lost, 1)
-	t.NoError(t.Store.AppendJournal(t.ctx, held(runs[0]), answers(runs[0], 1, 2)))
-	t.NoError(t.Store.AppendJournal(t.ctx, held(runs[0]), answers(runs[0], 2, 3)))
+	t.NoError(t.Store.AppendJournal(t.ctx, leaseOf(runs[0]), answers(runs[0], 1, 2)))
+	t.NoError(t.Store.AppendJournal(t.ctx, leaseOf(runs[0]), answers(runs[0], 2, 3)))
 	completions := []store.Completion{
-		{Lease: held(runs[0]), Status: store.RunCompleted, Output: "done", Journal: answers(runs[0], 3, 4)},
-		{Lease: held(runs[1]), Status: store.RunFailed, ErrorCode: "model_error", Journal: answers(runs[1], 1, 1)},
+		{Lease: leaseOf(runs[0]), Status: store.RunCompleted, Output: "done", Journal: answers(runs[0], 3, 4)},
+		{Lease: leaseOf(runs[1]), Status: store.RunFailed, ErrorCode: "model_error", Journal: answers(runs[1], 1, 1)},
 	}
 	completions[0].Output = strings.Repeat("x", store.MaxInlineText+1)
 	completions[1].Journal[0].Data = json.RawMessage(`"` + completions[0].Output + `"`)
@@ -163,46 +163,46 @@ func (t *tour) work() {
 	n, err := t.Store.Reclaim(t.ctx, t.key(t.Environment), runner, nil)
 	t.NoError(err)
 	t.Equal(1, n)
-	t.ErrorIs(t.Store.AppendJournal(t.ctx, held(runs[0]), answers(runs[0], 5, 5)), store.ErrFenced)
+	t.ErrorIs(t.Store.AppendJournal(t.ctx, leaseOf(runs[0]), answers(runs[0], 5, 5)), store.ErrFenced)
 }
 
 // interrupt takes runs away from their runners.
 func (t *tour) interrupt() {
-	runs := t.some(6, time.Hour)
-	t.NoError(t.Store.Release(t.ctx, held(runs[0]), time.Minute))
-	t.NoError(t.Store.Release(t.ctx, held(runs[0]), time.Minute))
-	t.NoError(t.Store.Suspend(t.ctx, store.Suspension{Lease: held(runs[1]), For: time.Hour, Journal: answers(runs[1], 1, 1)}))
+	runs := t.claimAsNew(6, time.Hour)
+	t.NoError(t.Store.Release(t.ctx, leaseOf(runs[0]), time.Minute))
+	t.NoError(t.Store.Release(t.ctx, leaseOf(runs[0]), time.Minute))
+	t.NoError(t.Store.Suspend(t.ctx, store.Suspension{Lease: leaseOf(runs[1]), For: time.Hour, Journal: answers(runs[1], 1, 1)}))
 	t.NoError(t.Store.Resume(t.ctx, runs[1].Run.Key(), json.RawMessage(`"`+strings.Repeat("x", store.MaxInlineText)+`"`)))
-	t.NoError(t.Store.Suspend(t.ctx, store.Suspension{Lease: held(runs[2]), For: over}))
+	t.NoError(t.Store.Suspend(t.ctx, store.Suspension{Lease: leaseOf(runs[2]), For: over}))
 	t.NoError(t.Store.Cancel(t.ctx, runs[3].Run.Key(), store.RunErrorCancelled, "enough"))
 	t.ErrorIs(t.Store.Cancel(t.ctx, runs[3].Run.Key(), store.RunErrorCancelled, "enough"), store.ErrConflict)
 	start := func(c store.Claimed) {
 		entry := store.JournalEntry{Sequence: c.JournalLength + 1, Kind: store.JournalToolStarted, Unsafe: true}
-		t.NoError(t.Store.AppendJournal(t.ctx, held(c), []store.JournalEntry{entry}))
+		t.NoError(t.Store.AppendJournal(t.ctx, leaseOf(c), []store.JournalEntry{entry}))
 	}
 	start(runs[4])
-	t.NoError(t.Store.Release(t.ctx, held(runs[4]), 0))
-	t.NoError(t.Store.Release(t.ctx, held(runs[4]), 0))
+	t.NoError(t.Store.Release(t.ctx, leaseOf(runs[4]), 0))
+	t.NoError(t.Store.Release(t.ctx, leaseOf(runs[4]), 0))
 	start(runs[5])
-	_, err := t.Store.Heartbeat(t.ctx, t.key(t.Environment), []store.Held{{Lease: held(runs[5])}}, over)
+	_, err := t.Store.Heartbeat(t.ctx, t.key(t.Environment), []store.Held{{Lease: leaseOf(runs[5])}}, over)
 	t.NoError(err)
 	t.runs = append(t.runs, runs[3].Run.Key(), runs[4].Run.Key())
 
-	lost := t.some(2, over)
-	e := t.event(func(e *store.Event) { e.EnvironmentID = uuid.New() })
-	t.take(e)
+	lost := t.claimAsNew(2, over)
+	e := t.newEvent(func(e *store.Event) { e.EnvironmentID = uuid.New() })
+	t.acceptAll(e)
 	swept, err := t.Store.SweepLeases(t.ctx, 100)
 	t.NoError(err)
 	t.Equal(store.Swept{GivenBack: 2, Failed: 1, Resumed: 1, Cancelled: 2}, swept)
-	gone, err := t.Store.Heartbeat(t.ctx, t.key(t.Environment), []store.Held{{Lease: held(lost[0])}}, time.Hour)
+	gone, err := t.Store.Heartbeat(t.ctx, t.key(t.Environment), []store.Held{{Lease: leaseOf(lost[0])}}, time.Hour)
 	t.NoError(err)
 	t.Empty(gone, "revived")
-	t.NoError(t.Store.Release(t.ctx, held(lost[0]), 0))
+	t.NoError(t.Store.Release(t.ctx, leaseOf(lost[0]), 0))
 }
 
-// read reads open and ended rows.
-func (t *tour) read() {
-	open := t.some(1, time.Hour)[0]
+// readRows reads open and ended rows.
+func (t *tour) readRows() {
+	open := t.claimAsNew(1, time.Hour)[0]
 	for _, run := range append(t.runs, open.Run.Key()) {
 		got, err := t.Store.Run(t.ctx, run)
 		t.NoError(err)
@@ -229,13 +229,13 @@ func (t *tour) read() {
 	t.NoError(err)
 	_, err = t.Store.Run(t.ctx, t.key(newID(t.tb)))
 	t.ErrorIs(err, store.ErrNotFound)
-	each, err := t.Store.Complete(t.ctx, []store.Completion{{Lease: held(open), Status: store.RunCompleted}})
+	each, err := t.Store.Complete(t.ctx, []store.Completion{{Lease: leaseOf(open), Status: store.RunCompleted}})
 	t.NoError(err)
 	t.Equal([]error{nil}, each)
 }
 
-// list reads every list with every filter.
-func (t *tour) list() {
+// listAll reads every list with every filter.
+func (t *tour) listAll() {
 	next := newID(t.tb)
 	for _, agent := range []string{"", t.Links[0].AgentName} {
 		for _, statuses := range [][]store.RunStatus{
@@ -251,7 +251,7 @@ func (t *tour) list() {
 			}
 		}
 	}
-	t.search(next)
+	t.searchRuns(next)
 	t.listOfConnector()
 	_, err := t.Store.Agents(t.ctx, t.key(t.Environment))
 	t.NoError(err)
@@ -270,7 +270,7 @@ func (t *tour) list() {
 		_, err := t.Store.RunStatistics(t.ctx, of)
 		t.NoError(err)
 	}
-	t.costs()
+	t.readCosts()
 	_, err = t.Store.ConnectorIDs(t.ctx, store.Key{}, 10)
 	t.NoError(err)
 	_, err = t.Store.QueueFigures(t.ctx)
@@ -315,7 +315,7 @@ func (t *tour) listOfConnector() {
 	}
 }
 
-func (t *tour) audit() {
+func (t *tour) recordAudit() {
 	id, err := t.Store.RecordAudit(t.ctx, store.AuditEntry{
 		ProjectID: t.Project, Operation: "createConnector", Actor: store.AuditActor{Kind: store.AuditAPIKey, Name: "ci"},
 	})
@@ -360,8 +360,8 @@ func (t *tour) replays() {
 	t.NoError(t.Store.CancelReplay(t.ctx, taken[0].Key()))
 }
 
-// look requests a poll of the project's repository, and takes the request.
-func (t *tour) look() {
+// requestPoll requests a poll of the project's repository, and takes the request.
+func (t *tour) requestPoll() {
 	projects := []uuid.UUID{t.Project}
 	_, err := t.Store.HavePollRequests(t.ctx, projects)
 	t.NoError(err)
@@ -373,8 +373,8 @@ func (t *tour) look() {
 	t.NoError(t.Store.DeletePollRequest(t.ctx, t.Project))
 }
 
-// refuse records rejected requests and reports them.
-func (t *tour) refuse() {
+// recordRejections records rejected requests and reports them.
+func (t *tour) recordRejections() {
 	t.NoError(t.Store.RecordRejections(t.ctx, []store.Rejected{{Connector: t.key(t.Connector), Counts: map[string]int64{"invalid_secret": 1}}}))
 	_, err := t.Store.Rejections(t.ctx, t.key(t.Connector))
 	t.NoError(err)
@@ -382,17 +382,17 @@ func (t *tour) refuse() {
 	t.NoError(err)
 }
 
-// deploy builds a deployment and makes it live.
-func (t *tour) deploy() {
+// deployAgents builds a deployment and makes it live.
+func (t *tour) deployAgents() {
 	var agents []store.Agent
 	for _, link := range t.Links {
 		agents = append(agents, store.Agent{Name: link.AgentName, Type: "llm", SourcePath: "agents/hello.yaml"})
 	}
-	t.build(t.Environment, agents...)
+	t.buildAndDeploy(t.Environment, agents...)
 }
 
-// build is deploy in an environment, with these agents.
-func (t *tour) build(environment uuid.UUID, agents ...store.Agent) {
+// buildAndDeploy is deployAgents in an environment, with these agents.
+func (t *tour) buildAndDeploy(environment uuid.UUID, agents ...store.Agent) {
 	before, err := t.Store.Deployment(t.ctx, t.key(t.Deployment))
 	t.NoError(err)
 	bundle, err := t.Store.OpenBundle(t.ctx, t.Project, before.BundleDigest)
@@ -401,13 +401,13 @@ func (t *tour) build(environment uuid.UUID, agents ...store.Agent) {
 	t.NoError(err)
 	name := "d-" + uuid.NewString()
 	spec := store.DeploymentSpec{
-		Ref: t.ref(store.KindDeployment, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: environment,
+		Ref: t.objectRef(store.KindDeployment, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: environment,
 		Fingerprint: name, SourceType: "git",
 	}
 	_, err = t.Store.BeginDeployment(t.ctx, spec)
 	t.NoError(err)
-	t.tokens(store.Token{Kind: store.TokenBuild, ProjectID: t.Project, EnvironmentID: environment, DeploymentID: &spec.ID})
-	t.tokens(store.Token{Kind: store.TokenRunner, ProjectID: t.Project, EnvironmentID: environment})
+	t.replaceToken(store.Token{Kind: store.TokenBuild, ProjectID: t.Project, EnvironmentID: environment, DeploymentID: &spec.ID})
+	t.replaceToken(store.Token{Kind: store.TokenRunner, ProjectID: t.Project, EnvironmentID: environment})
 	t.NoError(t.Store.StartBuild(t.ctx, spec.Key(), ""))
 	t.NoError(t.Store.ReportBuild(t.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseTesting}))
 	t.NoError(t.Store.AppendBuildLog(t.ctx, spec.Key(), 0, "building"))
@@ -427,8 +427,8 @@ func (t *tour) build(environment uuid.UUID, agents ...store.Agent) {
 	t.True(result.Live)
 }
 
-// tokens records a token, replaces it, and reads the new one.
-func (t *tour) tokens(token store.Token) {
+// replaceToken records a token, replaces it, and reads the new one.
+func (t *tour) replaceToken(token store.Token) {
 	for range 2 {
 		sum := sha256.Sum256([]byte(uuid.NewString()))
 		token.SHA256 = sum[:]
@@ -439,11 +439,11 @@ func (t *tour) tokens(token store.Token) {
 	t.Equal(token, got)
 }
 
-// tick records a tick of a cron connector, skips one and moves one.
-func (t *tour) tick() {
+// recordTicks records a tick of a cron connector, skips one and moves one.
+func (t *tour) recordTicks() {
 	name := "cron-" + uuid.NewString()
 	conn := store.Connector{
-		Ref: t.ref(store.KindConnector, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment, Name: name,
+		Ref: t.objectRef(store.KindConnector, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment, Name: name,
 		Type: store.TypeCron, Mode: "inbound", Enabled: true, Config: []byte(`{"schedule":"@hourly","timezone":"UTC"}`),
 	}
 	t.NoError(t.Store.PutConnector(t.ctx, conn))
@@ -453,7 +453,7 @@ func (t *tour) tick() {
 		i := slices.IndexFunc(due.Ticks, func(d store.DueTick) bool { return d.Route.Connector.ID == conn.ID })
 		t.GreaterOrEqual(i, 0)
 		now := due.Ticks[i]
-		t.take(t.event(func(e *store.Event) {
+		t.acceptAll(t.newEvent(func(e *store.Event) {
 			e.ConnectorID, e.ConnectorVersion, e.Trigger, e.Class = conn.ID, now.Route.Connector.Version, store.TriggerCron, store.ClassDeferred
 			e.Tick = &store.TickMove{Connector: conn.Key(), From: now.At, To: now.At.Add(time.Microsecond), Planned: true, Done: now.At}
 			if e.Skipped = skipped; skipped != "" {
