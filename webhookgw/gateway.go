@@ -97,7 +97,7 @@ type Gateway struct {
 	ticker           *schedule.Ticker
 	replayer         *schedule.Replayer
 	stopping         atomic.Bool
-	reach            *storeMonitor
+	storeMonitor     *storeMonitor
 	opts             Options
 }
 
@@ -112,7 +112,7 @@ func New(opts Options) (*Gateway, error) {
 	opts = withDefaults(opts)
 	counted, runners := metrics.NewGateway(opts.Registry), handoff.NewRunners()
 	g := &Gateway{
-		opts: opts, reach: &storeMonitor{ping: opts.Store.Ping, now: opts.Now},
+		opts: opts, storeMonitor: &storeMonitor{ping: opts.Store.Ping, now: opts.Now},
 		ingress: ingress.New(ingress.Options{
 			Store: opts.Store, TrustedProxies: opts.TrustedProxies, Metrics: counted, Logger: opts.Logger, WithTimeout: opts.WithTimeout,
 			Runners: runners, Keys: opts.Keys, Now: opts.Now, ReviewBudget: opts.ReviewBudget,
@@ -209,7 +209,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	ports.Add(2)
 	group.Go(func() error {
 		defer ports.Done()
-		return unlessCut(internal, g.internal.Run(internal))
+		return ignoreClosedRequests(internal, g.internal.Run(internal))
 	})
 	group.Go(func() error {
 		ports.Wait()
@@ -230,9 +230,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 	return err
 }
 
-// unlessCut ignores the error of the internal port if a stop closed the requests of waiting
+// ignoreClosedRequests ignores the error of the internal port if a stop closed the requests of waiting
 // runners. These runners connect to another replica.
-func unlessCut(stopped context.Context, err error) error {
+func ignoreClosedRequests(stopped context.Context, err error) error {
 	if stopped.Err() != nil && errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}

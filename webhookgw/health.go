@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// reachAge is how long the result of a store check is cached.
-	reachAge = 2 * time.Second
-	// reachTimeout limits a store check.
-	reachTimeout = time.Second
+	// storeCheckTTL is how long the result of a store check is cached.
+	storeCheckTTL = 2 * time.Second
+	// storeCheckTimeout limits a store check.
+	storeCheckTimeout = time.Second
 )
 
 // Ready reports whether the gateway accepts webhooks: after it has read the connectors from the
@@ -33,33 +33,33 @@ func (g *Gateway) Ready(context.Context) error {
 	return nil
 }
 
-// dispatchReady reports whether the internal port can serve runners. A gateway without its store
-// cannot, and another replica might.
+// dispatchReady reports whether the internal port can serve runners. Without the store this gateway cannot,
+// but another replica may.
 func (g *Gateway) dispatchReady(context.Context) error {
-	if g.reach.lastError() != nil {
+	if g.storeMonitor.lastError() != nil {
 		return httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeStoreUnavailable, "The store does not answer this gateway.")
 	}
 	return nil
 }
 
-// reach checks whether the store answers, at most once per reachAge.
+// storeMonitor checks whether the store answers, and caches the result for a short time.
 type storeMonitor struct {
 	ping func(context.Context) error
 	now  func() time.Time
 
-	mutex sync.Mutex
-	asked time.Time
-	err   error
+	mutex     sync.Mutex
+	checkedAt time.Time
+	err       error
 }
 
 // lastError returns the error of the last store check, or nil.
 func (r *storeMonitor) lastError() error {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	if r.asked.IsZero() || r.now().Sub(r.asked) >= reachAge {
-		ctx, cancel := context.WithTimeout(context.Background(), reachTimeout)
+	if r.checkedAt.IsZero() || r.now().Sub(r.checkedAt) >= storeCheckTTL {
+		ctx, cancel := context.WithTimeout(context.Background(), storeCheckTimeout)
 		defer cancel()
-		r.err, r.asked = r.ping(ctx), r.now()
+		r.err, r.checkedAt = r.ping(ctx), r.now()
 	}
 	return r.err
 }

@@ -104,7 +104,7 @@ func TestGateway_DispatchNotReadyWithoutStore(t *testing.T) {
 		}, 30*time.Second, time.Millisecond)
 	}
 	st.away.Store(true)
-	now.Add(int64(reachAge / time.Second))
+	now.Add(int64(storeCheckTTL / time.Second))
 	code, closed := status(t, internal)
 	require.Equal(t, http.StatusServiceUnavailable, code)
 	require.True(t, closed, "a runner must open another connection")
@@ -113,7 +113,7 @@ func TestGateway_DispatchNotReadyWithoutStore(t *testing.T) {
 	st.away.Store(false)
 	code, _ = status(t, internal)
 	require.Equal(t, http.StatusServiceUnavailable, code, "the store answers, and is checked rarely")
-	now.Add(int64(reachAge / time.Second))
+	now.Add(int64(storeCheckTTL / time.Second))
 	code, _ = status(t, internal)
 	require.Equal(t, http.StatusOK, code)
 }

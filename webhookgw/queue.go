@@ -27,9 +27,9 @@ type queueCollector struct {
 	now    func() time.Time
 
 	mutex sync.Mutex
-	// begun is the time of the first measurement, and asked the time of the last one.
-	begun, asked time.Time
-	last         map[store.QueueFigure]queueMeasurement
+	// firstMeasured is the time of the first measurement, and lastMeasured the time of the last one.
+	firstMeasured, lastMeasured time.Time
+	last                        map[store.QueueFigure]queueMeasurement
 }
 
 // queueMeasurement has the last known value of a figure.
@@ -56,18 +56,18 @@ func (q *queueCollector) Collect(out chan<- prometheus.Metric) {
 		var since time.Duration
 		switch {
 		case !known:
-			since = q.now().Sub(q.begun)
+			since = q.now().Sub(q.firstMeasured)
 		case last.missing:
 			since = q.now().Sub(last.at)
 		}
-		out <- gauge(metrics.QueueMeasurementAge, since.Seconds(), string(figure))
+		out <- newGauge(metrics.QueueMeasurementAge, since.Seconds(), string(figure))
 		if known {
 			collectFigure(out, figure, last.figures, since)
 		}
 	}
 }
 
-func gauge(desc *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
+func newGauge(desc *prometheus.Desc, value float64, labels ...string) prometheus.Metric {
 	return prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 }
 
@@ -83,38 +83,38 @@ func collectFigure(out chan<- prometheus.Metric, figure store.QueueFigure, figur
 	case store.FigureQueued:
 		for state, classes := range figures.Queued {
 			for class, depth := range classes {
-				out <- gauge(metrics.QueuedRuns, float64(depth.Runs), string(state), class.String())
-				out <- gauge(metrics.QueueOldestAge, seconds(depth.Oldest), string(state), class.String())
+				out <- newGauge(metrics.QueuedRuns, float64(depth.Runs), string(state), class.String())
+				out <- newGauge(metrics.QueueOldestAge, seconds(depth.Oldest), string(state), class.String())
 			}
 		}
 	case store.FigureRunning:
-		out <- gauge(metrics.RunningRuns, float64(figures.Running))
+		out <- newGauge(metrics.RunningRuns, float64(figures.Running))
 	case store.FigureKeys:
-		out <- gauge(metrics.HeldKeys, float64(figures.KeysHeld))
-		out <- gauge(metrics.BlockedRuns, float64(figures.Blocked))
+		out <- newGauge(metrics.HeldKeys, float64(figures.KeysHeld))
+		out <- newGauge(metrics.BlockedRuns, float64(figures.Blocked))
 	case store.FigureOutbox:
 		for consumer, age := range figures.OutboxAges {
-			out <- gauge(metrics.OutboxOldestAge, seconds(age), string(consumer))
+			out <- newGauge(metrics.OutboxOldestAge, seconds(age), string(consumer))
 		}
 	case store.FigureSetAside:
-		out <- gauge(metrics.OutboxSetAside, float64(figures.OutboxAside))
+		out <- newGauge(metrics.OutboxSetAside, float64(figures.OutboxAside))
 	case store.FigureTicks:
-		out <- gauge(metrics.CronOldestDueAge, seconds(figures.TickAge))
+		out <- newGauge(metrics.CronOldestDueAge, seconds(figures.TickAge))
 	}
 }
 
 // measure queries the store, unless the last measurement is cached. The caller holds the lock.
 func (q *queueCollector) measure() {
 	now := q.now()
-	if !q.asked.IsZero() && now.Sub(q.asked) < queueAge {
+	if !q.lastMeasured.IsZero() && now.Sub(q.lastMeasured) < queueAge {
 		return
 	}
 	figures, err := q.queue.QueueFigures(context.Background())
 	if err != nil {
 		q.logger.Error("measuring the queue for the metrics", "error", err)
 	}
-	if q.asked = now; q.last == nil {
-		q.begun, q.last = now, map[store.QueueFigure]queueMeasurement{}
+	if q.lastMeasured = now; q.last == nil {
+		q.firstMeasured, q.last = now, map[store.QueueFigure]queueMeasurement{}
 	}
 	for _, figure := range store.AllQueueFigures {
 		last, known := q.last[figure]

@@ -109,7 +109,7 @@ func TestStop_IgnoresDisconnectedRunners(t *testing.T) {
 			if c.stopped {
 				stop()
 			}
-			require.ErrorIs(t, unlessCut(ctx, c.err), c.want)
+			require.ErrorIs(t, ignoreClosedRequests(ctx, c.err), c.want)
 			stop()
 		})
 	}

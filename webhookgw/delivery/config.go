@@ -32,10 +32,10 @@ type destination struct {
 	url     *url.URL
 	headers http.Header
 	// secret signs the requests. former has the previous secrets that are still valid.
-	secret   string
-	former   []string
-	timeout  time.Duration
-	schedule []time.Duration
+	secret          string
+	previousSecrets []string
+	timeout         time.Duration
+	schedule        []time.Duration
 }
 
 // destinationOf reads the configuration of a connector. Its errors are texts for the owner of the
@@ -71,7 +71,7 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 		}
 		for _, brought := range sealed.Secrets {
 			if bytes.Equal(seal.Digest(brought), old.SHA256) {
-				to.former = append(to.former, brought)
+				to.previousSecrets = append(to.previousSecrets, brought)
 			}
 		}
 		if old.Key == "" {
@@ -79,7 +79,7 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 		}
 		// Without its key the secret cannot be used.
 		if secret, err := signingSecret(c, keys, old.Key, old.Version); err == nil {
-			to.former = append(to.former, secret)
+			to.previousSecrets = append(to.previousSecrets, secret)
 		}
 	}
 	to.headers = http.Header{}

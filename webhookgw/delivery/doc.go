@@ -9,6 +9,6 @@
 // one transaction. If a Sender stops or crashes, its claims expire. The attempt then counts as
 // lost, and another Sender makes the next one.
 //
-// The function judge decides about the outcome of an attempt. It uses neither the network nor the
+// The function decideAttempt decides about the outcome of an attempt. It uses neither the network nor the
 // store.
 package delivery

@@ -9,9 +9,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// lane has the deliveries of one connector in this process: being sent, waiting, being recorded, or
+// connectorQueue has the deliveries of one connector in this process: being sent, waiting, being recorded, or
 // large.
-type lane struct {
+type connectorQueue struct {
 	held, sent int
 	waiting    []claimedDelivery
 }
@@ -20,24 +20,24 @@ type lane struct {
 // be read, it has the reason.
 type claimedDelivery struct {
 	store.ClaimedDelivery
-	to             destination
-	unsent, unread error
+	to                          destination
+	destinationErr, contentsErr error
 	// since is the time at which the claim was requested, so it is before the start of the claim.
 	since time.Time
 }
 
-// claimedOf adds the destinations to deliveries. It reads each connector once.
-func (s *Sender) claimedOf(deliveries []store.ClaimedDelivery, since time.Time, unread error) []claimedDelivery {
+// addDestinations adds the destinations to deliveries. It reads each connector once.
+func (s *Sender) addDestinations(deliveries []store.ClaimedDelivery, since time.Time, unread error) []claimedDelivery {
 	all, of := make([]claimedDelivery, len(deliveries)), map[store.Key]int{}
 	for i, d := range deliveries {
-		all[i] = claimedDelivery{ClaimedDelivery: d, unread: unread, since: since}
+		all[i] = claimedDelivery{ClaimedDelivery: d, contentsErr: unread, since: since}
 		first, known := of[d.Delivery.Connector()]
 		if !known {
-			all[i].to, all[i].unsent = destinationOf(d.Connector, s.opts.Keys)
+			all[i].to, all[i].destinationErr = destinationOf(d.Connector, s.opts.Keys)
 			of[d.Delivery.Connector()] = i
 			continue
 		}
-		all[i].to, all[i].unsent = all[first].to, all[first].unsent
+		all[i].to, all[i].destinationErr = all[first].to, all[first].destinationErr
 	}
 	return all
 }
@@ -48,7 +48,7 @@ func (s *Sender) beginAll(ctx context.Context, all []claimedDelivery) {
 	var back []store.Attempt
 	for _, d := range all {
 		if !s.startAttempt(ctx, d) {
-			back = append(back, s.givenBack(d))
+			back = append(back, s.returnedAttempt(d))
 		}
 	}
 	if len(back) > 0 {
@@ -56,26 +56,26 @@ func (s *Sender) beginAll(ctx context.Context, all []claimedDelivery) {
 	}
 }
 
-// startAttempt starts an attempt when fewer than atOnce of its connector are running, or when a large
-// delivery has a slot. It reports whether the delivery could start or wait.
+// startAttempt starts an attempt if its connector runs fewer than the maximum, or if a large delivery has a
+// slot. It reports whether the delivery could start or wait.
 func (s *Sender) startAttempt(ctx context.Context, d claimedDelivery) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.underWay++
 	s.byProject[d.Delivery.ProjectID]++
 	key := d.Delivery.Connector()
-	l := s.lanes[key]
+	l := s.connectors[key]
 	if l == nil {
-		l = &lane{}
-		s.lanes[key] = l
+		l = &connectorQueue{}
+		s.connectors[key] = l
 	}
 	l.held++
 	switch {
 	case d.isLarge():
-		if became := s.larges.reserveSlot(d); became != begins {
-			return became == waits
+		if became := s.large.reserveSlot(d); became != slotGranted {
+			return became == slotQueued
 		}
-	case l.sent == atOnce:
+	case l.sent == maxConcurrentRequests:
 		l.waiting = append(l.waiting, d)
 		return true
 	default:
@@ -91,7 +91,7 @@ func (s *Sender) deliver(ctx context.Context, d claimedDelivery) {
 	a := s.attempt(ctx, d)
 	done := []store.Attempt{a}
 	if d.isLarge() {
-		for _, late := range s.passPlaceOn(ctx, d) {
+		for _, late := range s.passSlotOn(ctx, d) {
 			done = append(done, s.expiredAttempt(late))
 		}
 	} else {
@@ -101,12 +101,12 @@ func (s *Sender) deliver(ctx context.Context, d claimedDelivery) {
 	s.recordAttempts(done...)
 }
 
-// passPlaceOn starts the next large deliveries after one was sent, and returns the deliveries that
+// passSlotOn starts the next large deliveries after one was sent, and returns the deliveries that
 // waited too long.
-func (s *Sender) passPlaceOn(ctx context.Context, sent claimedDelivery) (late []claimedDelivery) {
+func (s *Sender) passSlotOn(ctx context.Context, sent claimedDelivery) (late []claimedDelivery) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	next, late := s.larges.releaseSlot(sent, s.opts.Now())
+	next, late := s.large.releaseSlot(sent, s.opts.Now())
 	for _, d := range next {
 		s.attempts.Go(func() { s.deliver(ctx, d) })
 	}
@@ -117,7 +117,7 @@ func (s *Sender) passPlaceOn(ctx context.Context, sent claimedDelivery) (late []
 func (s *Sender) startNextOfConnector(ctx context.Context, connector store.Key) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	l := s.lanes[connector]
+	l := s.connectors[connector]
 	if len(l.waiting) > 0 {
 		d := l.waiting[0]
 		l.waiting = l.waiting[1:]

@@ -22,16 +22,16 @@ const (
 	// maxWaiting limits the large deliveries of a project that wait in this process, in addition to
 	// one per connector. The others stay in the store for processes with free slots.
 	maxWaiting = 4 * largePart
-	// largeWait is how long after its claim a delivery can wait for a slot, so that there is time
+	// maxLargeWait is how long after its claim a delivery can wait for a slot, so that there is time
 	// left to read and send it. After that it returns to the store and is due again after
 	// largePause.
-	largeWait  = sendWithin - storeTimeout
-	largePause = time.Minute
-	// manyFor is how long the claims of a connector are limited to its free capacity after it had
-	// too many large deliveries. Its small deliveries are unknown before a claim. So a full claim
-	// is repeated, its large deliveries return to the store, and small ones wait for this time
-	// after each claim that is full of large ones.
-	manyFor = platformPause
+	maxLargeWait    = maxSendDelay - storeTimeout
+	largeRetryDelay = time.Minute
+	// limitedClaimTime is how long the claims of a connector are limited to its free capacity after it had
+	// too many large deliveries. Its small deliveries are unknown before a claim. So a full claim is
+	// repeated, and its large deliveries return to the store. Small deliveries wait for this time after
+	// each claim that is full of large ones.
+	limitedClaimTime = platformPause
 )
 
 // largeQueue is a queue for deliveries with large contents. Some have a slot in memory, and the others
@@ -59,21 +59,21 @@ func newLargeQueue() *largeQueue {
 
 // isLarge reports whether the contents of a delivery must be read before it is sent.
 func (d claimedDelivery) isLarge() bool {
-	return d.unread == nil && d.unsent == nil && cmp.Or(d.OutputBlob, d.PayloadBlob) != nil
+	return d.contentsErr == nil && d.destinationErr == nil && cmp.Or(d.OutputBlob, d.PayloadBlob) != nil
 }
 
-// entry is the result of enter.
-type entry int
+// slotResult is the result of reserveSlot.
+type slotResult int
 
 // The delivery has a slot, waits for one, or cannot wait.
 const (
-	begins entry = iota
-	waits
-	beyond
+	slotGranted slotResult = iota
+	slotQueued
+	slotRefused
 )
 
 // reserveSlot gives a delivery a slot, or lets it wait if there is capacity.
-func (l *largeQueue) reserveSlot(d claimedDelivery) entry {
+func (l *largeQueue) reserveSlot(d claimedDelivery) slotResult {
 	project, connector := d.Delivery.ProjectID, d.Delivery.ConnectorID
 	p := l.projects[project]
 	if p == nil {
@@ -82,24 +82,24 @@ func (l *largeQueue) reserveSlot(d claimedDelivery) entry {
 	}
 	if len(p.waiting[connector]) == 0 && p.canStart(connector) && l.places.Take(project, 1) == nil {
 		p.countStarted(connector)
-		return begins
+		return slotGranted
 	}
 	if p.waitingCapacity(connector) <= 0 {
 		if key := d.Delivery.Connector(); len(l.many) < maxUnderWay || !l.many[key].IsZero() {
 			l.many[key] = d.since
 		}
-		return beyond
+		return slotRefused
 	}
 	if p.waits == 0 {
 		l.turns = append(l.turns, project)
 	}
 	p.setWaiting(connector, append(p.waiting[connector], d))
-	return waits
+	return slotQueued
 }
 
-// releaseSlot frees the slot of a delivery. It returns the deliveries that get a slot now, round-robin
-// over projects and their connectors, and the deliveries whose wait was too long. While some wait,
-// others have slots, so leave is called again.
+// releaseSlot frees the slot of a delivery. It returns the deliveries that get a slot now, round-robin over
+// projects and their connectors. It also returns the deliveries whose wait was too long. While deliveries
+// wait, other deliveries have slots, so releaseSlot is called again.
 func (l *largeQueue) releaseSlot(sent claimedDelivery, now time.Time) (next, late []claimedDelivery) {
 	project, connector := sent.Delivery.ProjectID, sent.Delivery.ConnectorID
 	l.places.Give(project, 1)
@@ -112,7 +112,7 @@ func (l *largeQueue) releaseSlot(sent claimedDelivery, now time.Time) (next, lat
 		for _, project := range slices.Clone(l.turns) {
 			if d, ok := l.startNextOf(project); ok {
 				next, again = append(next, d), true
-				l.turns = append(without(l.turns, project), project)
+				l.turns = append(removeID(l.turns, project), project)
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func (l *largeQueue) startNextOf(project uuid.UUID) (d claimedDelivery, ok bool)
 	connector := p.turns[turn]
 	d = p.waiting[connector][0]
 	p.countStarted(connector)
-	p.turns = append(without(p.turns, connector), connector)
+	p.turns = append(removeID(p.turns, connector), connector)
 	p.setWaiting(connector, p.waiting[connector][1:])
 	return d, true
 }
@@ -143,7 +143,7 @@ func (l *largeQueue) forgetIdleProject(project uuid.UUID) {
 	if p == nil || p.waits > 0 {
 		return
 	}
-	l.turns = without(l.turns, project)
+	l.turns = removeID(l.turns, project)
 	if p.sent == 0 {
 		delete(l.projects, project)
 	}
@@ -154,7 +154,7 @@ func (l *largeQueue) forgetIdleProject(project uuid.UUID) {
 func (l *largeQueue) freeCapacity(now time.Time) map[store.Key]int {
 	most := make(map[store.Key]int, len(l.many))
 	for key, since := range l.many {
-		if now.Sub(since) > manyFor {
+		if now.Sub(since) > limitedClaimTime {
 			delete(l.many, key)
 			continue
 		}
@@ -175,8 +175,8 @@ func (p *projectQueue) canStart(connector uuid.UUID) bool {
 	return own == 0 || p.sent < largePart-1 && (alone || own < largePart/2)
 }
 
-// waitingCapacity returns how many more deliveries of a connector can wait: half of what the project's other
-// connectors leave, at least one.
+// waitingCapacity returns how many more deliveries of a connector can wait: half of the capacity that the
+// project's other connectors leave, at least one.
 func (p *projectQueue) waitingCapacity(connector uuid.UUID) int {
 	own := len(p.waiting[connector])
 	left := maxWaiting - p.waits + own
@@ -202,7 +202,7 @@ func (p *projectQueue) setWaiting(connector uuid.UUID, those []claimedDelivery) 
 	p.waiting[connector] = those
 	if len(those) == 0 {
 		delete(p.waiting, connector)
-		p.turns = without(p.turns, connector)
+		p.turns = removeID(p.turns, connector)
 	} else if before == 0 {
 		p.turns = append(p.turns, connector)
 	}
@@ -212,7 +212,7 @@ func (p *projectQueue) setWaiting(connector uuid.UUID, those []claimedDelivery) 
 func (p *projectQueue) removeExpired(now time.Time) (late []claimedDelivery) {
 	for _, connector := range slices.Clone(p.turns) {
 		waiting, n := p.waiting[connector], 0
-		for n < len(waiting) && now.Sub(waiting[n].since) > largeWait {
+		for n < len(waiting) && now.Sub(waiting[n].since) > maxLargeWait {
 			n++
 		}
 		late = append(late, waiting[:n]...)
@@ -221,20 +221,20 @@ func (p *projectQueue) removeExpired(now time.Time) (late []claimedDelivery) {
 	return late
 }
 
-func without(turns []uuid.UUID, id uuid.UUID) []uuid.UUID {
+func removeID(turns []uuid.UUID, id uuid.UUID) []uuid.UUID {
 	return slices.DeleteFunc(turns, func(other uuid.UUID) bool { return other == id })
 }
 
-// givenBack returns the outcome for a delivery without a slot or without capacity to wait. It is
+// returnedAttempt returns the outcome for a delivery without a slot or without capacity to wait. It is
 // due again soon and does not count as an attempt.
-func (s *Sender) givenBack(d claimedDelivery) store.Attempt {
-	return s.attemptOf(d, attemptResult{class: classPlatform, message: "too many large results are being sent", at: d.since})
+func (s *Sender) returnedAttempt(d claimedDelivery) store.Attempt {
+	return s.toAttempt(d, attemptResult{class: classPlatform, message: "too many large results are being sent", at: d.since})
 }
 
 // expiredAttempt returns the outcome for a delivery whose wait was too long. It is due again later, in whole
 // seconds as in judge, with jitter to separate it from other waiting deliveries.
 func (s *Sender) expiredAttempt(d claimedDelivery) store.Attempt {
-	a := s.givenBack(d)
-	a.Wait = jittered(largePause, s.opts.Random()).Round(time.Second)
+	a := s.returnedAttempt(d)
+	a.Wait = addJitter(largeRetryDelay, s.opts.Random()).Round(time.Second)
 	return a
 }

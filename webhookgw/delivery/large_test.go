@@ -53,12 +53,12 @@ func newLanes(t *testing.T) *lanes {
 }
 
 // enters enters n deliveries of a connector and counts the results.
-func (l *lanes) enters(connector store.Key, n int) (became map[entry]int) {
-	became = map[entry]int{}
+func (l *lanes) enters(connector store.Key, n int) (became map[slotResult]int) {
+	became = map[slotResult]int{}
 	for range n {
 		d := largeOf(connector, l.now)
 		e := l.reserveSlot(d)
-		if became[e]++; e == begins {
+		if became[e]++; e == slotGranted {
 			l.sent[connector] = append(l.sent[connector], d)
 		}
 	}
@@ -94,9 +94,9 @@ func TestLarge_RoundRobin(t *testing.T) {
 	}
 	for _, connector := range connectors {
 		became := l.enters(connector, 2)
-		has[connector.ProjectID] += became[begins]
-		waiting += became[waits]
-		require.Zero(t, became[beyond])
+		has[connector.ProjectID] += became[slotGranted]
+		waiting += became[slotQueued]
+		require.Zero(t, became[slotRefused])
 	}
 	require.EqualValues(t, maxLarge, l.places.Taken())
 	require.Equal(t, largePart, has[connectors[0].ProjectID], "a part")
@@ -125,9 +125,9 @@ func TestLarge_HangingConnectorLeavesSlots(t *testing.T) {
 	t.Parallel()
 	l, project := newLanes(t), uuid.New()
 	slow, quick, third := connectorOf(project), connectorOf(project), connectorOf(project)
-	require.Equal(t, map[entry]int{begins: largePart - 1, waits: 8, beyond: 11}, l.enters(slow, 22))
-	require.Equal(t, map[entry]int{begins: 1, waits: 4, beyond: 1}, l.enters(quick, 6), "it does not wait")
-	require.Equal(t, map[entry]int{waits: 2, beyond: 1}, l.enters(third, 3))
+	require.Equal(t, map[slotResult]int{slotGranted: largePart - 1, slotQueued: 8, slotRefused: 11}, l.enters(slow, 22))
+	require.Equal(t, map[slotResult]int{slotGranted: 1, slotQueued: 4, slotRefused: 1}, l.enters(quick, 6), "it does not wait")
+	require.Equal(t, map[slotResult]int{slotQueued: 2, slotRefused: 1}, l.enters(third, 3))
 	for _, turn := range [][2]store.Key{{quick, quick}, {quick, third}, {third, quick}, {quick, third}, {third, quick}, {quick, quick}} {
 		require.Equal(t, []store.Key{turn[1]}, l.ends(turn[0]), "round-robin, except a connector with more than half of the slots")
 	}
@@ -143,13 +143,13 @@ func TestLarge_FreeSlotGoesToFewer(t *testing.T) {
 	t.Parallel()
 	l, project := newLanes(t), uuid.New()
 	slow, quick, other := connectorOf(project), connectorOf(project), connectorOf(uuid.New())
-	require.Equal(t, map[entry]int{begins: 2}, l.enters(slow, 2))
-	require.Equal(t, map[entry]int{begins: 1}, l.enters(other, 1))
+	require.Equal(t, map[slotResult]int{slotGranted: 2}, l.enters(slow, 2))
+	require.Equal(t, map[slotResult]int{slotGranted: 1}, l.enters(other, 1))
 	for l.places.Taken() < maxLarge-maxLarge/4 { // other projects use all slots that are not reserved
 		require.NoError(t, l.places.Take(uuid.New(), 1))
 	}
-	require.Equal(t, map[entry]int{waits: 1}, l.enters(slow, 1))
-	require.Equal(t, map[entry]int{waits: 1}, l.enters(quick, 1))
+	require.Equal(t, map[slotResult]int{slotQueued: 1}, l.enters(slow, 1))
+	require.Equal(t, map[slotResult]int{slotQueued: 1}, l.enters(quick, 1))
 	require.Equal(t, []store.Key{quick}, l.ends(other))
 }
 
@@ -159,19 +159,19 @@ func TestLarge_LimitsWait(t *testing.T) {
 	begin, l := time.Now(), newLargeQueue()
 	connector, other := connectorOf(uuid.New()), connectorOf(uuid.New())
 	sent := largeOf(connector, begin)
-	require.Equal(t, begins, l.reserveSlot(sent))
+	require.Equal(t, slotGranted, l.reserveSlot(sent))
 	for range largePart - 2 {
-		require.Equal(t, begins, l.reserveSlot(largeOf(connector, begin)))
+		require.Equal(t, slotGranted, l.reserveSlot(largeOf(connector, begin)))
 	}
-	require.Equal(t, begins, l.reserveSlot(largeOf(other, begin)))
+	require.Equal(t, slotGranted, l.reserveSlot(largeOf(other, begin)))
 	first, second, third := largeOf(connector, begin), largeOf(connector, begin), largeOf(connector, begin.Add(time.Second))
 	for _, d := range []claimedDelivery{first, second, third} {
-		require.Equal(t, waits, l.reserveSlot(d))
+		require.Equal(t, slotQueued, l.reserveSlot(d))
 	}
-	next, late := l.releaseSlot(sent, begin.Add(largeWait))
+	next, late := l.releaseSlot(sent, begin.Add(maxLargeWait))
 	require.Equal(t, []uuid.UUID{first.Delivery.ID}, ids(next))
 	require.Empty(t, ids(late))
-	next, late = l.releaseSlot(largeOf(other, begin), begin.Add(largeWait+1))
+	next, late = l.releaseSlot(largeOf(other, begin), begin.Add(maxLargeWait+1))
 	require.Empty(t, ids(next))
 	require.Equal(t, []uuid.UUID{second.Delivery.ID}, ids(late), "any connector with a slot")
 	require.Equal(t, 1, l.projects[connector.ProjectID].waits)
@@ -182,10 +182,10 @@ func TestLarge_LimitsWait(t *testing.T) {
 // count as attempts.
 func TestLarge_ReturnedIsDueAgain(t *testing.T) {
 	t.Parallel()
-	for random, pause := range map[float64]time.Duration{0: 48 * time.Second, 0.5: largePause, 1: 72 * time.Second} {
+	for random, pause := range map[float64]time.Duration{0: 48 * time.Second, 0.5: largeRetryDelay, 1: 72 * time.Second} {
 		t.Run(fmt.Sprint(random), func(t *testing.T) {
 			s := &Sender{opts: Options{Now: time.Now, Random: func() float64 { return random }}}
-			for _, a := range []store.Attempt{s.expiredAttempt(largeOf(connectorOf(uuid.New()), time.Now())), s.givenBack(largeOf(connectorOf(uuid.New()), time.Now()))} {
+			for _, a := range []store.Attempt{s.expiredAttempt(largeOf(connectorOf(uuid.New()), time.Now())), s.returnedAttempt(largeOf(connectorOf(uuid.New()), time.Now()))} {
 				require.Equal(t, store.DeliveryRetry, a.Outcome)
 				require.True(t, a.Free)
 				require.Equal(t, a.Wait.Round(time.Second), a.Wait)
@@ -211,10 +211,10 @@ func TestLarge_LimitsNextClaim(t *testing.T) {
 	for len(l.sent[many]) > 0 {
 		l.ends(many)
 	}
-	require.Positive(t, l.freeCapacity(l.now.Add(manyFor))[many])
+	require.Positive(t, l.freeCapacity(l.now.Add(limitedClaimTime))[many])
 	l.enters(many, 100)
-	require.Equal(t, map[store.Key]int{many: 0}, l.freeCapacity(l.now.Add(manyFor)))
-	require.Empty(t, l.freeCapacity(l.now.Add(manyFor+1)), "small deliveries may be due while large ones wait")
+	require.Equal(t, map[store.Key]int{many: 0}, l.freeCapacity(l.now.Add(limitedClaimTime)))
+	require.Empty(t, l.freeCapacity(l.now.Add(limitedClaimTime+1)), "small deliveries may be due while large ones wait")
 	require.Empty(t, l.many)
 	for range 2 * maxUnderWay {
 		l.enters(connectorOf(project), 3)
@@ -231,9 +231,9 @@ func TestLease_CoversAttempt(t *testing.T) {
 		whole = storeTimeout + 10*time.Second // for requesting and reading a claim
 	)
 	require.LessOrEqual(t, lease, 170*time.Second, "the deliveries of a killed process wait this long")
-	require.LessOrEqual(t, largeWait+read+sent+recordWithin, lease)
-	require.LessOrEqual(t, whole+read+sent+recordWithin, lease, "an expired wait is noticed when another delivery ends")
-	require.GreaterOrEqual(t, sendWithin, sent+10*time.Second, "a delivery waits for another attempt")
+	require.LessOrEqual(t, maxLargeWait+read+sent+recordTimeout, lease)
+	require.LessOrEqual(t, whole+read+sent+recordTimeout, lease, "an expired wait is noticed when another delivery ends")
+	require.GreaterOrEqual(t, maxSendDelay, sent+10*time.Second, "a delivery waits for another attempt")
 	hour := 3600
 	require.Equal(t, connector.MaxTimeout, connector.Config{TimeoutSeconds: &hour}.Timeout(connector.Outbound))
 }
@@ -258,10 +258,10 @@ func TestSender_SendsNothingTooLate(t *testing.T) {
 	t.Cleanup(to.Close)
 	where, err := url.Parse(to.URL)
 	require.NoError(t, err)
-	for after, sent := range map[time.Duration]bool{sendWithin: true, sendWithin + 1: false} {
+	for after, sent := range map[time.Duration]bool{maxSendDelay: true, maxSendDelay + 1: false} {
 		t.Run(after.String(), func(t *testing.T) {
 			begin := time.Now()
-			now := begin.Add(largeWait)
+			now := begin.Add(maxLargeWait)
 			s := New(Options{
 				Store: slowBlobs{read: func() { now = begin.Add(after) }}, Now: func() time.Time { return now },
 				Guard: egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}}),

@@ -18,8 +18,8 @@ const (
 	recordPause, maxRecordPause = time.Second, 8 * time.Second
 )
 
-// recordAttempts records attempts together with the attempts that end meanwhile. If a record is in
-// progress, record leaves its attempts to it.
+// recordAttempts records attempts together with the attempts that end meanwhile. If a record is in progress,
+// that record takes the attempts too.
 func (s *Sender) recordAttempts(attempts ...store.Attempt) {
 	s.mutex.Lock()
 	s.done = append(s.done, attempts...)
@@ -108,10 +108,10 @@ func (s *Sender) storeSome(some []store.Attempt) (left []store.Attempt, err erro
 	return some, err
 }
 
-// keepRetryable returns the attempts that are worth a retry: until their claims end, because their
-// deliveries are due again then. When the sender stops, the limit is earlier.
+// keepRetryable returns the attempts that are worth a retry: until their claims end and their deliveries are
+// due again. When the sender stops, the limit is earlier.
 func (s *Sender) keepRetryable(unrecorded []store.Attempt) []store.Attempt {
-	within, now := recordWithin, s.opts.Now()
+	within, now := recordTimeout, s.opts.Now()
 	select {
 	case <-s.stopped:
 		within = storeTimeout
@@ -139,8 +139,8 @@ func (s *Sender) releaseCapacity(batch []store.Attempt) {
 			delete(s.byProject, project)
 		}
 		connector := a.Delivery.Connector()
-		if l := s.lanes[connector]; l.held == 1 {
-			delete(s.lanes, connector)
+		if l := s.connectors[connector]; l.held == 1 {
+			delete(s.connectors, connector)
 		} else {
 			l.held--
 		}

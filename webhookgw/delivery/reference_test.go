@@ -20,11 +20,11 @@ func TestReference_ListsLimits(t *testing.T) {
 			Beyond:   "They stay in the store until there are free slots.",
 		},
 		{
-			Resource: "Deliveries of one connector in all gateways", Value: refpage.Count(perConnector),
+			Resource: "Deliveries of one connector in all gateways", Value: refpage.Count(maxClaimedPerConnector),
 			Beyond: "They stay in the store until others of the connector end.",
 		},
 		{
-			Resource: "Concurrent requests of a gateway to one connector", Value: refpage.Count(atOnce),
+			Resource: "Concurrent requests of a gateway to one connector", Value: refpage.Count(maxConcurrentRequests),
 			Beyond: "Other deliveries of the connector wait in the gateway.",
 		},
 		{
@@ -39,8 +39,8 @@ func TestReference_ListsLimits(t *testing.T) {
 			Beyond:   fmt.Sprintf("They return to the store for about %s, so that another gateway can send them.", refpage.Time(platformPause)),
 		},
 		{
-			Resource: "Time that such a delivery waits", Value: refpage.Time(largeWait),
-			Beyond: fmt.Sprintf("It returns to the store for about %s.", refpage.Time(largePause)),
+			Resource: "Time that such a delivery waits", Value: refpage.Time(maxLargeWait),
+			Beyond: fmt.Sprintf("It returns to the store for about %s.", refpage.Time(largeRetryDelay)),
 		},
 	}))
 }

@@ -32,27 +32,27 @@ func (s *Sender) attempt(ctx context.Context, d claimedDelivery) store.Attempt {
 	begin := s.opts.Now()
 	var saw attemptResult
 	switch {
-	case d.unread != nil:
+	case d.contentsErr != nil:
 		saw = attemptResult{class: classPlatform, message: "the result could not be read"}
-	case d.unsent != nil:
-		saw = unsendable(d.unsent)
+	case d.destinationErr != nil:
+		saw = resultOfConfigError(d.destinationErr)
 	default:
 		saw = s.sendRequest(ctx, d)
 	}
 	saw.at, saw.took = begin, s.opts.Now().Sub(begin)
-	return s.attemptOf(d, saw)
+	return s.toAttempt(d, saw)
 }
 
-// attemptOf returns the outcome of an attempt.
-func (s *Sender) attemptOf(d claimedDelivery, saw attemptResult) store.Attempt {
+// toAttempt returns the outcome of an attempt.
+func (s *Sender) toAttempt(d claimedDelivery, saw attemptResult) store.Attempt {
 	a := decideAttempt(saw, d.Tries+1, d.to.schedule, s.opts.Now(), s.opts.Random())
 	a.Delivery, a.Generation = d.Delivery, d.Connector.Ref.Generation
 	return a
 }
 
-// unsendable returns the result for a connector that cannot be used. If this process lacks a key,
+// resultOfConfigError returns the result for a connector that cannot be used. If this process lacks a key,
 // the next attempt may have it.
-func unsendable(err error) attemptResult {
+func resultOfConfigError(err error) attemptResult {
 	if errors.Is(err, keyring.ErrNoKeys) || errors.As(err, new(*keyring.MissingError)) {
 		return attemptResult{class: classPlatform, message: "the platform's keys were not available"}
 	}
@@ -65,7 +65,7 @@ func (s *Sender) sendRequest(ctx context.Context, claimed claimedDelivery) attem
 	if blob := cmp.Or(d.OutputBlob, d.PayloadBlob); blob != nil {
 		text, err := s.largeText(ctx, store.Key{ProjectID: d.Delivery.ProjectID, ID: *blob})
 		if errors.Is(err, store.ErrNotFound) {
-			return erasedOutcome(d)
+			return resultOfErased(d)
 		}
 		if err != nil {
 			s.opts.Logger.Error("reading the contents of a delivery", "delivery", d.Delivery.Key(), "error", err)
@@ -81,7 +81,7 @@ func (s *Sender) sendRequest(ctx context.Context, claimed claimedDelivery) attem
 	if unsent != nil {
 		return *unsent
 	}
-	if s.opts.Now().Sub(claimed.since) > sendWithin {
+	if s.opts.Now().Sub(claimed.since) > maxSendDelay {
 		return attemptResult{class: classPlatform, message: "the attempt could not start in time"}
 	}
 	ctx, cancel := s.opts.WithTimeout(ctx, to.timeout)
@@ -100,17 +100,17 @@ func (s *Sender) sendRequest(ctx context.Context, claimed claimedDelivery) attem
 	if d.RunID != uuid.Nil {
 		request.Header.Set(tracecontext.Header, tracecontext.TraceparentOf(d.Traceparent, d.RunID.String(), ""))
 	}
-	signing.Sign(request.Header, to.secret, to.former, d.Delivery.ID, s.opts.Now(), body)
+	signing.Sign(request.Header, to.secret, to.previousSecrets, d.Delivery.ID, s.opts.Now(), body)
 	response, err := s.client.Do(request)
 	if err != nil {
-		return failure(ctx, err)
+		return resultOfError(ctx, err)
 	}
 	defer func() { _ = response.Body.Close() }() // only its start is read
-	return answered(response)
+	return resultOfResponse(response)
 }
 
-// erasedOutcome returns the result for a delivery whose contents are no longer stored.
-func erasedOutcome(d store.ClaimedDelivery) attemptResult {
+// resultOfErased returns the result for a delivery whose contents are no longer stored.
+func resultOfErased(d store.ClaimedDelivery) attemptResult {
 	if d.Kind == store.DeliverResult {
 		return attemptResult{class: classErased, message: "the result is no longer stored"}
 	}
@@ -121,7 +121,7 @@ func erasedOutcome(d store.ClaimedDelivery) attemptResult {
 func deliveryBody(d store.ClaimedDelivery) ([]byte, *attemptResult) {
 	switch {
 	case d.Kind == store.DeliverResult && d.Run.ID == uuid.Nil, d.Kind != store.DeliverResult && len(d.Payload) == 0:
-		gone := erasedOutcome(d)
+		gone := resultOfErased(d)
 		return nil, &gone
 	case d.Kind != store.DeliverResult:
 		return d.Payload, nil
@@ -133,8 +133,8 @@ func deliveryBody(d store.ClaimedDelivery) ([]byte, *attemptResult) {
 	return body, nil
 }
 
-// answered returns the result for a response. Its body is only read to be shown.
-func answered(response *http.Response) attemptResult {
+// resultOfResponse returns the result for a response. Its body is only read to be shown.
+func resultOfResponse(response *http.Response) attemptResult {
 	excerpt, _ := io.ReadAll(io.LimitReader(response.Body, store.MaxExcerpt))
 	saw := attemptResult{status: response.StatusCode, retryAfter: response.Header.Get("Retry-After"), response: string(excerpt)}
 	switch {
@@ -153,9 +153,9 @@ func statusText(status int) string {
 	return strings.TrimSpace(fmt.Sprintf("%d %s", status, http.StatusText(status)))
 }
 
-// failure returns the result for a request without a response. The message contains no IP address,
+// resultOfError returns the result for a request without a response. The message contains no IP address,
 // because tenants must not learn the address behind a name.
-func failure(ctx context.Context, err error) attemptResult {
+func resultOfError(ctx context.Context, err error) attemptResult {
 	var (
 		dns       *net.DNSError
 		record    tls.RecordHeaderError

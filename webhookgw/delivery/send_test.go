@@ -19,9 +19,9 @@ import (
 func TestSend_StatusLineDecides(t *testing.T) {
 	t.Parallel()
 	body := io.MultiReader(strings.NewReader("drop"), iotest.ErrReader(errors.New("drips until the time is over")))
-	saw := answered(&http.Response{StatusCode: http.StatusAccepted, Body: io.NopCloser(body)})
+	saw := resultOfResponse(&http.Response{StatusCode: http.StatusAccepted, Body: io.NopCloser(body)})
 	require.Empty(t, saw.class)
 	require.Equal(t, "drop", saw.response)
-	saw = answered(&http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(strings.Repeat("x", 2*store.MaxExcerpt)))})
+	saw = resultOfResponse(&http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(strings.Repeat("x", 2*store.MaxExcerpt)))})
 	require.Len(t, saw.response, store.MaxExcerpt)
 }

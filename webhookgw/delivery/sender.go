@@ -26,29 +26,29 @@ const (
 	// maxUnderWay limits the deliveries in a process: being sent, waiting to be sent, or waiting to
 	// be recorded.
 	maxUnderWay = 1024
-	// perConnector limits the claimed deliveries of one connector over all processes. atOnce limits
-	// the concurrent requests of one process to it. The other claimed deliveries start when a
-	// request ends.
-	perConnector = 256
-	atOnce       = perConnector / 2
+	// maxClaimedPerConnector limits the claimed deliveries of one connector over all processes.
+	// maxConcurrentRequests limits the concurrent requests of one process to it. The other claimed
+	// deliveries start when a request ends.
+	maxClaimedPerConnector = 256
+	maxConcurrentRequests  = maxClaimedPerConnector / 2
 	// postLimit is the number of ended runs that become deliveries in one batch.
 	postLimit = 256
-	// sendWithin is how long after its claim was requested a delivery can start. It covers the wait
+	// maxSendDelay is how long after its claim was requested a delivery can start. It covers the wait
 	// for the slot of another attempt, and the time to claim and read it.
-	sendWithin = connector.MaxTimeout + 10*time.Second
-	// recordWithin limits the time to record an attempt: another record and its own.
-	recordWithin = 2 * storeTimeout
+	maxSendDelay = connector.MaxTimeout + 10*time.Second
+	// recordTimeout limits the time to record an attempt: another record and its own.
+	recordTimeout = 2 * storeTimeout
 	// lease is the duration of a claim. It covers sending and recording, so that no other process
 	// sends the same delivery. It is also how long the deliveries of a crashed gateway wait.
-	lease = sendWithin + connector.MaxTimeout + recordWithin
+	lease = maxSendDelay + connector.MaxTimeout + recordTimeout
 	// emptyPause is the minimum time between two empty claims.
 	emptyPause = 50 * time.Millisecond
-	// lookEvery is the interval for checking for deliveries without a notification.
-	lookEvery = 30 * time.Second
-	// awaitKeys is the interval for checking whether there are keys.
-	awaitKeys = time.Second
-	// farewell is how long attempts can continue after the process stops.
-	farewell = 5 * time.Second
+	// pollInterval is the interval for checking for deliveries without a notification.
+	pollInterval = 30 * time.Second
+	// keyPollInterval is the interval for checking whether there are keys.
+	keyPollInterval = time.Second
+	// stopGrace is how long attempts can continue after the process stops.
+	stopGrace = 5 * time.Second
 	// maxFailurePause limits the backoff after errors of the store.
 	maxFailurePause = 15 * time.Second
 )
@@ -90,14 +90,14 @@ type Sender struct {
 	// slow means that the last record took too long. Only the recording goroutine uses it.
 	slow bool
 
-	mutex     sync.Mutex
-	underWay  int
-	byProject map[uuid.UUID]int
-	lanes     map[store.Key]*lane // by connector
-	larges    *largeQueue
-	done      []store.Attempt // to be recorded
-	recording bool
-	attempts  sync.WaitGroup
+	mutex      sync.Mutex
+	underWay   int
+	byProject  map[uuid.UUID]int
+	connectors map[store.Key]*connectorQueue // by connector
+	large      *largeQueue
+	done       []store.Attempt // to be recorded
+	recording  bool
+	attempts   sync.WaitGroup
 }
 
 // New returns a Sender. It sends while Run runs.
@@ -118,9 +118,9 @@ func New(opts Options) *Sender {
 		opts.WithTimeout = context.WithTimeout
 	}
 	return &Sender{
-		opts: opts, client: opts.Guard.Client(egress.Webhook, egress.ClientOptions{MaxResponse: store.MaxExcerpt + 1, MaxIdlePerHost: atOnce}),
+		opts: opts, client: opts.Guard.Client(egress.Webhook, egress.ClientOptions{MaxResponse: store.MaxExcerpt + 1, MaxIdlePerHost: maxConcurrentRequests}),
 		ended: make(chan struct{}, 1), claimable: make(chan struct{}, 1), recordable: make(chan struct{}, 1), stopped: make(chan struct{}),
-		byProject: map[uuid.UUID]int{}, lanes: map[store.Key]*lane{}, larges: newLargeQueue(),
+		byProject: map[uuid.UUID]int{}, connectors: map[store.Key]*connectorQueue{}, large: newLargeQueue(),
 	}
 }
 
@@ -131,14 +131,14 @@ func (s *Sender) Run(ctx context.Context) error {
 	defer stop()
 	attempts, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	for s.opts.Keys.SealingKey() == "" && pause.For(ctx, awaitKeys) == nil {
+	for s.opts.Keys.SealingKey() == "" && pause.For(ctx, keyPollInterval) == nil {
 	}
 	var loops sync.WaitGroup
 	loops.Go(func() { s.postDeliveries(ctx) })
 	loops.Go(func() { s.claimDeliveries(ctx, attempts, hints) })
 	loops.Wait()
 	close(s.stopped)
-	time.AfterFunc(farewell, cancel)
+	time.AfterFunc(stopGrace, cancel)
 	s.attempts.Wait()
 	return nil
 }
@@ -199,9 +199,9 @@ func (s *Sender) claimDeliveries(ctx, attempts context.Context, hints <-chan sto
 			notifyLoop(s.ended)
 		default:
 		}
-		claim := s.freeClaim()
+		claim := s.nextClaim()
 		if claim.Limit == 0 {
-			s.waitForWork(ctx, hints, lookEvery)
+			s.waitForWork(ctx, hints, pollInterval)
 			continue
 		}
 		asking, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -213,47 +213,47 @@ func (s *Sender) claimDeliveries(ctx, attempts context.Context, hints <-chan sto
 			s.opts.Logger.Error("claiming deliveries: some are set aside", "rows", len(aside.Rows), "error", err)
 			err = nil
 		}
-		s.beginAll(attempts, s.claimedOf(begun, since, err))
+		s.beginAll(attempts, s.addDestinations(begun, since, err))
 		switch {
 		case err != nil:
 			s.logFailure(ctx, "claiming deliveries", err, failures)
 			failures++
 			continue
 		case len(begun) == 0:
-			s.waitForWork(ctx, hints, s.timeUntilDue(ctx, s.freeClaim()))
+			s.waitForWork(ctx, hints, s.timeUntilDue(ctx, s.nextClaim()))
 		}
 		failures = 0
 	}
 }
 
-// freeClaim returns how many deliveries can start: half of the free slots. So there are slots for
+// nextClaim returns how many deliveries can start: half of the free slots. So there are slots for
 // another project while a dozen projects are slow.
-func (s *Sender) freeClaim() store.DeliveryClaim {
+func (s *Sender) nextClaim() store.DeliveryClaim {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	half := (maxUnderWay - s.underWay + 1) / 2
-	held := make(map[store.Key]int, len(s.lanes))
-	for connector, l := range s.lanes {
+	held := make(map[store.Key]int, len(s.connectors))
+	for connector, l := range s.connectors {
 		held[connector] = l.held
 	}
 	return store.DeliveryClaim{
-		Limit: half, PerConnector: perConnector, Lease: lease, PerProject: half, UnderWay: maps.Clone(s.byProject), OfConnector: held,
-		Most: s.larges.freeCapacity(s.opts.Now()),
+		Limit: half, PerConnector: maxClaimedPerConnector, Lease: lease, PerProject: half, UnderWay: maps.Clone(s.byProject), OfConnector: held,
+		Most: s.large.freeCapacity(s.opts.Now()),
 	}
 }
 
 // timeUntilDue returns the time until a delivery may be due that has capacity.
 func (s *Sender) timeUntilDue(ctx context.Context, claim store.DeliveryClaim) time.Duration {
 	if claim.Limit == 0 {
-		return lookEvery
+		return pollInterval
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	in, waits, err := s.opts.Store.NextDelivery(ctx, claim)
 	if err != nil || !waits {
-		return lookEvery
+		return pollInterval
 	}
-	return min(lookEvery, max(in, emptyPause))
+	return min(pollInterval, max(in, emptyPause))
 }
 
 // waitForWork returns when there may be work.

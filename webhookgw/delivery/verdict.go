@@ -59,10 +59,10 @@ func decideAttempt(s attemptResult, number int, schedule []time.Duration, now ti
 		a.Outcome = store.DeliveryCancelled
 	case s.class == classPlatform: // our fault, so it ends nothing
 		// Whole seconds, so that deliveries with the same wait are recorded together.
-		a.Outcome, a.Wait, a.Free = store.DeliveryRetry, jittered(platformPause, random).Round(time.Second), true
+		a.Outcome, a.Wait, a.Free = store.DeliveryRetry, addJitter(platformPause, random).Round(time.Second), true
 	case s.status == http.StatusGone:
 		a.Outcome = store.DeliveryGone
-	case s.class == classForbidden, s.class == classConnector, s.status >= 400 && s.status < 500 && !passing(s.status):
+	case s.class == classForbidden, s.class == classConnector, s.status >= 400 && s.status < 500 && !isTemporary(s.status):
 		a.Outcome = store.DeliveryFailed
 	default:
 		a.Down = s.class != classRedirect
@@ -71,18 +71,18 @@ func decideAttempt(s attemptResult, number int, schedule []time.Duration, now ti
 			a.Outcome, a.Reason = store.DeliveryFailed, fmt.Sprintf("given up after %d attempts: %s", number, s.message)
 			return a
 		}
-		a.Wait = max(jittered(schedule[number], random), retryAfterOf(s.retryAfter, now))
+		a.Wait = max(addJitter(schedule[number], random), retryAfterOf(s.retryAfter, now))
 	}
 	return a
 }
 
-// passing reports whether a client error may be temporary.
-func passing(status int) bool {
+// isTemporary reports whether a client error may be temporary.
+func isTemporary(status int) bool {
 	return status == http.StatusRequestTimeout || status == http.StatusTooEarly || status == http.StatusTooManyRequests
 }
 
-// jittered changes a duration by up to a fifth.
-func jittered(d time.Duration, random float64) time.Duration {
+// addJitter changes a duration by up to a fifth.
+func addJitter(d time.Duration, random float64) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*random))
 }
 

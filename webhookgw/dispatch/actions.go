@@ -13,11 +13,11 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// actionsFor is how long the tools of an agent are cached, unless a hint reports a change of the
+// actionsTTL is how long the tools of an agent are cached, unless a hint reports a change of the
 // project's connectors or links.
-const actionsFor = tokenFor
+const actionsTTL = tokenTTL
 
-// actions caches the tools that agents send with, and follows the hints about changes. If a tool
+// toolCache caches the tools that agents send with, and follows the hints about changes. If a tool
 // was removed meanwhile, the store rejects its deliveries.
 type toolCache struct {
 	known     *cache.Cache[agentKey, cachedTools]
@@ -43,7 +43,7 @@ type cachedTools struct {
 }
 
 func newToolCache() *toolCache {
-	return &toolCache{known: cache.New[agentKey, cachedTools](maxRecent, actionsFor, nil), changed: cache.New[uuid.UUID, uint64](maxRecent, 0, nil)}
+	return &toolCache{known: cache.New[agentKey, cachedTools](maxRecent, actionsTTL, nil), changed: cache.New[uuid.UUID, uint64](maxRecent, 0, nil)}
 }
 
 // lastHint returns the number of the last hint for a project. Call it before the store query, so that

@@ -102,7 +102,7 @@ func TestJournal_LimitsReadsPerProject(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, map[int]int{http.StatusOK: most}, codes)
 		require.Equal(t, 2*most+1, f.calls("JournalAfter"), "the next ones")
-		time.Sleep(patience) // bubble time
+		time.Sleep(queueTimeout) // bubble time
 		synctest.Wait()
 		for range 64 - 2*most {
 			codes[<-answered]++
@@ -120,7 +120,7 @@ func TestJournal_LimitsReadsPerProject(t *testing.T) {
 type slowWriter struct{ *httptest.ResponseRecorder }
 
 func (s slowWriter) Write(p []byte) (int, error) {
-	time.Sleep(answerTime / 4) // bubble time
+	time.Sleep(responseTimeout / 4) // bubble time
 	return s.ResponseRecorder.Write(p)
 }
 

@@ -84,7 +84,7 @@ func (h *Handler) finishBuild(w http.ResponseWriter, r *http.Request, token stor
 		FailureReason: store.FailureReason(req.FailureReason), Message: req.Message,
 	}
 	var err error
-	if result.TestResults, err = recordedTests(token.Deployment().ID, req.TestResults); err != nil {
+	if result.TestResults, err = storeTests(token.Deployment().ID, req.TestResults); err != nil {
 		return err
 	}
 	for _, a := range req.Agents {
@@ -98,16 +98,16 @@ func (h *Handler) finishBuild(w http.ResponseWriter, r *http.Request, token stor
 	}))
 }
 
-// recordedTest is the recorded result of a test, in its REST shape.
-type recordedTest struct {
+// storedTest is the recorded result of a test, in its REST shape.
+type storedTest struct {
 	ID uuid.UUID `json:"id"`
 	dispatchapi.TestResult
 	// AgentRunIDs is empty, because the runs of a test only exist in the build.
 	AgentRunIDs []uuid.UUID `json:"agent_run_ids"`
 }
 
-// recordedCosts limits costs as for runs. It drops costs in another currency than the prices.
-func recordedCosts(costs dispatchapi.DayCosts) dispatchapi.DayCosts {
+// limitCosts limits costs as for runs. It drops costs in another currency than the prices.
+func limitCosts(costs dispatchapi.DayCosts) dispatchapi.DayCosts {
 	const lastDay = 1 << 24 // far in the future
 	out := make(dispatchapi.DayCosts, len(costs))
 	for i, c := range costs {
@@ -128,10 +128,10 @@ const (
 	maxName     = 255     // bytes
 )
 
-// boundedTest limits a test result, whatever a build reports, because client programs add these
+// limitTest limits a test result, whatever a build reports, because client programs add these
 // numbers.
-func boundedTest(r dispatchapi.TestResult) dispatchapi.TestResult {
-	r.AgentName, r.TestName = printable(r.AgentName), printable(r.TestName)
+func limitTest(r dispatchapi.TestResult) dispatchapi.TestResult {
+	r.AgentName, r.TestName = removeControls(r.AgentName), removeControls(r.TestName)
 	r.Runs = min(max(r.Runs, 0), maxTestRuns)
 	r.Successes = min(max(r.Successes, 0), r.Runs)
 	r.SuccessThreshold = min(max(r.SuccessThreshold, 0), 1)
@@ -142,12 +142,12 @@ func boundedTest(r dispatchapi.TestResult) dispatchapi.TestResult {
 		InputTokens: of(u.InputTokens), OutputTokens: of(u.OutputTokens), ThinkingTokens: of(u.ThinkingTokens),
 		CachedInputTokens: of(u.CachedInputTokens), TotalTokens: of(u.TotalTokens),
 	}
-	r.Costs = recordedCosts(r.Costs)
+	r.Costs = limitCosts(r.Costs)
 	return r
 }
 
-// printable removes control characters and invalid UTF-8 from a name.
-func printable(name string) string {
+// removeControls removes control characters and invalid UTF-8 from a name.
+func removeControls(name string) string {
 	return store.Cut(strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {
 			return unicode.ReplacementChar
@@ -156,16 +156,16 @@ func printable(name string) string {
 	}, name), maxName)
 }
 
-// recordedTests gives each test result of a deployment an ID. It returns nil without results.
-func recordedTests(deployment uuid.UUID, results dispatchapi.Tests) (json.RawMessage, error) {
+// storeTests gives each test result of a deployment an ID. It returns nil without results.
+func storeTests(deployment uuid.UUID, results dispatchapi.Tests) (json.RawMessage, error) {
 	if len(results) == 0 {
 		return nil, nil
 	}
-	list := make([]recordedTest, len(results))
+	list := make([]storedTest, len(results))
 	for i, r := range results {
-		r = boundedTest(r)
+		r = limitTest(r)
 		id := uuid.NewSHA1(deployment, fmt.Appendf(nil, "%s/%s", r.AgentName, r.TestName))
-		list[i] = recordedTest{ID: id, TestResult: r, AgentRunIDs: []uuid.UUID{}}
+		list[i] = storedTest{ID: id, TestResult: r, AgentRunIDs: []uuid.UUID{}}
 	}
 	data, err := json.Marshal(list)
 	if err != nil {

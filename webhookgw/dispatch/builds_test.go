@@ -51,12 +51,12 @@ func TestBuild_FetchesUpload(t *testing.T) {
 func TestBuild_RecordsTestResults(t *testing.T) {
 	t.Parallel()
 	deployment := uuid.MustParse("7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10")
-	none, err := recordedTests(deployment, nil)
+	none, err := storeTests(deployment, nil)
 	require.NoError(t, err)
 	require.Nil(t, none)
 
 	reason := "expected a, got b"
-	data, err := recordedTests(deployment, dispatchapi.Tests{
+	data, err := storeTests(deployment, dispatchapi.Tests{
 		{AgentName: "a", TestName: "x", Successes: 1, Runs: 2, SuccessThreshold: 0.75, FailureReason: &reason, DurationMS: 12, TokenUsage: dispatchapi.TokenUsage{InputTokens: 3, TotalTokens: 3}, Costs: dispatchapi.DayCosts{
 			{Day: 20_000, Calls: 2, Currency: "USD", Nanos: 7}, {Day: -1, Calls: -1, Currency: "GBP", Nanos: 7}, {Day: 20_001, Calls: 1, Currency: "EUR", Nanos: store.MaxCost + 1},
 		}},
@@ -114,7 +114,7 @@ func TestRecordedTests_AreBounded(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			data, err := recordedTests(uuid.UUID{}, dispatchapi.Tests{row.got})
+			data, err := storeTests(uuid.UUID{}, dispatchapi.Tests{row.got})
 			require.NoError(t, err)
 			var list []dispatchapi.TestResult
 			require.NoError(t, json.Unmarshal(data, &list))

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// Calls of runners and builds use callsOf of callsIn parts of the store's connections for short
+	// Calls of runners and builds use callParts of totalParts parts of the store's connections for short
 	// statements. The rest is for webhooks, ended runs and sweeps. A project gets one part in
-	// callShare. Heartbeats have their own queue with beatsOf parts, so that other calls cannot
+	// callShare. Heartbeats have their own queue with heartbeatParts parts, so that other calls cannot
 	// delay them until leases expire.
-	callsOf, beatsOf, callsIn = 4, 2, 8
-	callShare                 = 2
-	// callTime limits a call after it left the queue.
-	callTime = 10 * time.Second
-	// beatPatience is how long a heartbeat waits in the queue. It is shorter than the runner's
+	callParts, heartbeatParts, totalParts = 4, 2, 8
+	callShare                             = 2
+	// callTimeout limits a call after it left the queue.
+	callTimeout = 10 * time.Second
+	// heartbeatQueueTimeout is how long a heartbeat waits in the queue. It is shorter than the runner's
 	// timeout, so that the runner gets the reason.
-	beatPatience = 2 * time.Second
+	heartbeatQueueTimeout = 2 * time.Second
 )
 
 var (
@@ -41,10 +41,12 @@ var (
 // newCalls returns the queue for calls to a store with the given number of connections. It uses
 // parts/callsIn of them.
 func newCalls(connections, parts int, patience time.Duration) *quota.Budget {
-	return quota.NewBudget(callsAmong(connections, parts), callShare, maxInLine, patience)
+	return quota.NewBudget(connectionShare(connections, parts), callShare, maxQueued, patience)
 }
 
-func callsAmong(connections, parts int) int64 { return max(int64(connections*parts/callsIn), 1) }
+func connectionShare(connections, parts int) int64 {
+	return max(int64(connections*parts/totalParts), 1)
+}
 
 // callStore runs a store call after the project's turn in the queue. The function do must only wait for
 // the store, never for a body.
@@ -61,7 +63,7 @@ func runInQueue(ctx context.Context, line *quota.Budget, project uuid.UUID, do f
 		return quota.Refusal(err, errProjectCalls, errCalls)
 	}
 	defer turn.End()
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return do(ctx)
 }

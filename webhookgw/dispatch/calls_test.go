@@ -151,9 +151,9 @@ func takesItsPart(t *testing.T, method, path, body string) {
 		st.kind = store.TokenBuild
 	}
 	h := New(Options{Store: st, Logger: slog.New(slog.DiscardHandler)})
-	all := int(callsAmong(fakeConnections, callsOf))
+	all := int(connectionShare(fakeConnections, callParts))
 	if path == "/v1/heartbeat" {
-		all = int(callsAmong(fakeConnections, beatsOf))
+		all = int(connectionShare(fakeConnections, heartbeatParts))
 	}
 	codes := make(chan int, 1000)
 	asks := func(project string, n int) {
@@ -169,9 +169,9 @@ func takesItsPart(t *testing.T, method, path, body string) {
 	asks("modest", 40)
 	require.LessOrEqual(t, len(st.under), all)
 	asks("a", 1)
-	time.Sleep(2 * patience) // bubble time, for memory and for a turn
+	time.Sleep(2 * queueTimeout) // bubble time, for memory and for a turn
 	synctest.Wait()
-	time.Sleep(callTime)
+	time.Sleep(callTimeout)
 	synctest.Wait()
 	require.Len(t, codes, 81, "no call waits any more")
 	require.True(t, h.calls.Free())

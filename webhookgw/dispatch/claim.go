@@ -39,7 +39,7 @@ func (h *Handler) claimRuns(w http.ResponseWriter, r *http.Request, token store.
 		}
 		return err
 	}
-	defer h.attendance.addWaiting(runner)()
+	defer h.idleRunners.addWaiting(runner)()
 	wait := min(time.Duration(max(req.WaitSeconds, 0))*time.Second, maxWait)
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
@@ -58,11 +58,11 @@ func (h *Handler) claimRuns(w http.ResponseWriter, r *http.Request, token store.
 		}
 		begun, over := h.awaitWork(r.Context(), runner, req, woken, deadline.C)
 		if _, err := h.tokens.tokenOf(r); err != nil {
-			return errors.Join(err, h.giveBack(r.Context(), begun))
+			return errors.Join(err, h.releaseStarted(r.Context(), begun))
 		}
 		switch {
 		case len(begun) > 0:
-			return h.handBegun(w, r, token, req, begun)
+			return h.sendStarted(w, r, token, req, begun)
 		case over && r.Context().Err() == nil:
 			return h.sendClaimed(w, r, token, resp.ClaimResponse)
 		case over:
@@ -80,14 +80,14 @@ type claimAnswer struct {
 	memory *quota.Grant
 }
 
-// findWork returns the response for a runner. If it is empty, the channel closes when to look again. It
-// queries the store unless the result is known to be empty.
+// findWork returns the response for a runner. If the response is empty, the channel closes when the caller
+// should query again. findWork queries the store unless the result is known to be empty.
 func (h *Handler) findWork(ctx context.Context, token store.Token, runner store.RunnerKey, req dispatchapi.ClaimRequest) (
 	claimAnswer, <-chan struct{}, error,
 ) {
 	for {
 		woken, rung, freed := h.wakeups.nextHint(runner.Environment)
-		if h.attendance.isStillEmpty(runner, req, rung) {
+		if h.idleRunners.isStillEmpty(runner, req, rung) {
 			return claimAnswer{ClaimResponse: newClaimResponse()}, woken, nil
 		}
 		resp, more, err := h.claimOnce(ctx, token, req)
@@ -99,7 +99,7 @@ func (h *Handler) findWork(ctx context.Context, token store.Token, runner store.
 		case more && h.wakeups.noteLeftover(runner.Environment, freed):
 			continue // the reason has changed meanwhile
 		case !more && req.Limit > 0: // otherwise the query did not look for runs
-			h.attendance.rememberEmpty(runner, req, rung)
+			h.idleRunners.rememberEmpty(runner, req, rung)
 		}
 		return resp, woken, nil
 	}
@@ -184,7 +184,7 @@ func (h *Handler) claimOnce(ctx context.Context, token store.Token, req dispatch
 	// and its runs would be unknown.
 	var result store.ClaimResult
 	err = h.callStore(ctx, token.ProjectID, func(ctx context.Context) error {
-		begun, end := context.WithTimeout(context.WithoutCancel(ctx), callTime)
+		begun, end := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer end()
 		result, err = h.opts.Store.Claim(begun, store.Claim{
 			Environment: token.Environment(), RunnerID: req.RunnerID, Digests: req.Digests, Refused: req.Refused,
@@ -244,8 +244,8 @@ func wantedBundles(environment store.Environment, req dispatchapi.ClaimRequest) 
 }
 
 // inlineContents adds short inputs and journals to the response, in order, while there is space. The runner
-// fetches the rest. inline returns the size of the response. If something cannot be read now, the
-// runner fetches it too, because the runs are already claimed.
+// fetches the rest. It returns the size of the response. If a content cannot be read now, the runner fetches
+// it too, because the runs are already claimed.
 func (h *Handler) inlineContents(ctx context.Context, token store.Token, claimed []store.Claimed, runs []dispatchapi.Run) (taken int64) {
 	inputs, journals := int64(maxInline), int64(maxInlineJournals)
 	for i, c := range claimed {

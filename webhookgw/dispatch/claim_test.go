@@ -90,7 +90,7 @@ func TestClaim_ExpiredTokenGetsNoRun(t *testing.T) {
 		h := New(Options{Store: s, Logger: slog.New(slog.DiscardHandler)})
 		answered := waiting(h)
 		s.set(func() { s.replaced, s.queued = true, true })
-		time.Sleep(recentFor) // bubble time: cached for this long
+		time.Sleep(cacheTTL) // bubble time: cached for this long
 		h.wakeups.notifyEnvironment(store.Key{})
 		w := <-answered
 		require.Equal(t, http.StatusUnauthorized, w.Code, w.Body.String())
@@ -152,7 +152,7 @@ func TestWakeups_FreeSlotWakesWaitingRunners(t *testing.T) {
 func TestJournal_StoresCost(t *testing.T) {
 	t.Parallel()
 	usage := dispatchapi.TokenUsage{InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, CachedInputTokens: 4, TotalTokens: 6}
-	got, err := entries([]dispatchapi.JournalEntry{{Sequence: 1, Kind: dispatchapi.JournalModelAnswer, Usage: &dispatchapi.ModelUsage{
+	got, err := storeEntries([]dispatchapi.JournalEntry{{Sequence: 1, Kind: dispatchapi.JournalModelAnswer, Usage: &dispatchapi.ModelUsage{
 		Model: "m", TokenUsage: usage, Cost: &dispatchapi.Cost{Currency: "EUR", Nanos: 5},
 	}}})
 	require.NoError(t, err)
@@ -193,7 +193,7 @@ func TestTokens_ExpiryOfCachedTokens(t *testing.T) {
 				for range 4 {
 					_, err := h.tokens.tokenOf(r)
 					require.NoError(t, err)
-					time.Sleep(recentFor) // bubble time
+					time.Sleep(cacheTTL) // bubble time
 				}
 				require.Equal(t, reads, s.reads, kind)
 			})

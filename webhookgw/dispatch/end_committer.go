@@ -26,18 +26,18 @@ const (
 	// a share. Each completion counts endOverhead in addition to its data.
 	maxWaitingEnds = 32 << 20
 	endOverhead    = 1 << 10
-	// maxApart limits the projects whose completions are stored separately at the same time.
+	// maxSeparate limits the projects whose completions are stored separately at the same time.
 	// apartFor is how long a project stays separate.
-	maxApart = 4
-	apartFor = time.Minute
+	maxSeparate  = 4
+	separateTime = time.Minute
 	// endTimeout limits a transaction.
 	endTimeout = 20 * time.Second
 )
 
 var errStopped = errors.New("the gateway is stopping")
 
-// ends stores runs that end at the same time in one transaction. If the store is idle, no run waits
-// for others. If it is busy, one fsync serves many. Projects take turns round-robin.
+// endCommitter stores runs that end at the same time in one transaction. If the store is idle, a run does
+// not wait for other runs. If the store is busy, one fsync serves many runs. Projects take turns round-robin.
 //
 // If a batch fails, its completions are stored one by one, and the whole batch waits. These
 // completions are therefore stored beside the common batch:
@@ -47,16 +47,16 @@ var errStopped = errors.New("the gateway is stopping")
 //   - completions of a run that was already reported as ended
 //   - completions with texts that are first stored as blobs
 type endCommitter struct {
-	store   store.Dispatch
-	room    *quota.Places
-	arrived chan struct{} // capacity 1: a batch may be ready
-	suspect *cache.Cache[uuid.UUID, struct{}]
+	store    store.Dispatch
+	capacity *quota.Places
+	arrived  chan struct{} // capacity 1: a batch may be ready
+	suspect  *cache.Cache[uuid.UUID, struct{}]
 
-	mutex           sync.Mutex
-	together, apart endQueues
-	busy            bool               // with a batch of all projects
-	busyApart       map[uuid.UUID]bool // with a batch of one project
-	stopped         bool
+	mutex            sync.Mutex
+	common, separate endQueues
+	busy             bool               // with a batch of all projects
+	busySeparate     map[uuid.UUID]bool // with a batch of one project
+	stopped          bool
 }
 
 // pendingEnd is a completion that waits for its result.
@@ -75,20 +75,20 @@ func (e *pendingEnd) answerCaller(err error) {
 
 func newEndCommitter(dispatch store.Dispatch) *endCommitter {
 	return &endCommitter{
-		store: dispatch, room: quota.NewPlaces(maxWaitingEnds, projectShare), arrived: make(chan struct{}, 1),
-		suspect:  cache.New[uuid.UUID, struct{}](maxRecent, apartFor, nil),
-		together: newEndQueues(), apart: newEndQueues(), busyApart: map[uuid.UUID]bool{},
+		store: dispatch, capacity: quota.NewPlaces(maxWaitingEnds, projectShare), arrived: make(chan struct{}, 1),
+		suspect: cache.New[uuid.UUID, struct{}](maxRecent, separateTime, nil),
+		common:  newEndQueues(), separate: newEndQueues(), busySeparate: map[uuid.UUID]bool{},
 	}
 }
 
-// complete ends a run. again means that its end was reported before. It returns a Problem if there
+// complete ends a run. again means that the end of the run was reported before. It returns a Problem if there
 // is no capacity.
 func (e *endCommitter) complete(ctx context.Context, c store.Completion, again bool) error {
 	own := &pendingEnd{completion: c, size: completionSize(c), answer: make(chan error, 1)}
-	if err := e.room.Take(c.Run.ProjectID, own.size); err != nil {
+	if err := e.capacity.Take(c.Run.ProjectID, own.size); err != nil {
 		return quota.Refusal(err, errProjectInFlight, errInFlight)
 	}
-	own.release = func() { e.room.Give(c.Run.ProjectID, own.size) }
+	own.release = func() { e.capacity.Give(c.Run.ProjectID, own.size) }
 	e.enqueueEnd(own, again)
 	select {
 	case err := <-own.answer:
@@ -107,9 +107,9 @@ func (e *endCommitter) enqueueEnd(own *pendingEnd, again bool) {
 		own.answerCaller(errStopped)
 		return
 	case suspect || again || isLarge(own.completion):
-		e.apart.pushEnd(own)
+		e.separate.pushEnd(own)
 	default:
-		e.together.pushEnd(own)
+		e.common.pushEnd(own)
 	}
 	e.notifyLoop()
 }
@@ -156,15 +156,15 @@ func (e *endCommitter) failWaiting() {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	e.stopped = true
-	for _, own := range append(e.together.All(), e.apart.All()...) {
+	for _, own := range append(e.common.All(), e.separate.All()...) {
 		own.answerCaller(errStopped)
 	}
 }
 
 // endBatch is a set of completions for one transaction.
 type endBatch struct {
-	ends  []*pendingEnd
-	apart bool // all of one project
+	ends     []*pendingEnd
+	separate bool // all of one project
 }
 
 func (b *endBatch) project() uuid.UUID { return b.ends[0].completion.Run.ProjectID }
@@ -184,15 +184,15 @@ func (e *endCommitter) nextBatch() *endBatch {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if !e.busy {
-		if taken := e.together.collect(); len(taken) > 0 {
+		if taken := e.common.collect(); len(taken) > 0 {
 			e.busy = true
 			return &endBatch{ends: taken}
 		}
 	}
-	for project := range e.apart.Projects() {
-		if len(e.busyApart) < maxApart && !e.busyApart[project] {
-			e.busyApart[project] = true
-			return &endBatch{ends: e.apart.collectOf(project), apart: true}
+	for project := range e.separate.Projects() {
+		if len(e.busySeparate) < maxSeparate && !e.busySeparate[project] {
+			e.busySeparate[project] = true
+			return &endBatch{ends: e.separate.collectOf(project), separate: true}
 		}
 	}
 	return nil
@@ -212,8 +212,8 @@ func (e *endCommitter) storeBatch(ctx context.Context, b *endBatch) {
 	}
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
-	if b.apart {
-		delete(e.busyApart, b.project())
+	if b.separate {
+		delete(e.busySeparate, b.project())
 	} else {
 		e.busy = false
 	}
@@ -221,7 +221,7 @@ func (e *endCommitter) storeBatch(ctx context.Context, b *endBatch) {
 	for i, own := range b.ends {
 		switch {
 		case err != nil && b.hasSeveralProjects() && !e.stopped: // one of them may be the cause, so each project is stored separately
-			e.apart.pushEnd(own)
+			e.separate.pushEnd(own)
 		default:
 			failed := err
 			if failed == nil {

@@ -93,7 +93,7 @@ func TestEnds_BatchIsRoundRobin(t *testing.T) {
 			e.answers <- stored
 		}
 		synctest.Wait()
-		require.Zero(t, e.room.Taken())
+		require.Zero(t, e.capacity.Taken())
 	})
 }
 
@@ -118,7 +118,7 @@ func TestEnds_LimitWaitingBytes(t *testing.T) {
 		for range most - 1 {
 			require.NoError(t, <-answered)
 		}
-		require.Zero(t, e.room.Taken())
+		require.Zero(t, e.capacity.Taken())
 	})
 }
 
@@ -165,7 +165,7 @@ func TestEnds_FailingProjectIsSeparate(t *testing.T) {
 			require.Equal(t, map[uuid.UUID]int{named("greedy"): n}, of(<-e.batches))
 			e.answers <- stored
 		}
-		time.Sleep(apartFor) // bubble time
+		time.Sleep(separateTime) // bubble time
 		e.report("greedy", 1, 0, false)
 		e.report("modest", 1, 0, false)
 		require.Len(t, <-e.batches, 1)
@@ -200,7 +200,7 @@ func TestEnds_FailedBatchIsRetriedByProject(t *testing.T) {
 		require.ErrorIs(t, <-bad, broken)
 		require.NoError(t, <-good)
 		require.NoError(t, <-good)
-		require.Zero(t, e.room.Taken())
+		require.Zero(t, e.capacity.Taken())
 	})
 }
 
@@ -215,6 +215,6 @@ func TestEnds_StopFailsWaiting(t *testing.T) {
 		require.ErrorIs(t, <-waiting, errStopped)
 		require.ErrorIs(t, <-apart, errStopped)
 		require.ErrorIs(t, e.complete(t.Context(), store.Completion{}, false), errStopped)
-		require.Zero(t, e.room.Taken())
+		require.Zero(t, e.capacity.Taken())
 	})
 }

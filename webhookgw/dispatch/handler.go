@@ -81,24 +81,24 @@ type Options struct {
 
 // Limits of the caches.
 const (
-	// recentFor is how long a store response is cached. For this time a replaced build token still
+	// cacheTTL is how long a store response is cached. For this time a replaced build token still
 	// works, and a busy runner may miss a new bundle. A runner's token is cached until a hint
 	// reports a change, or for tokenFor.
-	recentFor = time.Second
+	cacheTTL  = time.Second
 	maxRecent = 10_000
 	// maxOwners is more than the number of runs that can be in progress.
 	maxOwners = 100_000
-	// absentFor is how long a missing run or token is cached.
-	absentFor = time.Second
+	// absentTTL is how long a missing run or token is cached.
+	absentTTL = time.Second
 )
 
 // Handler serves the internal port.
 type Handler struct {
 	http.Handler
-	opts       Options
-	wakeups    *wakeups
-	attendance *idleRunners
-	ends       *endCommitter
+	opts        Options
+	wakeups     *wakeups
+	idleRunners *idleRunners
+	ends        *endCommitter
 	// inFlight limits the memory of requests, claims that of claim responses, and streams that of
 	// streams.
 	inFlight        *quota.Places
@@ -128,15 +128,15 @@ func New(opts Options) *Handler {
 	}
 	wakeups := newWakeups()
 	h := &Handler{
-		opts: opts, wakeups: wakeups, attendance: newIdleRunners(), ends: newEndCommitter(opts.Store),
+		opts: opts, wakeups: wakeups, idleRunners: newIdleRunners(), ends: newEndCommitter(opts.Store),
 		inFlight: quota.NewPlaces(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes),
-		calls: newCalls(opts.Store.Connections(), callsOf, patience), beats: newCalls(opts.Store.Connections(), beatsOf, beatPatience),
+		calls: newCalls(opts.Store.Connections(), callParts, queueTimeout), beats: newCalls(opts.Store.Connections(), heartbeatParts, heartbeatQueueTimeout),
 		tokens:       newTokenCache(opts.Store, wakeups),
 		actions:      newToolCache(),
 		ended:        cache.New[store.Lease, struct{}](maxOwners, time.Minute, nil),
 		owners:       cache.New[store.Key, uuid.UUID](maxOwners, 0, nil),
-		absent:       cache.New[store.Key, struct{}](maxRecent, absentFor, nil),
-		environments: cache.New[store.Key, store.Environment](maxRecent, recentFor, nil),
+		absent:       cache.New[store.Key, struct{}](maxRecent, absentTTL, nil),
+		environments: cache.New[store.Key, store.Environment](maxRecent, cacheTTL, nil),
 	}
 	router := chi.NewRouter()
 	router.Use(opts.Metrics.Dispatch)
@@ -144,18 +144,18 @@ func New(opts Options) *Handler {
 		r.Post("/claim", h.requireToken(store.TokenRunner, h.claimRuns))
 		r.Post("/heartbeat", h.requireToken(store.TokenRunner, h.heartbeat))
 		r.Post("/runs/{id}/journal", h.requireToken(store.TokenRunner, h.journal))
-		r.Get("/runs/{id}/journal", h.requireToken(store.TokenRunner, h.streamed(journalStream, h.readJournal)))
+		r.Get("/runs/{id}/journal", h.requireToken(store.TokenRunner, h.withStream(journalStream, h.readJournal)))
 		r.Post("/runs/{id}/complete", h.requireToken(store.TokenRunner, h.complete))
 		r.Post("/runs/{id}/release", h.requireToken(store.TokenRunner, h.release))
 		r.Post("/runs/{id}/sends", h.requireToken(store.TokenRunner, h.sendPayload))
-		r.Get("/runs/{id}/input", h.requireToken(store.TokenRunner, h.streamed(blobStream, h.streamInput)))
+		r.Get("/runs/{id}/input", h.requireToken(store.TokenRunner, h.withStream(blobStream, h.streamInput)))
 		r.Get("/runs/{id}/files", h.requireToken(store.TokenRunner, h.listFiles))
-		r.Get("/runs/{id}/files/{number}", h.requireToken(store.TokenRunner, h.streamed(blobStream, h.streamFile)))
-		r.Get("/bundles/{digest}", h.requireToken(store.TokenRunner, h.streamed(blobStream, h.streamBundle)))
+		r.Get("/runs/{id}/files/{number}", h.requireToken(store.TokenRunner, h.withStream(blobStream, h.streamFile)))
+		r.Get("/bundles/{digest}", h.requireToken(store.TokenRunner, h.withStream(blobStream, h.streamBundle)))
 		r.Post("/build/report", h.requireToken(store.TokenBuild, h.reportBuild))
 		r.Post("/build/log", h.requireToken(store.TokenBuild, h.appendBuildLog))
-		r.Get("/build/upload", h.requireToken(store.TokenBuild, h.streamed(blobStream, h.streamUpload)))
-		r.Put("/build/bundle/{digest}", h.requireToken(store.TokenBuild, h.streamed(blobStream, h.putBundle)))
+		r.Get("/build/upload", h.requireToken(store.TokenBuild, h.withStream(blobStream, h.streamUpload)))
+		r.Put("/build/bundle/{digest}", h.requireToken(store.TokenBuild, h.withStream(blobStream, h.putBundle)))
 		r.Post("/build/result", h.requireToken(store.TokenBuild, h.finishBuild))
 	})
 	h.Handler = router

@@ -15,37 +15,37 @@ import (
 )
 
 const (
-	// attendEvery is the interval for recording all waiting runners in one batch, and for checking
+	// presenceInterval is the interval for recording all waiting runners in one batch, and for checking
 	// their queues in case a hint was lost.
-	attendEvery = 20 * time.Second
-	// attendTimeout limits this batch.
-	attendTimeout = 10 * time.Second
-	// attendChunk is the number of runners per statement.
-	attendChunk = 500
-	// quietFor is how long an empty claim result is repeated without a store query, unless a hint
+	presenceInterval = 20 * time.Second
+	// presenceTimeout limits this batch.
+	presenceTimeout = 10 * time.Second
+	// presenceChunk is the number of runners per statement.
+	presenceChunk = 500
+	// emptyResultTTL is how long an empty claim result is repeated without a store query, unless a hint
 	// reports work.
-	quietFor = 5 * time.Minute
+	emptyResultTTL = 5 * time.Minute
 )
 
 // idleRunners has the runners whose claims wait.
 type idleRunners struct {
 	mutex   sync.Mutex
 	waiting map[store.RunnerKey]int
-	// known counts how often all cached knowledge about the queues was dropped.
+	// known counts the invalidations of all cached empty results.
 	known uint64
-	// quiet has the runners with an empty claim result.
-	quiet *cache.Cache[store.RunnerKey, emptyAnswer]
+	// emptyResults has the runners with an empty claim result.
+	emptyResults *cache.Cache[store.RunnerKey, emptyResult]
 }
 
-// emptyAnswer is the request of a runner with an empty result, and the number of hints at that time.
-type emptyAnswer struct {
-	said  [sha256.Size]byte
-	rung  uint64
-	known uint64 // of attendance
+// emptyResult is the request of a runner with an empty result, and the number of hints at that time.
+type emptyResult struct {
+	requestHash [sha256.Size]byte
+	queuedHints uint64
+	known       uint64 // of idleRunners
 }
 
 func newIdleRunners() *idleRunners {
-	return &idleRunners{waiting: map[store.RunnerKey]int{}, quiet: cache.New[store.RunnerKey, emptyAnswer](maxRecent, quietFor, nil)}
+	return &idleRunners{waiting: map[store.RunnerKey]int{}, emptyResults: cache.New[store.RunnerKey, emptyResult](maxRecent, emptyResultTTL, nil)}
 }
 
 // addWaiting counts a waiting claim until leave is called.
@@ -73,8 +73,7 @@ func (a *idleRunners) waitingRunners() []store.RunnerKey {
 	return runners
 }
 
-// requestHash returns a digest of the fields of a request that its result depends on, apart from the
-// store.
+// requestHash returns a digest of the fields of a request that affect its result.
 func requestHash(req dispatchapi.ClaimRequest) [sha256.Size]byte {
 	text, _ := json.Marshal([]any{req.Digests, req.Refused, req.Places}) // these types can always be marshalled
 	return sha256.Sum256(text)
@@ -82,7 +81,7 @@ func requestHash(req dispatchapi.ClaimRequest) [sha256.Size]byte {
 
 // rememberEmpty records that a runner got an empty result.
 func (a *idleRunners) rememberEmpty(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64) {
-	a.quiet.Put(runner, emptyAnswer{requestHash(req), rung, a.generation()})
+	a.emptyResults.Put(runner, emptyResult{requestHash(req), rung, a.generation()})
 }
 
 func (a *idleRunners) generation() uint64 {
@@ -99,18 +98,18 @@ func (a *idleRunners) invalidateAll() {
 }
 
 // invalidate makes the next request of a runner query the store.
-func (a *idleRunners) invalidate(runner store.RunnerKey) { a.quiet.Put(runner, emptyAnswer{}) }
+func (a *idleRunners) invalidate(runner store.RunnerKey) { a.emptyResults.Put(runner, emptyResult{}) }
 
 // isStillEmpty reports whether the result for a runner is still empty: it holds no run that could be lost,
 // its last response arrived, its request has not changed, and there was no hint since.
 func (a *idleRunners) isStillEmpty(runner store.RunnerKey, req dispatchapi.ClaimRequest, rung uint64) bool {
-	q, known := a.quiet.Get(runner)
-	return known && len(req.Holding) == 0 && !req.Unanswered && q == emptyAnswer{requestHash(req), rung, a.generation()}
+	q, known := a.emptyResults.Get(runner)
+	return known && len(req.Holding) == 0 && !req.Unanswered && q == emptyResult{requestHash(req), rung, a.generation()}
 }
 
 // recordWaitingRunners records the waiting runners at intervals and wakes the runners with work, until ctx ends.
 func (h *Handler) recordWaitingRunners(ctx context.Context) {
-	ticks := time.NewTicker(attendEvery)
+	ticks := time.NewTicker(presenceInterval)
 	defer ticks.Stop()
 	for {
 		select {
@@ -118,21 +117,21 @@ func (h *Handler) recordWaitingRunners(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if err := h.attendOnce(ctx); err != nil && ctx.Err() == nil {
+		if err := h.recordPresence(ctx); err != nil && ctx.Err() == nil {
 			h.opts.Logger.Error("recording the waiting runners", "error", err)
 			// Waiting runners learn that the store is unavailable, and connect to another replica.
-			h.attendance.invalidateAll()
+			h.idleRunners.invalidateAll()
 			h.wakeups.wakeAll()
 		}
 	}
 }
 
-func (h *Handler) attendOnce(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, attendTimeout)
+func (h *Handler) recordPresence(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, presenceTimeout)
 	defer cancel()
-	runners := h.attendance.waitingRunners()
+	runners := h.idleRunners.waitingRunners()
 	for len(runners) > 0 {
-		n := min(len(runners), attendChunk)
+		n := min(len(runners), presenceChunk)
 		queued, err := h.opts.Store.Attend(ctx, runners[:n])
 		if err != nil {
 			return err

@@ -21,7 +21,7 @@ func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.To
 	if err != nil {
 		return err
 	}
-	journal, err := entries(req.Entries)
+	journal, err := storeEntries(req.Entries)
 	if err != nil {
 		return err
 	}
@@ -96,9 +96,9 @@ func wireEntries(entries []store.JournalEntry) []dispatchapi.JournalEntry {
 	return out
 }
 
-// entries converts the entries of a runner for the store. It truncates model names, because the
+// storeEntries converts the entries of a runner for the store. It truncates model names, because the
 // model service chooses them and no run should fail because of them.
-func entries(in []dispatchapi.JournalEntry) ([]store.JournalEntry, error) {
+func storeEntries(in []dispatchapi.JournalEntry) ([]store.JournalEntry, error) {
 	out := make([]store.JournalEntry, len(in))
 	for i, e := range in {
 		kind := store.JournalKind(e.Kind)

@@ -27,10 +27,10 @@ const (
 	// limits inputs, journals and bundles in transfer.
 	maxClaimBytes  = 48 << 20
 	maxStreamBytes = 48 << 20
-	// maxInLine limits the waiting requests of a project. patience is how long they wait, which is
+	// maxQueued limits the waiting requests of a project. queueTimeout is how long they wait, which is
 	// shorter than the runner's timeout.
-	maxInLine = 512
-	patience  = 5 * time.Second
+	maxQueued    = 512
+	queueTimeout = 5 * time.Second
 )
 
 // temporaryProblem returns an error response for a temporary condition.
@@ -52,7 +52,7 @@ var (
 )
 
 func newBudget(all int64) *quota.Budget {
-	return quota.NewBudget(all, projectShare, maxInLine, patience)
+	return quota.NewBudget(all, projectShare, maxQueued, queueTimeout)
 }
 
 // waitForMemory reserves memory of a budget for a response. It returns a Problem if there is none in time.

@@ -13,15 +13,15 @@ import (
 // The page docs/reference/limits.md states the limits of the port for runners and builds.
 func TestReference_ListsLimits(t *testing.T) {
 	const full = "429 `too_many_waiting`, 503 `busy`"
-	patience := refpage.Time(patience)
+	patience := refpage.Time(queueTimeout)
 	refpage.CheckPart(t, "limits.md", "runners and builds", refpage.LimitTable("Resource", []refpage.Limit{
 		{Resource: fmt.Sprintf("Requests of more than %s", refpage.Bytes(smallRequest)), Value: refpage.Bytes(maxInFlight), Beyond: full + ". Runners retry."},
 		{
 			Resource: "Calls that query the store",
 			Value: fmt.Sprintf("Calls share %s of the gateway's connections for short queries. Heartbeats have %s, in their own queue. A project gets %s of each.",
-				refpage.Part(callsIn/callsOf), refpage.Part(callsIn/beatsOf), refpage.Part(callShare)),
+				refpage.Part(totalParts/callParts), refpage.Part(totalParts/heartbeatParts), refpage.Part(callShare)),
 			Beyond: fmt.Sprintf("They wait for up to %s (heartbeats %s), then 503 `busy`. With more than %d waiting calls a project gets 429 `too_many_waiting`.",
-				patience, refpage.Time(beatPatience), maxInLine),
+				patience, refpage.Time(heartbeatQueueTimeout), maxQueued),
 		},
 		{
 			Resource: fmt.Sprintf("Responses to requests for runs. A response has at most %d runs, %s of inputs and %s of journals. Runners fetch the rest.",
@@ -34,18 +34,18 @@ func TestReference_ListsLimits(t *testing.T) {
 			Value: refpage.Bytes(maxStreamBytes), Beyond: "as above",
 		},
 		{
-			Resource: "Time that a transfer can stand still", Value: refpage.Time(answerTime),
-			Beyond: fmt.Sprintf("The gateway closes it. It also closes a download that takes more than %s to read from the store.", refpage.Time(streamTime)),
+			Resource: "Time that a transfer can stand still", Value: refpage.Time(responseTimeout),
+			Beyond: fmt.Sprintf("The gateway closes it. It also closes a download that takes more than %s to read from the store.", refpage.Time(streamTimeout)),
 		},
 		{
 			Resource: "Run results that wait to be recorded",
 			Value:    refpage.Bytes(maxWaitingEnds) + ". The gateway serves projects round-robin.",
-			Beyond:   full + fmt.Sprintf(". If the results of a project were rejected, the gateway records this project separately for %s.", refpage.Time(apartFor)),
+			Beyond:   full + fmt.Sprintf(". If the results of a project were rejected, the gateway records this project separately for %s.", refpage.Time(separateTime)),
 		},
 		{
 			Resource: "Tokens that the gateway has not seen recently, per address",
-			Value:    fmt.Sprintf("%d a second, %d at once. The gateway remembers an unknown token for %s.", unknownPerSecond, unknownBurst, refpage.Time(absentFor)),
-			Beyond:   fmt.Sprintf("They wait for up to %s, then 503 `busy`.", refpage.Time(lookupPatience)),
+			Value:    fmt.Sprintf("%d a second, %d at once. The gateway remembers an unknown token for %s.", unknownPerSecond, unknownBurst, refpage.Time(absentTTL)),
+			Beyond:   fmt.Sprintf("They wait for up to %s, then 503 `busy`.", refpage.Time(lookupQueueTimeout)),
 		},
 	}))
 }

@@ -48,7 +48,7 @@ func (h *Handler) complete(w http.ResponseWriter, r *http.Request, token store.T
 	if !status.Terminal() || !store.RunRunning.CanBecome(status) {
 		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalidStatus, "The status must be completed, failed or cancelled.")
 	}
-	journal, err := entries(req.Journal)
+	journal, err := storeEntries(req.Journal)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func TestOwned_CachesMissingRuns(t *testing.T) {
 				require.Equal(t, http.StatusNotFound, w.Code)
 			}
 			require.Equal(t, reads, f.calls("Run"))
-			time.Sleep(absentFor) // bubble time
+			time.Sleep(absentTTL) // bubble time
 		}
 	})
 }

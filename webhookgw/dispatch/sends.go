@@ -47,7 +47,7 @@ func (h *Handler) sendPayload(w http.ResponseWriter, r *http.Request, token stor
 	case errors.As(err, &full): // not 429, because the run continues and does not wait for a larger plan
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeStorageFull, "Not sent: "+full.Error()+".")
 	case errors.Is(err, store.ErrNotFound):
-		return httpserver.NewProblem(http.StatusNotFound, httpserver.CodeNotFound, noLink(send.Mode))
+		return httpserver.NewProblem(http.StatusNotFound, httpserver.CodeNotFound, missingLinkText(send.Mode))
 	case err != nil:
 		return err
 	}
@@ -59,8 +59,8 @@ func (h *Handler) sendPayload(w http.ResponseWriter, r *http.Request, token stor
 	return nil
 }
 
-// noLink is the text for a payload whose link does not exist.
-func noLink(mode store.LinkMode) string {
+// missingLinkText is the text for a payload whose link does not exist.
+func missingLinkText(mode store.LinkMode) string {
 	if mode == store.LinkMiddleware {
 		return "Not sent: no link in the mode middleware joins the run's agent and an outbound connector with this name. " +
 			"Create the link, or correct the name."

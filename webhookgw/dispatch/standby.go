@@ -41,15 +41,15 @@ func (h *Handler) awaitWork(ctx context.Context, runner store.RunnerKey, req dis
 		begun, given = waiting.Leave()
 	}
 	if given {
-		h.attendance.invalidate(runner) // its empty result is no longer valid
+		h.idleRunners.invalidate(runner) // its empty result is no longer valid
 	}
 	return begun, over
 }
 
-// handBegun returns runs that have started at this runner.
-func (h *Handler) handBegun(w http.ResponseWriter, r *http.Request, token store.Token, req dispatchapi.ClaimRequest, begun []store.Claimed) error {
+// sendStarted returns runs that have started at this runner.
+func (h *Handler) sendStarted(w http.ResponseWriter, r *http.Request, token store.Token, req dispatchapi.ClaimRequest, begun []store.Claimed) error {
 	if r.Context().Err() != nil {
-		return errors.Join(context.Cause(r.Context()), h.giveBack(r.Context(), begun))
+		return errors.Join(context.Cause(r.Context()), h.releaseStarted(r.Context(), begun))
 	}
 	memory, err := waitForMemory(r.Context(), h.claims, token.ProjectID, claimBytes(len(begun)))
 	if err != nil {
@@ -63,8 +63,8 @@ func (h *Handler) handBegun(w http.ResponseWriter, r *http.Request, token store.
 	return h.sendClaimed(w, r, token, resp)
 }
 
-// giveBack releases runs that have started at a runner but are not handed to it.
-func (h *Handler) giveBack(ctx context.Context, runs []store.Claimed) error {
+// releaseStarted releases runs that have started at a runner that did not get them.
+func (h *Handler) releaseStarted(ctx context.Context, runs []store.Claimed) error {
 	leases := make([]store.Lease, len(runs))
 	for i, run := range runs {
 		leases[i] = store.Lease{Run: run.Run.Key(), Token: run.Token}

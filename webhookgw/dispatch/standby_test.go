@@ -142,7 +142,7 @@ func TestStandby_ReleasesUnclaimedRun(t *testing.T) {
 			f.mutex.Lock()
 			f.tokens = map[string]bool{}
 			f.mutex.Unlock()
-			time.Sleep(recentFor)
+			time.Sleep(cacheTTL)
 			h.wakeups.notifyEnvironment(environmentOf(ofA)) // as the hint about its end does
 		},
 	} {

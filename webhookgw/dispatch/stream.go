@@ -17,16 +17,16 @@ const (
 	// journal transfer, one page.
 	blobStream    = 4 * store.BlobChunk
 	journalStream = store.MaxJournalPage
-	// answerTime limits how long a runner can take to read a claim response or a stream, because
+	// responseTimeout limits how long a runner can take to read a claim response or a stream, because
 	// others need the memory.
-	answerTime = 30 * time.Second
-	// streamTime limits reading a stream from the store.
-	streamTime = time.Minute
+	responseTimeout = 30 * time.Second
+	// streamTimeout limits reading a stream from the store.
+	streamTimeout = time.Minute
 )
 
-// streamed wraps an endpoint that streams. It reserves memory of the project's budget and limits
+// withStream wraps an endpoint that streams. It reserves memory of the project's budget and limits
 // the time.
-func (h *Handler) streamed(size int64, next endpoint) endpoint {
+func (h *Handler) withStream(size int64, next endpoint) endpoint {
 	return func(w http.ResponseWriter, r *http.Request, token store.Token) error {
 		grant, err := waitForMemory(r.Context(), h.streams, token.ProjectID, size)
 		if err != nil {
@@ -34,7 +34,7 @@ func (h *Handler) streamed(size int64, next endpoint) endpoint {
 		}
 		defer grant.End()
 		if r.Method == http.MethodGet {
-			ctx, cancel := context.WithTimeout(r.Context(), streamTime)
+			ctx, cancel := context.WithTimeout(r.Context(), streamTimeout)
 			defer cancel()
 			r = r.WithContext(ctx)
 		}
@@ -43,7 +43,7 @@ func (h *Handler) streamed(size int64, next endpoint) endpoint {
 }
 
 func withDeadline(w http.ResponseWriter) http.ResponseWriter {
-	return httpserver.AnswerWithin(w, answerTime)
+	return httpserver.AnswerWithin(w, responseTimeout)
 }
 
 // copyStream copies a body. After its start, an error breaks the response, so that the client sees that

@@ -77,7 +77,7 @@ func TestStream_HangingReadTimesOut(t *testing.T) {
 			code, _ := get()
 			ended <- code
 		}()
-		time.Sleep(callTime - time.Second) // bubble time
+		time.Sleep(callTimeout - time.Second) // bubble time
 		synctest.Wait()
 		require.False(t, h.calls.Free())
 		time.Sleep(time.Second)

@@ -24,11 +24,11 @@ import (
 )
 
 const (
-	// tokenFor is how long a runner's token is cached, unless a hint reports a change of its
+	// tokenTTL is how long a runner's token is cached, unless a hint reports a change of its
 	// environment. No hint reports the end of a build.
-	tokenFor = 5 * time.Minute
-	// unknownPerSecond limits the lookups of unknown tokens per address and second, and
-	// unknownBurst the lookups at once. A pod has its own address, but pods may share one.
+	tokenTTL = 5 * time.Minute
+	// unknownPerSecond limits the lookups of unknown tokens per address and second, and unknownBurst
+	// the lookups at once. A pod usually has its own address.
 	// unknownReads limits all concurrent lookups.
 	unknownPerSecond = 50
 	unknownBurst     = 200
@@ -36,8 +36,8 @@ const (
 	// knownReads limits the concurrent reads of known tokens, because one event can wake all
 	// runners at the same moment.
 	knownReads = 4
-	// lookupPatience is how long a lookup waits in the queue. lookupTime limits the lookup.
-	lookupPatience, lookupTime = 5 * time.Second, 10 * time.Second
+	// lookupQueueTimeout is how long a lookup waits in the queue. lookupTimeout limits the lookup.
+	lookupQueueTimeout, lookupTimeout = 5 * time.Second, 10 * time.Second
 )
 
 // tokenCache maps tokens to environments and deployments. Cached tokens need no query. An unknown token
@@ -62,8 +62,8 @@ type tokenCache struct {
 // environment.
 type knownToken struct {
 	store.Token
-	rung uint64
-	read time.Time
+	queuedHints uint64
+	read        time.Time
 }
 
 var (
@@ -74,8 +74,8 @@ var (
 func newTokenCache(source store.Tokens, w *wakeups) *tokenCache {
 	return &tokenCache{
 		source: source, wakeups: w, reads: semaphore.NewWeighted(unknownReads), rereads: semaphore.NewWeighted(knownReads),
-		known:   cache.New[[sha256.Size]byte, knownToken](maxRecent, tokenFor, nil),
-		absent:  cache.New[[sha256.Size]byte, struct{}](maxRecent, absentFor, nil),
+		known:   cache.New[[sha256.Size]byte, knownToken](maxRecent, tokenTTL, nil),
+		absent:  cache.New[[sha256.Size]byte, struct{}](maxRecent, absentTTL, nil),
 		senders: cache.New[netip.Addr, *rate.Limiter](maxRecent, 0, nil),
 	}
 }
@@ -95,8 +95,8 @@ func (t *tokenCache) tokenOf(r *http.Request) (store.Token, error) {
 		return t.findToken(r, digest)
 	}
 	rung := t.wakeups.hintCount(known.Environment())
-	lasting := known.Kind == store.TokenRunner && known.rung == rung
-	if time.Since(known.read) < recentFor || lasting {
+	lasting := known.Kind == store.TokenRunner && known.queuedHints == rung
+	if time.Since(known.read) < cacheTTL || lasting {
 		return known.Token, nil
 	}
 	return t.readOnce(r.Context(), digest, rung)
@@ -106,7 +106,7 @@ func (t *tokenCache) tokenOf(r *http.Request) (store.Token, error) {
 // the token.
 func (t *tokenCache) readOnce(ctx context.Context, digest [sha256.Size]byte, rung uint64) (store.Token, error) {
 	found := t.again.DoChan(string(digest[:])+strconv.FormatUint(rung, 10), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTime)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 		defer cancel()
 		if t.rereads.Acquire(ctx, 1) != nil {
 			return store.Token{}, errTokens
@@ -131,7 +131,7 @@ func (t *tokenCache) readToken(ctx context.Context, digest [sha256.Size]byte, ru
 		t.absent.Put(digest, struct{}{})
 		return store.Token{}, errToken
 	case err == nil:
-		t.known.Put(digest, knownToken{Token: token, rung: rung, read: time.Now()})
+		t.known.Put(digest, knownToken{Token: token, queuedHints: rung, read: time.Now()})
 	}
 	return token, err
 }
@@ -165,13 +165,13 @@ func (t *tokenCache) senderLimiter(r *http.Request) *rate.Limiter {
 
 // lookUpToken reads a token from the store within the rate limit of its sender.
 func (t *tokenCache) lookUpToken(ctx context.Context, sender *rate.Limiter, digest [sha256.Size]byte) (store.Token, error) {
-	turn, cancel := context.WithTimeout(ctx, lookupPatience)
+	turn, cancel := context.WithTimeout(ctx, lookupQueueTimeout)
 	defer cancel()
 	if sender.Wait(turn) != nil || t.reads.Acquire(turn, 1) != nil {
 		return store.Token{}, errTokens
 	}
 	defer t.reads.Release(1)
-	ctx, cancel = context.WithTimeout(ctx, lookupTime)
+	ctx, cancel = context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	// The environment is unknown before the read, so earlier hints were not counted.
 	return t.readToken(ctx, digest, math.MaxUint64)

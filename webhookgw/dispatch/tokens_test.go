@@ -42,9 +42,9 @@ func TestTokens_LimitUnknownTokens(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, unknownBurst, f.calls("Token"))
 		require.NoError(t, show(t, from, "10.0.0.2", "modest"))
-		time.Sleep(lookupPatience) // bubble time
+		time.Sleep(lookupQueueTimeout) // bubble time
 		synctest.Wait()
-		require.LessOrEqual(t, f.calls("Token"), 1+unknownBurst+unknownPerSecond*int(lookupPatience/time.Second))
+		require.LessOrEqual(t, f.calls("Token"), 1+unknownBurst+unknownPerSecond*int(lookupQueueTimeout/time.Second))
 		refused := map[string]int{}
 		for range cap(answered) {
 			refused[(<-answered).Error()]++
@@ -68,7 +68,7 @@ func TestTokens_LookupIsShared(t *testing.T) {
 		}
 		require.Equal(t, 1, f.calls("Token"))
 		f.tokens["a"] = true
-		time.Sleep(absentFor) // bubble time
+		time.Sleep(absentTTL) // bubble time
 		f.hold = make(chan struct{})
 		answered := make(chan error, 10)
 		for range cap(answered) {
@@ -93,15 +93,15 @@ func TestTokens_KnownTokensDoNotWait(t *testing.T) {
 		for i := range 2 * unknownBurst {
 			go func() { _ = show(t, from, "10.0.0.1", fmt.Sprint("invented-", i)) }()
 		}
-		time.Sleep(recentFor) // bubble time
+		time.Sleep(cacheTTL) // bubble time
 		begin := time.Now()
 		for range 3 {
 			from.wakeups.notifyEnvironment(store.Key{ProjectID: named("a"), ID: named("a")})
-			time.Sleep(recentFor)
+			time.Sleep(cacheTTL)
 			require.NoError(t, show(t, from, "10.0.0.1", "a"))
 		}
-		require.Equal(t, 3*recentFor, time.Since(begin), "bubble time")
-		time.Sleep(lookupPatience)
+		require.Equal(t, 3*cacheTTL, time.Since(begin), "bubble time")
+		time.Sleep(lookupQueueTimeout)
 	})
 }
 
@@ -134,7 +134,7 @@ func TestTokens_LimitConcurrentReads(t *testing.T) {
 		for i := range runners {
 			require.NoError(t, show(t, from, fmt.Sprintf("10.0.0.%d", i), fmt.Sprint("runner-", i)))
 		}
-		time.Sleep(recentFor) // bubble time
+		time.Sleep(cacheTTL) // bubble time
 		source.slow = true
 		from.wakeups.wakeAll()
 		answers := make(chan error, runners)
@@ -143,7 +143,7 @@ func TestTokens_LimitConcurrentReads(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Len(t, source.under, knownReads)
-		time.Sleep(2 * lookupTime)
+		time.Sleep(2 * lookupTimeout)
 		require.Len(t, answers, runners, "no request waits forever")
 	})
 }

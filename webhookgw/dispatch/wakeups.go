@@ -12,24 +12,24 @@ import (
 // them, and each takes as many runs as it has free slots.
 type wakeups struct {
 	mutex sync.Mutex
-	byEnv map[store.Key]*bell
+	byEnv map[store.Key]*environmentHints
 }
 
-// bell has the hints of an environment. rung counts hints about queued runs, and freed hints about
-// free slots or limits. The latter only wake runners if runs were skipped for lack of slots or
+// environmentHints has the hints of an environment. queued counts hints about queued runs, and freed hints
+// about free slots or limits. The latter only wake runners if runs were skipped for lack of slots or
 // because of a limit.
-type bell struct {
-	rung, freed uint64
-	left        bool
-	ring        chan struct{}
+type environmentHints struct {
+	queued, freed uint64
+	leftover      bool
+	changed       chan struct{}
 }
 
-func newWakeups() *wakeups { return &wakeups{byEnv: map[store.Key]*bell{}} }
+func newWakeups() *wakeups { return &wakeups{byEnv: map[store.Key]*environmentHints{}} }
 
-func (w *wakeups) bellOf(environment store.Key) *bell {
+func (w *wakeups) hintsOf(environment store.Key) *environmentHints {
 	b, ok := w.byEnv[environment]
 	if !ok {
-		b = &bell{ring: make(chan struct{})}
+		b = &environmentHints{changed: make(chan struct{})}
 		w.byEnv[environment] = b
 	}
 	return b
@@ -40,8 +40,8 @@ func (w *wakeups) bellOf(environment store.Key) *bell {
 func (w *wakeups) nextHint(environment store.Key) (woken <-chan struct{}, rung, freed uint64) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	b := w.bellOf(environment)
-	return b.ring, b.rung, b.freed
+	b := w.hintsOf(environment)
+	return b.changed, b.queued, b.freed
 }
 
 // hintCount returns the number of hints for an environment.
@@ -55,9 +55,9 @@ func (w *wakeups) hintCount(environment store.Key) uint64 {
 func (w *wakeups) noteLeftover(environment store.Key, freed uint64) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	b := w.bellOf(environment)
-	b.left = b.freed == freed
-	return !b.left
+	b := w.hintsOf(environment)
+	b.leftover = b.freed == freed
+	return !b.leftover
 }
 
 // noteFreed records that a slot or a limit has become free.
@@ -68,7 +68,7 @@ func (w *wakeups) noteFreed(environment store.Key) {
 	if !ok {
 		return
 	}
-	if b.freed++; b.left {
+	if b.freed++; b.leftover {
 		b.notifyAll()
 	}
 }
@@ -82,11 +82,11 @@ func (w *wakeups) notifyEnvironment(environment store.Key) {
 	}
 }
 
-func (b *bell) notifyAll() {
-	b.rung++
-	b.left = false
-	close(b.ring)
-	b.ring = make(chan struct{})
+func (b *environmentHints) notifyAll() {
+	b.queued++
+	b.leftover = false
+	close(b.changed)
+	b.changed = make(chan struct{})
 }
 
 // followHints processes hints about queued runs and about free slots and limits.

@@ -55,9 +55,9 @@ func (f requestFacts) credential(c store.Connector) *store.AcceptedSecret {
 	case !c.RequireAuthentication:
 		return nil
 	case c.Signature == string(signature.GitLab):
-		return accepted(c.Secrets, []string{f.header.Get("X-Gitlab-Token")})
+		return matchingSecret(c.Secrets, []string{f.header.Get("X-Gitlab-Token")})
 	case !hasSignedBody(c):
-		return accepted(c.Secrets, f.secrets)
+		return matchingSecret(c.Secrets, f.secrets)
 	}
 	for i, s := range c.Secrets {
 		if f.signer != nil && bytes.Equal(s.SHA256, f.signer) {
@@ -150,7 +150,7 @@ func admitRequest(route store.Route, f requestFacts) *httpserver.Problem {
 		return refuse(http.StatusUnprocessableEntity, httpserver.CodeTooManyHops,
 			fmt.Sprintf("Delivery loop: more than %d hops. Remove a connector link from the loop.", store.MaxHops))
 	case f.contentLength > MaxBody:
-		return refuse(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
+		return refuse(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLargeText)
 	case c.Mode == modeSync && len(route.Links) == 0 && !f.handshake:
 		return refuse(http.StatusConflict, httpserver.CodeNoAgent, "No agent is linked to this connector. Link one, then send the request again.")
 	case c.Mode == modeSync && !route.Live && !f.handshake && !f.async:
@@ -167,20 +167,20 @@ func admitBody(c store.Connector, f requestFacts) *httpserver.Problem {
 		return &errUnsigned
 	}
 	if f.contentLength > MaxBody {
-		p := httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
+		p := httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLargeText)
 		return &p
 	}
 	return nil
 }
 
-const tooLarge = "The request is larger than 16 MiB."
+const tooLargeText = "The request is larger than 16 MiB."
 
-// accepted returns the entry that accepts one of a request's secrets, or nil. If several match, it
+// matchingSecret returns the entry that accepts one of a request's secrets, or nil. If several match, it
 // returns the one with the latest expiry. Valid entries were selected by the database's clock when
 // the route was read, and are checked again at the commit, because the gateway's clock may be
 // wrong. The comparison takes constant time: it depends only on the numbers of accepted and sent
 // secrets, not on their values.
-func accepted(secrets []store.AcceptedSecret, sent []string) *store.AcceptedSecret {
+func matchingSecret(secrets []store.AcceptedSecret, sent []string) *store.AcceptedSecret {
 	var match *store.AcceptedSecret
 	for _, secret := range sent {
 		digest := sha256.Sum256([]byte(secret))
@@ -188,14 +188,14 @@ func accepted(secrets []store.AcceptedSecret, sent []string) *store.AcceptedSecr
 		for i, s := range secrets {
 			at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(digest[:], s.SHA256), i, at)
 		}
-		if at >= 0 && (match == nil || outlasts(secrets[at], *match)) {
+		if at >= 0 && (match == nil || expiresLater(secrets[at], *match)) {
 			match = &secrets[at]
 		}
 	}
 	return match
 }
 
-// outlasts reports whether a expires later than b.
-func outlasts(a, b store.AcceptedSecret) bool {
+// expiresLater reports whether a expires later than b.
+func expiresLater(a, b store.AcceptedSecret) bool {
 	return b.NotAfter != nil && (a.NotAfter == nil || a.NotAfter.After(*b.NotAfter))
 }

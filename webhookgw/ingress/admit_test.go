@@ -41,7 +41,7 @@ func TestAccepted_LatestExpiryWins(t *testing.T) {
 		"older,old": 0, "old,older": 0, "x,older": 2, "x,y,z": -1,
 	} {
 		t.Run(sent, func(t *testing.T) {
-			got := accepted(known, strings.Split(sent, ","))
+			got := matchingSecret(known, strings.Split(sent, ","))
 			if want < 0 {
 				require.Nil(t, got)
 			} else {
@@ -49,7 +49,7 @@ func TestAccepted_LatestExpiryWins(t *testing.T) {
 			}
 		})
 	}
-	require.Nil(t, accepted(known, nil))
+	require.Nil(t, matchingSecret(known, nil))
 }
 
 // counted counts the reads of a route.

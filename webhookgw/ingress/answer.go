@@ -135,7 +135,7 @@ func (h *Handler) awaitFirst(ctx context.Context, at recordedEvent, end *runWatc
 	} else { // of an earlier request, which may have ended before
 		end = h.waiters.watchRun(at.run)
 		defer h.waiters.stopWatch(end)
-		h.waiters.askEnd(end, at.run)
+		h.waiters.queryEnd(end, at.run)
 	}
 	for {
 		select {
@@ -218,7 +218,7 @@ func (h *Handler) writeResults(w http.ResponseWriter, r *http.Request, at record
 	for i := 1; i < len(at.runs) && out.Flush() == nil; i++ {
 		next, err := h.readRun(r.Context(), at, i)
 		if errors.Is(err, store.ErrNotFound) {
-			next, err = loadedOutput(goneRun(at.runs[i])), nil
+			next, err = loadedOutput(missingRun(at.runs[i])), nil
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %w", errBroken, err)
@@ -235,9 +235,9 @@ func (h *Handler) writeResults(w http.ResponseWriter, r *http.Request, at record
 	return nil
 }
 
-// goneRun returns a placeholder for an erased or expired run whose event has other runs. Only its
+// missingRun returns a placeholder for an erased or expired run whose event has other runs. Only its
 // ID is known.
-func goneRun(run uuid.UUID) store.Run {
+func missingRun(run uuid.UUID) store.Run {
 	return store.Run{ID: run, Status: store.RunStatus(webhookapi.ResultGone), Error: "the run was erased or has expired"}
 }
 

@@ -93,15 +93,15 @@ func (h *Handler) openBody(w http.ResponseWriter, r *http.Request, c store.Conne
 	if judged != nil { // it has its capacity already
 		return judged.bodyReader(), func() {}, nil
 	}
-	size := incoming(r)
+	size := incomingBytes(r)
 	if err := quota.Refusal(h.incoming.Take(c.ProjectID, size), errManyIncoming, errAllIncoming); err != nil {
 		return nil, nil, err
 	}
 	return httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), pace), func() { h.incoming.Give(c.ProjectID, size) }, nil
 }
 
-// incoming returns the capacity that the start of a body needs.
-func incoming(r *http.Request) int64 {
+// incomingBytes returns the capacity that the start of a body needs.
+func incomingBytes(r *http.Request) int64 {
 	size := lengthOf(r)
 	if size < 0 {
 		return store.MaxInlineInput
@@ -120,8 +120,8 @@ func (h *Handler) isKnownKey(ctx context.Context, connector store.Key, key reque
 	return known, nil
 }
 
-// dropBlob deletes the blob of a body that became no event. The store keeps the blob if an event uses
-// it. If the deletion fails, a sweep deletes the blob after a day.
+// dropBlob deletes the blob of a body without an event. The store keeps a blob that an event uses. If the
+// deletion fails, a sweep deletes the blob after a day.
 func (h *Handler) dropBlob(ctx context.Context, blob store.Key) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
 	defer cancel()
@@ -144,11 +144,11 @@ func (u *bodyUpload) readProblem() error {
 	case errors.As(u.err, &stored):
 		return stored.error
 	case errors.As(u.err, new(*http.MaxBytesError)):
-		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLarge)
+		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLargeText)
 	case httpserver.TooSlow(u.err):
-		return httpserver.NewProblem(http.StatusRequestTimeout, httpserver.CodeTimeout, tooSlow)
+		return httpserver.NewProblem(http.StatusRequestTimeout, httpserver.CodeTimeout, tooSlowText)
 	}
 	return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeBodyUnreadable, "The body is incomplete. Send the request again.")
 }
 
-var tooSlow = fmt.Sprintf("The body did not arrive in time. Send at least %d KiB a second.", pace.BytesPerSecond>>10)
+var tooSlowText = fmt.Sprintf("The body did not arrive in time. Send at least %d KiB a second.", pace.BytesPerSecond>>10)

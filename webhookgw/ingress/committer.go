@@ -161,7 +161,7 @@ func (c *committer) storeBatch(ctx context.Context, batch []*batchEntry) {
 // first. With an error of the store all of them fail.
 func (c *committer) settleOthers(e *batchEntry, told store.Admission, err error) {
 	for _, p := range slices.Backward(e.others) {
-		admission, ok := follows(e.event, told, p.event)
+		admission, ok := resultOfSameKey(e.event, told, p.event)
 		switch {
 		case ok:
 			c.answerEvent(p, commitAnswer{admission: admission})

@@ -181,7 +181,7 @@ func TestCommitter_DropsAbandonedRequests(t *testing.T) {
 	stayed := k.put(t, t.Context(), event(project))
 	*now = now.Add(time.Millisecond)
 	late := k.put(t, gone(), event(project))
-	*now = now.Add(patience)
+	*now = now.Add(maxCommitWait)
 	require.True(t, k.runOnce(t.Context()))
 	require.ErrorIs(t, (<-left.answer).err, hungUp)
 	require.NoError(t, (<-stayed.answer).err)
@@ -191,7 +191,7 @@ func TestCommitter_DropsAbandonedRequests(t *testing.T) {
 	k.idle(t)
 
 	alone := k.put(t, gone(), event(project))
-	*now = now.Add(2 * patience)
+	*now = now.Add(2 * maxCommitWait)
 	require.False(t, k.runOnce(t.Context()))
 	require.ErrorIs(t, (<-alone.answer).err, hungUp)
 	require.Len(t, st.batches, 1, "no transaction without a caller")

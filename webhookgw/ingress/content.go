@@ -9,7 +9,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
-// content checks a body while it arrives, and records why it is no valid input. Its memory does not
+// contentScanner checks a body while it arrives, and records why it is no valid input. Its memory does not
 // grow with the body.
 type contentScanner struct {
 	text   *jsonscan.Stream
@@ -45,8 +45,8 @@ const (
 	fileData
 )
 
-// wantedOf returns the meaning of a key of an element.
-func (e *element) wantedOf(key jsonscan.Token) value {
+// fieldOf returns the meaning of a key of an element.
+func (e *element) fieldOf(key jsonscan.Token) value {
 	switch {
 	case e == nil:
 	case key.Is("name"):
@@ -109,7 +109,7 @@ func (c *contentScanner) observeToken(token jsonscan.Token) {
 			c.files = token.Is("files")
 		}
 		if c.wanted = nothing; c.depth == 3 {
-			c.wanted = c.file.wantedOf(token)
+			c.wanted = c.file.fieldOf(token)
 		}
 	case jsonscan.OpenObject, jsonscan.OpenList:
 		switch c.depth {

@@ -32,16 +32,16 @@ const (
 //   - progress, for each known change of a run's status
 //   - finally result with the response of a sync webhook, or error with a problem
 type eventStream struct {
-	w     http.ResponseWriter
-	paced *httpserver.PacedAnswer
-	tick  *time.Ticker
-	told  map[uuid.UUID]store.RunStatus
-	err   error // the first write error: the client disconnected or does not read
+	w            http.ResponseWriter
+	paced        *httpserver.PacedAnswer
+	tick         *time.Ticker
+	sentStatuses map[uuid.UUID]store.RunStatus
+	err          error // the first write error: the client disconnected or does not read
 }
 
 // beginEvents responds that a request was accepted, and starts the stream. The caller calls close.
 func beginEvents(w http.ResponseWriter, a admission) *eventStream {
-	e := &eventStream{w: w, paced: httpserver.NewPacedAnswer(w, pace), tick: time.NewTicker(keepAlive), told: map[uuid.UUID]store.RunStatus{}}
+	e := &eventStream{w: w, paced: httpserver.NewPacedAnswer(w, pace), tick: time.NewTicker(keepAlive), sentStatuses: map[uuid.UUID]store.RunStatus{}}
 	header := w.Header()
 	header.Set("Content-Type", typeEvents)
 	header.Set("Cache-Control", "no-store")
@@ -72,10 +72,10 @@ func (e *eventStream) sendHeartbeat() error {
 
 // progress sends the status of a run, once per status.
 func (e *eventStream) progress(run uuid.UUID, status store.RunStatus) {
-	if e == nil || status == "" || e.told[run] == status || status.Terminal() {
+	if e == nil || status == "" || e.sentStatuses[run] == status || status.Terminal() {
 		return
 	}
-	e.told[run] = status
+	e.sentStatuses[run] = status
 	e.sendEvent("progress", webhookapi.Progress{RunID: run, Status: string(status)})
 }
 

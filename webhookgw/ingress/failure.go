@@ -8,8 +8,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// failure returns the error text and code of a failed run as in the REST API, or nil.
-func failure(run store.Run) (text, code *string) {
+// failureText returns the error text and code of a failed run as in the REST API, or nil.
+func failureText(run store.Run) (text, code *string) {
 	if run.ErrorCode != "" {
 		code = (*string)(&run.ErrorCode)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
-// field finds the text of one top-level field of a JSON object in a stream. Its memory does not
+// fieldScanner finds the text of one top-level field of a JSON object in a stream. Its memory does not
 // grow with the object. If a name occurs several times, the last one counts, as with encoding/json.
 type fieldScanner struct {
 	name  string
@@ -32,7 +32,7 @@ func (f *fieldScanner) valueText() string {
 	if f.json.Close() != nil || len(f.raw) == 0 || len(f.raw) > maxFieldText {
 		return ""
 	}
-	return unquoted(f.raw)
+	return decodeString(f.raw)
 }
 
 // maxFieldText is the longest text, with escapes, that can be a key. One more byte is kept to

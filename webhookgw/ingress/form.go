@@ -20,7 +20,7 @@ const formPiece = 4 << 10
 // errEscape means that two hexadecimal digits are missing after a percent sign.
 var errEscape = fmt.Errorf("%w: a %% is not followed by two hexadecimal digits", fields.ErrInvalid)
 
-// form converts a form in URL encoding, or a query string, to pairs of fields while it arrives. It
+// formReader converts a form in URL encoding, or a query string, to pairs of fields while it arrives. It
 // omits a field with the key skip.
 type formReader struct {
 	in   io.Reader
@@ -113,7 +113,7 @@ var errJSONAsForm = httpserver.NewProblem(http.StatusUnsupportedMediaType, https
 
 func (f *formReader) takePiece(piece []byte) error {
 	for len(piece) > 0 {
-		if n := unescaped(piece); n > 0 && len(f.escape) == 0 {
+		if n := plainLength(piece); n > 0 && len(f.escape) == 0 {
 			if err := f.appendPiece(piece[:n]); err != nil {
 				return err
 			}
@@ -128,8 +128,8 @@ func (f *formReader) takePiece(piece []byte) error {
 	return nil
 }
 
-// unescaped returns the number of bytes that need no decoding.
-func unescaped(piece []byte) int {
+// plainLength returns the number of bytes that need no decoding.
+func plainLength(piece []byte) int {
 	if n := bytes.IndexAny(piece, "%+&="); n >= 0 {
 		return n
 	}

@@ -175,7 +175,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return notFound
 	}
-	route, err := h.admitted(r.Context(), key, h.factsOf(r))
+	route, err := h.admittedRoute(r.Context(), key, h.factsOf(r))
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 		req.class = store.ClassSync
 	}
 	full := h.checkCapacity(r, route.Connector, req.class)
-	if full != nil && !mayShake(route.Connector, r) {
+	if full != nil && !canBeHandshake(route.Connector, r) {
 		return full
 	}
 	req.signed, route, err = h.verified(w, r, route, &req.facts)
@@ -298,7 +298,7 @@ func (h *Handler) filesOf(ctx context.Context, connectorRun store.Key) ([]store.
 // checkCapacity rejects requests without free capacity, except duplicates of earlier requests, which get the
 // earlier response.
 func (h *Handler) checkCapacity(r *http.Request, c store.Connector, class store.Class) error {
-	full := h.loads.refusal(c.ProjectID, c.EnvironmentID, class)
+	full := h.loads.quotaError(c.ProjectID, c.EnvironmentID, class)
 	if full == nil {
 		return nil
 	}
@@ -310,16 +310,16 @@ func (h *Handler) checkCapacity(r *http.Request, c store.Connector, class store.
 	return *full
 }
 
-// admitted returns the route of a request that passed all checks except that of the body. A
+// admittedRoute returns the route of a request that passed all checks except that of the body. A
 // rejection by the cached route is checked again with a fresh one.
-func (h *Handler) admitted(ctx context.Context, key store.Key, f requestFacts) (store.Route, error) {
+func (h *Handler) admittedRoute(ctx context.Context, key store.Key, f requestFacts) (store.Route, error) {
 	if route, ok := h.routes.cachedRoute(key); ok && admitRequest(route, f) == nil {
 		return route, nil
 	}
-	return h.admittedFresh(ctx, key, f)
+	return h.admittedFreshRoute(ctx, key, f)
 }
 
-func (h *Handler) admittedFresh(ctx context.Context, key store.Key, f requestFacts) (store.Route, error) {
+func (h *Handler) admittedFreshRoute(ctx context.Context, key store.Key, f requestFacts) (store.Route, error) {
 	route, err := h.routes.loadRoute(ctx, key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -348,7 +348,7 @@ type request struct {
 // commitRequest stores a request. It retries with the current route if the route changed meanwhile. It
 // returns the route that was committed.
 func (h *Handler) commitRequest(ctx context.Context, route store.Route, req request) (store.Route, admission, error) {
-	for until := h.opts.Now().Add(changesTime); ; {
+	for until := h.opts.Now().Add(routeRetryTime); ; {
 		event, err := newEvent(route, req)
 		if err != nil {
 			return route, admission{}, err
@@ -360,7 +360,7 @@ func (h *Handler) commitRequest(ctx context.Context, route store.Route, req requ
 		if !h.opts.Now().Before(until) {
 			return route, admission{}, errors.New("the connector changes too often to record the request")
 		}
-		if route, err = h.admittedFresh(ctx, route.Connector.Key(), req.facts); err != nil {
+		if route, err = h.admittedFreshRoute(ctx, route.Connector.Key(), req.facts); err != nil {
 			return route, admission{}, err
 		}
 	}

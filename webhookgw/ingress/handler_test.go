@@ -51,7 +51,7 @@ func TestHandler_Run(t *testing.T) {
 		st.end(kept, nil)
 		begin := time.Now()
 		require.NoError(t, soon(t, answered))
-		require.LessOrEqual(t, time.Since(begin), lookInterval, "bubble time")
+		require.LessOrEqual(t, time.Since(begin), endedPollInterval, "bubble time")
 		stop()
 		require.NoError(t, soon(t, ended))
 	})
@@ -82,5 +82,5 @@ func TestHandler_CommitsDespiteRouteChanges(t *testing.T) {
 	status, code := g.post(t, "one", "{}", nil)
 	require.Equal(t, http.StatusServiceUnavailable, status)
 	require.Equal(t, httpserver.CodeStoreUnavailable, code)
-	require.EqualValues(t, changesTime/time.Second, g.clock.Load())
+	require.EqualValues(t, routeRetryTime/time.Second, g.clock.Load())
 }

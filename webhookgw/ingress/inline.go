@@ -136,7 +136,7 @@ func (j *inlineFiles) readMore() error {
 	}
 	switch end := bytes.IndexByte(j.piece, '"'); {
 	case j.described != nothing:
-		j.labelled()
+		j.recordLabel()
 	case j.text.wanted != nothing:
 		return j.readBefore()
 	case end >= 0:
@@ -190,8 +190,8 @@ func (j *inlineFiles) describe(wanted value) {
 	j.described, j.escaped, j.label = wanted, false, append(j.label[:0], '"')
 }
 
-// labelled records the next part of that name or type, up to its closing quote.
-func (j *inlineFiles) labelled() {
+// recordLabel records the next part of that name or type, up to its closing quote.
+func (j *inlineFiles) recordLabel() {
 	n, closed := 0, false
 	for ; n < len(j.piece) && !closed; n++ {
 		c := j.piece[n]
@@ -206,7 +206,7 @@ func (j *inlineFiles) labelled() {
 	if !closed && !j.text.failed {
 		return
 	}
-	text := unquoted(j.label)
+	text := decodeString(j.label)
 	if j.described == fileName {
 		j.text.file.name = text
 	} else {
@@ -215,8 +215,8 @@ func (j *inlineFiles) labelled() {
 	j.described = nothing
 }
 
-// unquoted decodes a JSON string without its end, which may be cut inside an escape sequence.
-func unquoted(begun []byte) (text string) {
+// decodeString decodes a JSON string without its end, which may be cut inside an escape sequence.
+func decodeString(begun []byte) (text string) {
 	for cut := 0; cut < len(`\u0000`) && cut < len(begun); cut++ {
 		if json.Unmarshal(append(bytes.Clone(begun[:len(begun)-cut]), '"'), &text) == nil {
 			break

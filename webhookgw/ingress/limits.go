@@ -46,9 +46,9 @@ const (
 	maxWaitingBytes = 32 << 20
 	maxCallers      = 4096
 	projectShare    = 4
-	// patience is how long a request may wait for the committer and still be recorded after its
+	// maxCommitWait is how long a request may wait for the committer and still be recorded after its
 	// client has disconnected.
-	patience = time.Second
+	maxCommitWait = time.Second
 	// commitTimeout limits one transaction. After a timeout its outcome is unknown. It also limits
 	// short store queries.
 	commitTimeout = 10 * time.Second
@@ -66,7 +66,7 @@ const (
 	// is large or of unknown length counts largeUnverified.
 	maxUnverified    = maxIncoming / projectShare / 2
 	maxAllUnverified = maxIncoming / 2
-	keptForSmall     = maxAllUnverified / 4
+	reservedForSmall = maxAllUnverified / 4
 	largeUnverified  = 256 << 10
 	// wrongBytes limits the bytes per second of bodies with a wrong signature, per connector, and
 	// wrongBytesBurst the bytes at once. The other limits are per project and for all. Beyond a
@@ -102,15 +102,15 @@ const (
 	maxRoutes = 50_000
 	// maxIDs is the number of connector IDs per query. learnAgain is the pause after a failed
 	// query.
-	maxIDs     = 5000
-	learnAgain = 2 * time.Second
-	// changesTime limits the retries of a request whose route keeps changing. There is at most one
+	maxIDs       = 5000
+	idRetryPause = 2 * time.Second
+	// routeRetryTime limits the retries of a request whose route keeps changing. There is at most one
 	// retry per change.
-	changesTime = 10 * time.Second
-	// lookInterval is the interval for checking the runs of waiting sync webhooks, in case a hint
+	routeRetryTime = 10 * time.Second
+	// endedPollInterval is the interval for checking the runs of waiting sync webhooks, in case a hint
 	// was lost. maxEnded is the number of runs per query.
-	lookInterval = 5 * time.Second
-	maxEnded     = 500
+	endedPollInterval = 5 * time.Second
+	maxEnded          = 500
 	// defaultSyncTimeout is the timeout of a sync connector without its own.
 	defaultSyncTimeout = 300 * time.Second
 )

@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// measureEvery is the interval for measuring projects that receive webhooks. If a measurement
-	// takes longer than a tenth of it, the next one waits ten times as long as it took.
+	// measureEvery is the interval for measuring projects that receive webhooks. If a measurement takes
+	// longer than a tenth of the interval, the next one waits ten times that long.
 	measureEvery  = time.Second
 	measureShare  = 10
 	measureAtOnce = 4
 	// measureTimeout limits a measurement. If it fails, the last values stay valid. A project
 	// without a request within measureFor is removed.
 	measureTimeout = 5 * time.Second
-	measureFor     = time.Minute
-	// syncRoom is the factor by which sync requests can exceed the backlog limits.
-	syncRoom = 2
+	loadTTL        = time.Minute
+	// syncBacklogFactor is the factor by which sync requests can exceed the backlog limits.
+	syncBacklogFactor = 2
 )
 
 // loadCache has the recent loads and limits of projects, so webhooks do not wait for a measurement. A
@@ -57,30 +57,30 @@ func newLoadCache(source store.Loads, logger *slog.Logger, now func() time.Time)
 	return &loadCache{source: source, logger: logger, now: now, projects: map[uuid.UUID]*measuredLoad{}}
 }
 
-// refusal returns why a webhook for an environment cannot be accepted, or nil. Waiting sync callers
-// are limited by number first. But callers can disconnect while their runs stay open, so sync
-// requests have a backlog limit too.
-func (l *loadCache) refusal(project, environment uuid.UUID, class store.Class) *httpserver.Problem {
-	load, known := l.loadOf(project)
+// quotaError returns why a webhook for an environment cannot be accepted, or nil. The number of waiting
+// sync callers has a limit. Sync requests also have a backlog limit, because callers can disconnect while
+// their runs stay open.
+func (l *loadCache) quotaError(project, environment uuid.UUID, class store.Class) *httpserver.Problem {
+	load, known := l.projectLoad(project)
 	if !known {
 		return nil
 	}
 	limits, backlog := load.Limits, load.Backlog[environment]
-	if reached(load.Stored, limits.Storage) {
+	if isReached(load.Stored, limits.Storage) {
 		return quotaProblem(httpserver.CodeStorageFull, storageRetry,
 			fmt.Sprintf("The project has stored %d bytes of ended runs; its limit is %d. Ask the platform operator for a plan with more storage.",
 				load.Stored, limits.Storage))
 	}
 	room := int64(1)
 	if class == store.ClassSync {
-		room = syncRoom
+		room = syncBacklogFactor
 	}
 	switch {
-	case reached(backlog.Runs, room*limits.BacklogRuns):
+	case isReached(backlog.Runs, room*limits.BacklogRuns):
 		return quotaProblem(httpserver.CodeBacklogFull, backlogRetry,
 			fmt.Sprintf("The environment has %d open runs; its limit is %d. Send the request again when some have ended, or add runners.",
 				backlog.Runs, room*limits.BacklogRuns))
-	case reached(backlog.Input, room*limits.BacklogInput):
+	case isReached(backlog.Input, room*limits.BacklogInput):
 		return quotaProblem(httpserver.CodeBacklogFull, backlogRetry,
 			fmt.Sprintf("The open runs of the environment have %d bytes of input; the limit is %d. "+
 				"Send the request again when some have ended, or add runners.", backlog.Input, room*limits.BacklogInput))
@@ -88,8 +88,8 @@ func (l *loadCache) refusal(project, environment uuid.UUID, class store.Class) *
 	return nil
 }
 
-// reached reports whether a limit is reached; 0 means no limit.
-func reached(n, limit int64) bool { return limit > 0 && n >= limit }
+// isReached reports whether a limit is reached; 0 means no limit.
+func isReached(n, limit int64) bool { return limit > 0 && n >= limit }
 
 func quotaProblem(code httpserver.Code, after time.Duration, detail string) *httpserver.Problem {
 	p := httpserver.NewProblem(http.StatusTooManyRequests, code, detail)
@@ -97,8 +97,8 @@ func quotaProblem(code httpserver.Code, after time.Duration, detail string) *htt
 	return &p
 }
 
-// loadOf returns the load of a project, and starts to measure it.
-func (l *loadCache) loadOf(project uuid.UUID) (load store.ProjectLoad, known bool) {
+// projectLoad returns the load of a project, and starts to measure it.
+func (l *loadCache) projectLoad(project uuid.UUID) (load store.ProjectLoad, known bool) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	now := l.now()
@@ -139,7 +139,7 @@ func (l *loadCache) dueProjects() (projects []uuid.UUID) {
 	now := l.now()
 	for project, m := range l.projects {
 		switch {
-		case now.Sub(m.asked) >= measureFor:
+		case now.Sub(m.asked) >= loadTTL:
 			delete(l.projects, project)
 		case m.asked.After(m.at) && !now.Before(m.next):
 			projects = append(projects, project)

@@ -63,7 +63,7 @@ func TestLoads_RejectFullProjects(t *testing.T) {
 			}}
 			l := newLoadCache(s, slog.Default(), time.Now)
 			code := func(environment uuid.UUID, class store.Class) httpserver.Code {
-				p := l.refusal(project, environment, class)
+				p := l.quotaError(project, environment, class)
 				if p == nil {
 					return ""
 				}
@@ -96,7 +96,7 @@ func TestLoads_MeasureActiveProjects(t *testing.T) {
 	round := func(asked bool) int {
 		now = now.Add(measureEvery)
 		if asked {
-			require.Nil(t, l.refusal(project, uuid.Nil, store.ClassInbound))
+			require.Nil(t, l.quotaError(project, uuid.Nil, store.ClassInbound))
 		}
 		l.measure(t.Context())
 		return s.measured[project]
@@ -112,7 +112,7 @@ func TestLoads_MeasureActiveProjects(t *testing.T) {
 		require.Equal(t, 4, round(true), "it took half a second")
 	}
 	require.Equal(t, 5, round(true))
-	for range int(measureFor / measureEvery) {
+	for range int(loadTTL / measureEvery) {
 		round(false)
 	}
 	require.Empty(t, l.projects)
@@ -125,13 +125,13 @@ func TestLoads_KeepValuesWhileStoreIsUnavailable(t *testing.T) {
 	now := time.Unix(0, 0)
 	s := &scales{measured: map[uuid.UUID]int{}, load: store.ProjectLoad{Limits: store.ProjectLimits{Storage: 1}, Stored: 1}}
 	l := newLoadCache(s, slog.New(slog.DiscardHandler), func() time.Time { return now })
-	full := func() bool { return l.refusal(project, uuid.Nil, store.ClassInbound) != nil }
+	full := func() bool { return l.quotaError(project, uuid.Nil, store.ClassInbound) != nil }
 	require.False(t, full())
 	l.measure(t.Context())
 	require.True(t, full())
 	s.err = errors.New("away")
 	for range 10 {
-		now = now.Add(measureFor / 2)
+		now = now.Add(loadTTL / 2)
 		l.measure(t.Context())
 		require.True(t, full())
 	}

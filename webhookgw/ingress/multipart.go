@@ -105,7 +105,7 @@ func (p *multipartReader) nextPart() error {
 	case len(name) > fields.MaxKey:
 		return fields.ErrKey
 	}
-	data, coded := decoded(part, part.Header)
+	data, coded := decodePart(part, part.Header)
 	if _, ok := parameters["filename"]; ok {
 		return p.readFile(part, name, data, coded)
 	}
@@ -119,8 +119,8 @@ func (p *multipartReader) nextPart() error {
 	return p.to.Begin([]byte(name))
 }
 
-// decoded returns the decoded content of a part, and whether its encoding is known.
-func decoded(part io.Reader, header textproto.MIMEHeader) (io.Reader, bool) {
+// decodePart returns the decoded content of a part, and whether its encoding is known.
+func decodePart(part io.Reader, header textproto.MIMEHeader) (io.Reader, bool) {
 	switch strings.ToLower(header.Get("Content-Transfer-Encoding")) {
 	case "", "7bit", "8bit", "binary":
 		return part, true

@@ -44,7 +44,7 @@ func loadedOutput(run store.Run) *cachedOutput {
 	return &cachedOutput{run: run, key: run.Key(), stop: func() {}, readers: 1}
 }
 
-// acquireOutput returns a run that was read after its first waiting caller came. The caller gives it back.
+// acquireOutput returns a run that was read after its first waiting caller arrived. The caller releases it.
 func (o *outputCache) acquireOutput(ctx context.Context, key store.Key, read runReader) (*cachedOutput, error) {
 	at, err := o.joinRead(key, read), error(nil)
 	select {
@@ -101,7 +101,7 @@ func fetchRun(ctx context.Context, read runReader) (store.Run, error) {
 	return read(ctx)
 }
 
-// releaseOutput gives a run back.
+// releaseOutput releases a run.
 func (o *outputCache) releaseOutput(at *cachedOutput) {
 	o.mutex.Lock()
 	defer o.mutex.Unlock()

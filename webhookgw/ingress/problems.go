@@ -47,7 +47,7 @@ var (
 // writeProblem writes an error response. It counts callers with an unknown URL or a wrong secret by their
 // address.
 func (h *Handler) writeProblem(w http.ResponseWriter, r *http.Request, p httpserver.Problem) {
-	if key, err := connectorOf(r); p.Status == http.StatusUnauthorized && (err != nil || !h.wrongs.answered(key)) {
+	if key, err := connectorOf(r); p.Status == http.StatusUnauthorized && (err != nil || !h.wrongs.countWrong(key)) {
 		p = errManyWrong
 	}
 	if p.Status == http.StatusNotFound || p.Status == http.StatusUnauthorized || p.Code == httpserver.CodeTooManyWrong {

@@ -24,8 +24,8 @@ type challenge string
 // Error implements error.
 func (challenge) Error() string { return "the request is a handshake" }
 
-// mayShake reports whether a request can be a handshake, by its headers.
-func mayShake(c store.Connector, r *http.Request) bool {
+// canBeHandshake reports whether a request can be a handshake, by its headers.
+func canBeHandshake(c store.Connector, r *http.Request) bool {
 	if c.Signature != string(signature.Slack) || !hasSignedBody(c) || lengthOf(r) > maxHandshake || lengthOf(r) < 0 {
 		return false
 	}

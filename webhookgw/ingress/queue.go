@@ -27,7 +27,7 @@ type commitAnswer struct {
 // isAbandoned reports whether a long-waiting event has lost its client. Such an event is not committed. A
 // new event is committed even if its client has disconnected.
 func (p *pendingEvent) isAbandoned(now time.Time) bool {
-	return now.Sub(p.since) > patience && p.ctx.Err() != nil
+	return now.Sub(p.since) > maxCommitWait && p.ctx.Err() != nil
 }
 
 // batchEntry is an event of a batch, with other waiting events of the same idempotency key. Only one of
@@ -80,10 +80,10 @@ func eventKeyOf(e store.Event) (key eventKey, named bool) {
 	return eventKey{store.Key{ProjectID: e.ProjectID, ID: e.ConnectorID}, e.Idempotency.Key}, true
 }
 
-// follows returns the result of an event with the same key as a stored event of the same batch. It
+// resultOfSameKey returns the result of an event with the same key as a stored event of the same batch. It
 // returns false if the event must be stored separately: the first event was not recorded, or the
 // two events were checked against different data.
-func follows(first store.Event, told store.Admission, other store.Event) (store.Admission, bool) {
+func resultOfSameKey(first store.Event, told store.Admission, other store.Event) (store.Admission, bool) {
 	if told.Err != nil || told.Verdict != store.Accepted && told.Verdict != store.Repeated ||
 		other.ConnectorVersion != first.ConnectorVersion || other.SecretNotAfter != nil {
 		return store.Admission{}, false

@@ -18,7 +18,7 @@ func TestReference_ListsLimits(t *testing.T) {
 	refpage.CheckPart(t, "limits.md", "unverified bodies", fmt.Sprintf(`- A small body counts twice its bytes, and at least %s. A body of more than %s, or of unknown
   length, counts %s. Large bodies leave %s to small ones.
 - The gateway closes a request if its body has not started within %s.
-`, refpage.Bytes(2*minIncoming), refpage.Bytes(store.MaxInlineInput), refpage.Bytes(largeUnverified), refpage.Bytes(keptForSmall),
+`, refpage.Bytes(2*minIncoming), refpage.Bytes(store.MaxInlineInput), refpage.Bytes(largeUnverified), refpage.Bytes(reservedForSmall),
 		refpage.Time(signedPace.Grace)))
 }
 
@@ -29,7 +29,7 @@ func webhookLimits() []refpage.Limit {
 			Resource: "Webhooks that wait for a commit, or are being committed",
 			Value:    fmt.Sprintf("%s, with %s of bodies", refpage.Count(maxWaiting), refpage.Bytes(maxWaitingBytes)),
 			Beyond: fmt.Sprintf("429 `too_many_waiting`, 503 `busy`. The gateway drops a request that waited for more than %s if its caller has disconnected.",
-				refpage.Time(patience)),
+				refpage.Time(maxCommitWait)),
 		},
 		{Resource: "Body of a webhook", Value: refpage.Bytes(MaxBody), Beyond: "413 `request_too_large`"},
 		{
@@ -52,7 +52,7 @@ func webhookLimits() []refpage.Limit {
 		},
 		{
 			Resource: fmt.Sprintf("Rejected requests that wait to be recorded. The gateway records the requests of %d connectors every %s, round-robin over projects.",
-				store.MaxRejected, refpage.Time(tellRejections)),
+				store.MaxRejected, refpage.Time(recordInterval)),
 			Value:  fmt.Sprintf("the counts of %d connectors, and the newest %d requests of each", maxRejecting, store.MaxRejectionSamples),
 			Beyond: "They are missing in `rejections` of their connector. `agentplatform_webhook_rejections_lost_total` counts them.",
 		},

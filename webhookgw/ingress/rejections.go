@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// tellRejections is the interval for recording rejected requests.
-	tellRejections = 5 * time.Second
+	// recordInterval is the interval for recording rejected requests.
+	recordInterval = 5 * time.Second
 	// maxRejecting limits the connectors with unrecorded rejections. A project gets one of
 	// projectShare parts. Further ones count as lost.
 	maxRejecting = 512
@@ -99,7 +99,7 @@ func truncateText(s string) string { return strings.Clone(s[:min(len(s), store.M
 
 // runLoop records rejections until ctx ends, and then once more.
 func (r *rejectionLog) runLoop(ctx context.Context) {
-	for pause.For(ctx, tellRejections) == nil {
+	for pause.For(ctx, recordInterval) == nil {
 		r.recordBatch(ctx)
 	}
 	r.recordBatch(context.WithoutCancel(ctx))

@@ -160,7 +160,7 @@ func TestRejections_RecordInterval(t *testing.T) {
 		key := store.Key{ProjectID: uuid.New(), ID: uuid.New()}
 		for want := 1; want < 3; want++ {
 			r.addRejection(key, store.RejectionSample{Code: "c"})
-			time.Sleep(tellRejections) // bubble time
+			time.Sleep(recordInterval) // bubble time
 			synctest.Wait()
 			require.Len(t, book.taken, want)
 		}

@@ -16,7 +16,7 @@ import (
 // maxPiece is the number of bytes of an output that are encoded at a time.
 const maxPiece = 4 << 10
 
-// results streams the response of a sync webhook, a webhookapi.Results. An output uses no
+// resultWriter streams the response of a sync webhook, a webhookapi.Results. An output uses no
 // additional memory, however large it is. Flush returns the first error.
 type resultWriter struct {
 	*bufio.Writer
@@ -77,22 +77,22 @@ func (r *resultWriter) writeResult(run store.Run) {
 	r.writeValue(run.Status)
 	r.writeText(`,"output":"`)
 	for rest := run.Output; rest != ""; {
-		piece := beginning(rest)
+		piece := firstBytes(rest)
 		rest = rest[len(piece):]
 		r.writeJSON(piece, len(`"`))
 	}
 	r.writeText(`","finish_reason":`)
 	r.writeValue(webhookapi.Optional(run.FinishReason))
 	r.writeText(`,"error":`)
-	text, code := failure(run)
+	text, code := failureText(run)
 	r.writeValue(text)
 	r.writeText(`,"error_code":`)
 	r.writeValue(code)
 	r.writeText(`}`)
 }
 
-// beginning returns the first bytes of a text, up to the end of a character.
-func beginning(text string) string {
+// firstBytes returns the first bytes of a text, up to the end of a character.
+func firstBytes(text string) string {
 	if len(text) <= maxPiece {
 		return text
 	}

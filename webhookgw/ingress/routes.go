@@ -19,8 +19,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// routes caches routes. A cached route can be outdated, because it only admits requests: the commit
-// asserts its version, and load checks each rejection with a fresh read.
+// routeCache caches routes. A cached route can be outdated, because it only admits requests. The commit
+// asserts the version of the route, and the handler checks each rejection with a fresh read.
 //
 // The cache also has the IDs of all connectors. Requests for other IDs need a read before they are
 // rejected. Their reads are limited separately, so that they do not delay requests for existing
@@ -40,8 +40,8 @@ type routeCache struct {
 	strangers int // reads of IDs that are not in ids
 }
 
-// reading merges the reads of one route. A read that started before a request arrived may be
-// outdated. So requests that arrive during a read share the next read.
+// routeReading merges the reads of one route. A read that started before a request arrived may be outdated.
+// So requests that arrive during a read share the next read.
 type routeReading struct {
 	current, next *routeRead
 	stranger      bool
@@ -198,7 +198,7 @@ func (r *routeCache) refreshKnown(ctx context.Context) {
 	for {
 		for err := r.runOnce(ctx); err != nil && ctx.Err() == nil; err = r.runOnce(ctx) {
 			r.logger.Error("reading the IDs of all connectors", "error", err)
-			_ = pause.For(ctx, learnAgain) // the loop checks ctx
+			_ = pause.For(ctx, idRetryPause) // the loop checks ctx
 		}
 		select {
 		case <-r.lost:

@@ -147,7 +147,7 @@ func TestRoutes_LearnAllIDs(t *testing.T) {
 		require.Equal(t, 1, st.pages)
 		require.Empty(t, r.ids)
 		st.set(nil)
-		time.Sleep(learnAgain)
+		time.Sleep(idRetryPause)
 		synctest.Wait()
 		require.Equal(t, 1+3, st.pages)
 		require.Len(t, r.ids, 2*maxIDs+1)

@@ -143,7 +143,7 @@ func (h *Handler) verified(w http.ResponseWriter, r *http.Request, route store.R
 
 // signedBody starts a body. The caller ends and closes it.
 func (h *Handler) signedBody(r *http.Request, c store.Connector) (*signedBody, error) {
-	s := &signedBody{handler: h, connector: c, header: r.Header, memory: 2 * incoming(r)}
+	s := &signedBody{handler: h, connector: c, header: r.Header, memory: 2 * incomingBytes(r)}
 	length := lengthOf(r)
 	s.large, s.holds = length < 0 || length > store.MaxInlineInput, unverified(r)
 	var err error
@@ -177,7 +177,7 @@ func (h *Handler) verifier(c store.Connector, header http.Header, secrets signin
 // unverified returns the capacity that a body needs before verification.
 func unverified(r *http.Request) int64 {
 	if size := lengthOf(r); size >= 0 && size <= store.MaxInlineInput {
-		return 2 * incoming(r) // the capacity of incoming bodies and of unverified ones
+		return 2 * incomingBytes(r) // the capacity of incoming bodies and of unverified ones
 	}
 	return largeUnverified
 }
@@ -295,7 +295,7 @@ func (h *Handler) verifySigned(ctx context.Context, route store.Route, s *signed
 	asked, shakes := handshake(s.connector, s.begun)
 	if f.handshake = shakes; admitRequest(route, *f) != nil {
 		var err error
-		if route, err = h.admittedFresh(ctx, s.connector.Key(), *f); err != nil {
+		if route, err = h.admittedFreshRoute(ctx, s.connector.Key(), *f); err != nil {
 			return route, err
 		}
 	}

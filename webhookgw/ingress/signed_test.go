@@ -254,7 +254,7 @@ func TestSigned_UnverifiedShareOfProject(t *testing.T) {
 	for _, holds := range w.reading {
 		all += holds
 	}
-	require.EqualValues(t, maxIncoming/2-keptForSmall, all, "all projects together")
+	require.EqualValues(t, maxIncoming/2-reservedForSmall, all, "all projects together")
 	for range 20 {
 		project := uuid.New()
 		for w.reserveBody(store.Key{ProjectID: project, ID: uuid.New()}, 64<<10, false) {
@@ -270,7 +270,7 @@ func TestSigned_UnverifiedShareOfProject(t *testing.T) {
 	require.Empty(t, w.byProject)
 	require.Zero(t, w.allNow)
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("{"))
-	require.EqualValues(t, 2*incoming(r), unverified(r), "the memory of incoming bodies")
+	require.EqualValues(t, 2*incomingBytes(r), unverified(r), "the memory of incoming bodies")
 }
 
 // TestWrong_LimitsBytes: per project and for all. Large bodies wait until the debt is lower, and

@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// spooling stores a large body and the files of a request while they arrive. It needs a slot for
+// bodySpooler stores a large body and the files of a request while they arrive. It needs a slot for
 // large bodies, and stores nothing if the idempotency key is known.
 type bodySpooler struct {
 	handler   *Handler

@@ -34,7 +34,7 @@ type inspector interface {
 	problem() error
 }
 
-// formed accepts the result of a form, because the form reader already reported its errors.
+// formedInput accepts the result of a form, because the form reader has already reported its errors.
 type formedInput struct{}
 
 func (formedInput) refused() bool  { return false }

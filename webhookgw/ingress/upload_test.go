@@ -303,7 +303,7 @@ func TestUpload_ShareOfIncomingBytes(t *testing.T) {
 
 	for length, want := range map[int64]int64{-1: 64 << 10, 0: 8 << 10, 10_000: 10_000, 1 << 30: 64 << 10} {
 		t.Run(fmt.Sprint(length), func(t *testing.T) {
-			require.Equal(t, want, incoming(&http.Request{ContentLength: length}))
+			require.Equal(t, want, incomingBytes(&http.Request{ContentLength: length}))
 		})
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// waiters wakes sync requests when their connector run has ended. It uses hints, and one query for
+// runWaiters wakes sync requests when their connector run has ended. It uses hints, and one query for
 // all requests because hints can be lost. A waiting request costs no query of its own.
 type runWaiters struct {
 	history interface {
@@ -84,9 +84,9 @@ func (w *runWaiters) knownEnd(at *runWatch, run store.Key) *store.RunEnd {
 	return at.end
 }
 
-// askEnd checks soon whether a run has ended before its watch started. All such runs are in one query,
+// queryEnd checks soon whether a run has ended before its watch started. All such runs are in one query,
 // and each run once.
-func (w *runWaiters) askEnd(at *runWatch, run store.Key) {
+func (w *runWaiters) queryEnd(at *runWatch, run store.Key) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	at.id = run.ID
@@ -122,7 +122,7 @@ func (w *runWaiters) followHints(hints <-chan store.Hint) {
 
 // runLoop checks for ended runs until ctx ends: requested runs at once, and all runs at intervals.
 func (w *runWaiters) runLoop(ctx context.Context) {
-	tick := time.NewTicker(lookInterval)
+	tick := time.NewTicker(endedPollInterval)
 	defer tick.Stop()
 	for {
 		runs := w.waiting

@@ -167,7 +167,7 @@ func TestWaiters_ShareOneQuery(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h, st, _ := waitsIn(t)
-		time.Sleep(10*lookInterval + time.Second)
+		time.Sleep(10*endedPollInterval + time.Second)
 		synctest.Wait()
 		require.Empty(t, st.asked)
 		const n = 2*maxEnded + 1
@@ -179,7 +179,7 @@ func TestWaiters_ShareOneQuery(t *testing.T) {
 		}
 		unrecorded, _ := stamped()
 		h.waiters.watchRun(unrecorded) // it cannot be queried yet
-		time.Sleep(lookInterval)
+		time.Sleep(endedPollInterval)
 		synctest.Wait()
 		require.Equal(t, []int{maxEnded, maxEnded, 1}, st.asked)
 		require.Zero(t, st.outcomes)
@@ -192,7 +192,7 @@ func TestWaiters_ShareOneQuery(t *testing.T) {
 		require.Equal(t, n, st.outcomes)
 		synctest.Wait()
 		asked := len(st.asked)
-		time.Sleep(10 * lookInterval)
+		time.Sleep(10 * endedPollInterval)
 		synctest.Wait()
 		require.Len(t, st.asked, asked)
 	})
@@ -218,7 +218,7 @@ func TestWaiters_FindEndAfterLostHint(t *testing.T) {
 		synctest.Wait()
 		st.end(kept, errors.New("away"))
 		hints <- store.Hint{Topic: store.TopicDone, Key: kept}
-		time.Sleep(3 * lookInterval)
+		time.Sleep(3 * endedPollInterval)
 		synctest.Wait()
 		require.Empty(t, answered)
 		st.end(kept, nil)

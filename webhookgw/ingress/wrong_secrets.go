@@ -14,9 +14,8 @@ import (
 )
 
 // wrongSecrets limits the cost of requests with a wrong or unverified secret or signature, per connector.
-// Requests with a right one do not count, so guessing clients cannot lock out the owner. The
-// exception is bodies that must be read before their signature can be verified: attackers can use
-// up that capacity.
+// Requests with a right secret or signature do not count, so attackers cannot lock out the owner. Bodies that
+// must be read before their signature can be verified are an exception: attackers can use up their capacity.
 type wrongSecrets struct {
 	now        func() time.Time
 	connectors *lru.Cache[store.Key, *wrongCount]
@@ -59,8 +58,8 @@ func (w *wrongSecrets) entryOf(connector store.Key) *wrongCount {
 	return found
 }
 
-// answered counts a wrong request, and reports whether it gets its response.
-func (w *wrongSecrets) answered(connector store.Key) bool {
+// countWrong counts a wrong request, and reports whether it gets its response.
+func (w *wrongSecrets) countWrong(connector store.Key) bool {
 	return w.entryOf(connector).answers.AllowN(w.now(), 1)
 }
 
@@ -69,10 +68,10 @@ func (w *wrongSecrets) budgets(connector store.Key) []*rate.Limiter {
 	return []*rate.Limiter{w.entryOf(connector).bytes, w.entryOf(store.Key{ProjectID: connector.ProjectID}).bytes, w.all}
 }
 
-// mayRead reports whether large bodies of a connector are read: unless the wrong bytes of the
+// canReadLarge reports whether large bodies of a connector are read: unless the wrong bytes of the
 // connector, its project or all connectors exceed a limit. The limit for all only applies to
 // projects with more than one maximum body of recent wrong bytes.
-func (w *wrongSecrets) mayRead(connector store.Key) bool {
+func (w *wrongSecrets) canReadLarge(connector store.Key) bool {
 	now, ofProject := w.now(), w.entryOf(store.Key{ProjectID: connector.ProjectID}).bytes
 	for _, bytes := range w.budgets(connector) {
 		if bytes.TokensAt(now) < 0 && (bytes != w.all || ofProject.TokensAt(now) < wrongBurstOfProject-MaxBody) {
@@ -85,14 +84,14 @@ func (w *wrongSecrets) mayRead(connector store.Key) bool {
 // reserveBody reserves capacity for a body before verification. large means that it may exceed
 // store.MaxInlineInput. After true the caller calls end.
 func (w *wrongSecrets) reserveBody(connector store.Key, size int64, large bool) bool {
-	if large && !w.mayRead(connector) {
+	if large && !w.canReadLarge(connector) {
 		return false
 	}
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	own, ofProject := w.reading[connector], w.byProject[connector.ProjectID]
 	project := min(maxUnverified, (maxAllUnverified-w.allNow+ofProject)/2) // half of what other projects leave
-	if ofProject+size > project || own+size > (project-ofProject+own)/2 || large && w.allNow+size > maxAllUnverified-keptForSmall {
+	if ofProject+size > project || own+size > (project-ofProject+own)/2 || large && w.allNow+size > maxAllUnverified-reservedForSmall {
 		return false
 	}
 	w.reading[connector] += size

@@ -38,7 +38,7 @@ type Options struct {
 type Handler struct {
 	http.Handler
 	opts     Options
-	asker    *projectLookup
+	lookup   *projectLookup
 	bodies   *quota.Places
 	refusals *httpserver.Refusals
 }
@@ -52,7 +52,7 @@ func New(opts Options) *Handler {
 		opts.Metrics = metrics.NewGateway(nil)
 	}
 	h := &Handler{
-		opts: opts, asker: newProjectLookup(opts.Store), bodies: quota.NewPlaces(maxBodies, projectShare),
+		opts: opts, lookup: newProjectLookup(opts.Store), bodies: quota.NewPlaces(maxBodies, projectShare),
 		refusals: httpserver.NewRefusals("push webhooks of unknown projects were rejected", opts.Logger, opts.Now),
 	}
 	router := chi.NewRouter()
@@ -67,8 +67,8 @@ func New(opts Options) *Handler {
 func (h *Handler) Run(ctx context.Context) error {
 	var learning sync.WaitGroup
 	defer learning.Wait()
-	learning.Go(func() { h.asker.refreshProjects(ctx, h.opts.Logger) })
-	h.asker.runLoop(ctx)
+	learning.Go(func() { h.lookup.refreshProjects(ctx, h.opts.Logger) })
+	h.lookup.runLoop(ctx)
 	return nil
 }
 
@@ -106,7 +106,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) (webhookapi.Pu
 	if isPush(r.Header) {
 		answer.Status = webhookapi.PushAccepted
 	}
-	there, err := h.asker.askProject(r.Context(), project, answer.Status == webhookapi.PushAccepted)
+	there, err := h.lookup.lookUpProject(r.Context(), project, answer.Status == webhookapi.PushAccepted)
 	switch {
 	case err != nil:
 		return answer, err

@@ -354,15 +354,15 @@ func TestPush_LearnsNewProjects(t *testing.T) {
 			return code
 		}
 		synctest.Wait()
-		require.Zero(t, h.asker.known.Len())
+		require.Zero(t, h.lookup.known.Len())
 		p.change(func() { p.away = nil })
-		time.Sleep(idsApart)
+		time.Sleep(idInterval)
 		synctest.Wait()
-		require.Equal(t, 2*maxIDs+1, h.asker.known.Len())
+		require.Equal(t, 2*maxIDs+1, h.lookup.known.Len())
 		require.Equal(t, http.StatusAccepted, flooded(old))
 		require.Equal(t, http.StatusServiceUnavailable, flooded(fresh))
 		p.change(func() { p.there[fresh], p.listed = false, append(p.listed, fresh) })
-		time.Sleep(idsApart)
+		time.Sleep(idInterval)
 		synctest.Wait()
 		require.Equal(t, http.StatusAccepted, flooded(fresh))
 	})
@@ -375,10 +375,10 @@ func TestPush_ForgetsDeletedProjects(t *testing.T) {
 	p := &projects{there: map[uuid.UUID]bool{project: false}}
 	serve(t, p, func(t *testing.T, h *Handler) {
 		require.Equal(t, http.StatusAccepted, call(h, project.String()).Code)
-		require.True(t, h.asker.known.Contains(project))
+		require.True(t, h.lookup.known.Contains(project))
 		p.change(func() { delete(p.there, project) })
 		require.Equal(t, http.StatusNotFound, call(h, project.String()).Code)
-		require.False(t, h.asker.known.Contains(project))
+		require.False(t, h.lookup.known.Contains(project))
 	})
 }
 
@@ -402,13 +402,13 @@ func TestPush_BodiesOfAProject(t *testing.T) {
 			send(one, hold)
 		}
 		synctest.Wait()
-		time.Sleep(batchesApart)
+		time.Sleep(batchInterval)
 		synctest.Wait()
 		require.EqualValues(t, maxBodies/projectShare, h.bodies.Taken())
 		unread := strings.NewReader("unread")
 		send(one, unread)
 		send(other, strings.NewReader("read"))
-		time.Sleep(batchesApart)
+		time.Sleep(batchInterval)
 		synctest.Wait()
 		require.Positive(t, unread.Len())
 		require.NoError(t, end.Close())

@@ -18,10 +18,10 @@ const (
 	// maxStrangers limits the waiting calls for unknown projects. maxKnown limits the cached IDs of
 	// existing projects.
 	maxStrangers, maxKnown = 64, 50_000
-	// idsApart is the interval between two reads of all project IDs. One query reads maxIDs.
-	idsApart, maxIDs = 30 * time.Second, 5000
-	// batchesApart is the pause after each batch of calls.
-	batchesApart = 100 * time.Millisecond
+	// idInterval is the interval between two reads of all project IDs. One query reads maxIDs.
+	idInterval, maxIDs = 30 * time.Second, 5000
+	// batchInterval is the pause after each batch of calls.
+	batchInterval = 100 * time.Millisecond
 	// storeTimeout limits the store calls of one batch.
 	storeTimeout = 5 * time.Second
 	// retryAfter is the Retry-After of temporary errors.

@@ -34,11 +34,11 @@ type projectLookup struct {
 
 // pendingLookup is a pending question about one project. Several calls can share it.
 type pendingLookup struct {
-	look     bool // whether to request a poll
-	stranger bool
-	done     chan struct{}
-	there    bool
-	err      error
+	requestPoll bool // whether to request a poll
+	stranger    bool
+	done        chan struct{}
+	exists      bool
+	err         error
 }
 
 func newProjectLookup(s store.PollRequests) *projectLookup {
@@ -49,24 +49,24 @@ func newProjectLookup(s store.PollRequests) *projectLookup {
 	return &projectLookup{store: s, known: known, wake: make(chan struct{}, 1), wait: pause.For, waiting: map[uuid.UUID]*pendingLookup{}}
 }
 
-// askProject reports whether a project exists. With look it also requests a poll of the project's
-// repository, which is committed when ask returns no error. It returns errStrangers or errBusy if
-// too many calls wait.
-func (a *projectLookup) askProject(ctx context.Context, project uuid.UUID, look bool) (there bool, err error) {
-	q, err := a.joinQuestion(project, look)
+// lookUpProject reports whether a project exists. It can also request a poll of the project's repository.
+// The poll request is committed when the error is nil. It returns errStrangers or errBusy if too many calls
+// wait.
+func (a *projectLookup) lookUpProject(ctx context.Context, project uuid.UUID, look bool) (there bool, err error) {
+	q, err := a.joinLookup(project, look)
 	if err != nil {
 		return false, err
 	}
 	select {
 	case <-q.done:
-		return q.there, q.err
+		return q.exists, q.err
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
 }
 
-// joinQuestion returns the pending question about a project, or adds one.
-func (a *projectLookup) joinQuestion(project uuid.UUID, look bool) (*pendingLookup, error) {
+// joinLookup returns the pending question about a project, or adds one.
+func (a *projectLookup) joinLookup(project uuid.UUID, look bool) (*pendingLookup, error) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	q := a.waiting[project]
@@ -82,7 +82,7 @@ func (a *projectLookup) joinQuestion(project uuid.UUID, look bool) (*pendingLook
 		}
 		a.waiting[project] = q
 	}
-	q.look = q.look || look
+	q.requestPoll = q.requestPoll || look
 	select {
 	case a.wake <- struct{}{}:
 	default: // already awake
@@ -90,8 +90,8 @@ func (a *projectLookup) joinQuestion(project uuid.UUID, look bool) (*pendingLook
 	return q, nil
 }
 
-// takeQuestions removes and returns all pending questions.
-func (a *projectLookup) takeQuestions() map[uuid.UUID]*pendingLookup {
+// takeLookups removes and returns all pending questions.
+func (a *projectLookup) takeLookups() map[uuid.UUID]*pendingLookup {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	taken := a.waiting
@@ -107,27 +107,27 @@ func (a *projectLookup) runLoop(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		a.answerQuestions(ctx, a.takeQuestions())
-		if a.wait(ctx, batchesApart) != nil {
+		a.resolveLookups(ctx, a.takeLookups())
+		if a.wait(ctx, batchInterval) != nil {
 			return
 		}
 	}
 }
 
-// refreshProjects keeps the IDs of existing projects up to date until ctx ends, at most maxKnown. So made-up
+// refreshProjects keeps the IDs of at most maxKnown existing projects up to date until ctx ends. So made-up
 // IDs cannot block the first call for an existing project.
 func (a *projectLookup) refreshProjects(ctx context.Context, logger *slog.Logger) {
 	for {
-		if err := a.learnOnce(ctx); err != nil && ctx.Err() == nil {
+		if err := a.readProjectIDs(ctx); err != nil && ctx.Err() == nil {
 			logger.Error("reading the IDs of all projects", "error", err)
 		}
-		if a.wait(ctx, idsApart) != nil {
+		if a.wait(ctx, idInterval) != nil {
 			return
 		}
 	}
 }
 
-func (a *projectLookup) learnOnce(ctx context.Context) error {
+func (a *projectLookup) readProjectIDs(ctx context.Context) error {
 	after := uuid.Nil
 	for read := 0; read < maxKnown; read += maxIDs {
 		page, err := a.projectPage(ctx, after)
@@ -151,14 +151,14 @@ func (a *projectLookup) projectPage(ctx context.Context, after uuid.UUID) ([]uui
 	return a.store.ProjectIDs(ctx, after, maxIDs)
 }
 
-// answerQuestions queries the store and wakes the waiting calls.
-func (a *projectLookup) answerQuestions(ctx context.Context, questions map[uuid.UUID]*pendingLookup) {
+// resolveLookups queries the store and wakes the waiting calls.
+func (a *projectLookup) resolveLookups(ctx context.Context, questions map[uuid.UUID]*pendingLookup) {
 	there, err := a.requestPolls(ctx, questions)
 	for project, q := range questions {
-		q.there, q.err = there[project], err
+		q.exists, q.err = there[project], err
 		switch {
 		case err != nil:
-		case q.there:
+		case q.exists:
 			a.known.Add(project, struct{}{})
 		default:
 			a.known.Remove(project)
@@ -182,7 +182,7 @@ func (a *projectLookup) requestPolls(ctx context.Context, questions map[uuid.UUI
 	there = map[uuid.UUID]bool{}
 	for project, is := range asked {
 		there[project] = true
-		if questions[project].look && !is {
+		if questions[project].requestPoll && !is {
 			missing = append(missing, project)
 		}
 	}

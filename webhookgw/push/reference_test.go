@@ -20,12 +20,12 @@ func TestReference_ListsLimits(t *testing.T) {
 		},
 		{
 			Resource: fmt.Sprintf("Calls for unknown projects. The gateway reads the IDs of all projects, at most %s, at its start and every %s.",
-				refpage.Count(maxKnown), refpage.Time(idsApart)),
+				refpage.Count(maxKnown), refpage.Time(idInterval)),
 			Value: refpage.Count(maxStrangers), Beyond: "503 `too_many_unknown_urls`",
 		},
 		{
 			Resource: "Store queries of all push webhooks",
-			Value:    fmt.Sprintf("One read every %s. One transaction if a poll of the repository is not requested yet.", refpage.Time(batchesApart)),
+			Value:    fmt.Sprintf("One read every %s. One transaction if a poll of the repository is not requested yet.", refpage.Time(batchInterval)),
 			Beyond:   fmt.Sprintf("They wait for the next read, at most %s.", refpage.Time(storeTimeout)),
 		},
 	}))

@@ -23,12 +23,12 @@ const (
 	// ticks that ran since.
 	measureEvery  = time.Second
 	measureAtOnce = 4
-	// measureWithin limits the measurement of one project, and measureAllWithin that of all.
+	// measureTimeout limits the measurement of one project, and measureAllTimeout the measurement of all.
 	// Together they leave the rest of stepTimeout to the ticks.
-	measureWithin    = 2 * time.Second
-	measureAllWithin = stepTimeout / 2
-	// unknownFor is how long a project is not measured again after a failed measurement.
-	unknownFor = 15 * time.Second
+	measureTimeout    = 2 * time.Second
+	measureAllTimeout = stepTimeout / 2
+	// failedMeasurementTTL is how long a project is not measured again after a failed measurement.
+	failedMeasurementTTL = 15 * time.Second
 )
 
 // backlogCapacities has the load and the limits of the projects whose connectors tick.
@@ -49,7 +49,7 @@ type backlogCapacity struct {
 func (r *backlogCapacity) isFresh(now time.Time) bool {
 	age := measureEvery
 	if r.unknown {
-		age = unknownFor
+		age = failedMeasurementTTL
 	}
 	return now.Sub(r.at) < age
 }
@@ -62,7 +62,7 @@ func newBacklogCapacities(source store.Loads, now func() time.Time) *backlogCapa
 // ones. The error names the projects that could not be measured.
 func (r *backlogCapacities) measure(ctx context.Context, projects map[uuid.UUID]bool) error {
 	now, known := r.now(), map[uuid.UUID]*backlogCapacity{}
-	ctx, cancel := context.WithTimeout(ctx, measureAllWithin)
+	ctx, cancel := context.WithTimeout(ctx, measureAllTimeout)
 	defer cancel()
 	var (
 		group  errgroup.Group
@@ -70,7 +70,7 @@ func (r *backlogCapacities) measure(ctx context.Context, projects map[uuid.UUID]
 		failed []error
 	)
 	group.SetLimit(measureAtOnce)
-	for _, project := range r.unknown() {
+	for _, project := range r.unknownProjects() {
 		known[project] = r.projects[project]
 	}
 	for project := range projects {
@@ -81,7 +81,7 @@ func (r *backlogCapacities) measure(ctx context.Context, projects map[uuid.UUID]
 		fresh := &backlogCapacity{at: now}
 		known[project] = fresh
 		group.Go(func() (err error) {
-			ctx, cancel := context.WithTimeout(ctx, measureWithin)
+			ctx, cancel := context.WithTimeout(ctx, measureTimeout)
 			defer cancel()
 			fresh.load, err = r.source.ProjectLoad(ctx, project)
 			if err != nil && !errors.Is(err, store.ErrNotFound) { // a missing project has no connectors that tick any more
@@ -103,8 +103,8 @@ func (r *backlogCapacities) isUnknown(project uuid.UUID) bool {
 	return r.projects[project] != nil && r.projects[project].unknown
 }
 
-// unknown returns the projects with a failed measurement that are not due for a retry.
-func (r *backlogCapacities) unknown() (projects []uuid.UUID) {
+// unknownProjects returns the projects with a failed measurement that are not due for a retry.
+func (r *backlogCapacities) unknownProjects() (projects []uuid.UUID) {
 	for project, had := range r.projects {
 		if had.unknown && had.isFresh(r.now()) {
 			projects = append(projects, project)
@@ -114,19 +114,19 @@ func (r *backlogCapacities) unknown() (projects []uuid.UUID) {
 	return projects
 }
 
-// reserveRoom reserves capacity for an event, or returns the reason why there is none.
-func (r *backlogCapacities) reserveRoom(e store.Event) (reason string) {
+// reserveCapacity reserves capacity for an event, or returns the reason why there is none.
+func (r *backlogCapacities) reserveCapacity(e store.Event) (reason string) {
 	had := r.projects[e.ProjectID]
 	if had == nil {
 		return ""
 	}
 	limits, backlog := had.load.Limits, had.load.Backlog[e.EnvironmentID]
 	switch {
-	case reached(had.load.Stored, limits.Storage):
+	case isReached(had.load.Stored, limits.Storage):
 		return fmt.Sprintf("%s: the project has stored %d bytes of ended runs; its limit is %d", httpserver.CodeStorageFull, had.load.Stored, limits.Storage)
-	case reached(backlog.Runs, limits.BacklogRuns):
+	case isReached(backlog.Runs, limits.BacklogRuns):
 		return fmt.Sprintf("%s: the environment has %d open runs; its limit is %d", httpserver.CodeBacklogFull, backlog.Runs, limits.BacklogRuns)
-	case reached(backlog.Input, limits.BacklogInput):
+	case isReached(backlog.Input, limits.BacklogInput):
 		return fmt.Sprintf("%s: the open runs of the environment have %d bytes of input; the limit is %d", httpserver.CodeBacklogFull, backlog.Input, limits.BacklogInput)
 	}
 	if had.load.Backlog != nil {
@@ -137,5 +137,5 @@ func (r *backlogCapacities) reserveRoom(e store.Event) (reason string) {
 	return ""
 }
 
-// reached reports whether a limit is reached; 0 means no limit.
-func reached(n, limit int64) bool { return limit > 0 && n >= limit }
+// isReached reports whether a limit is reached; 0 means no limit.
+func isReached(n, limit int64) bool { return limit > 0 && n >= limit }

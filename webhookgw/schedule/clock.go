@@ -8,14 +8,14 @@ import (
 )
 
 const (
-	// maxLeap is how far the store's clock can move ahead of this process's clock between two
+	// maxClockJump is how far the store's clock can move ahead of this process's clock between two
 	// checks. A lease that is renewed in time has twice as much left.
-	maxLeap = grace / 3
-	// maxApart is the clock difference from which nothing is deleted or ended because of its age.
+	maxClockJump = grace / 3
+	// maxClockDifference is the clock difference from which nothing is deleted or ended because of its age.
 	// One of the clocks is wrong then, and a wrong clock of the store could make all history look
 	// too old. The limit is larger than the hour of daylight saving time, which some systems add to
 	// UTC.
-	maxApart = 2 * time.Hour
+	maxClockDifference = 2 * time.Hour
 )
 
 // checkStore checks whether the store answers. It starts the grace period if runners may have been unable
@@ -30,24 +30,24 @@ func (s *Sweeper) checkStore(ctx context.Context) error {
 		return err
 	}
 	now := s.opts.Now()
-	leap := clock.Sub(s.clock) - before.Sub(s.asked)
+	leap := clock.Sub(s.storeClock) - before.Sub(s.clockReadAt)
 	switch {
-	case s.reachable.IsZero(), now.Sub(s.looked) > grace/2:
+	case s.reachable.IsZero(), now.Sub(s.lastCheck) > grace/2:
 		// A process that was paused saw no outage, but its runners could not reach it.
 		s.reachable = now
-	case leap > maxLeap:
+	case leap > maxClockJump:
 		// If the clock jumps ahead, for example to another server's clock after a failover, all
 		// leases expire at once. If the clock is set back, leases only last longer.
 		s.opts.Logger.Warn("the store's clock jumped ahead; leases are not ended until runners could renew them", "by", leap.String())
 		s.reachable = now
 	}
-	s.looked, s.clock, s.asked = now, clock, now
-	s.compare(clock.Sub(now))
+	s.lastCheck, s.storeClock, s.clockReadAt = now, clock, now
+	s.compareClocks(clock.Sub(now))
 	return nil
 }
 
-// compare records by how much the store's clock is ahead of this process's clock.
-func (s *Sweeper) compare(ahead time.Duration) {
+// compareClocks records by how much the store's clock is ahead of this process's clock.
+func (s *Sweeper) compareClocks(ahead time.Duration) {
 	s.opts.Metrics.StoreClockAhead(ahead)
 	near := areNear(ahead)
 	if s.clockInSync.Swap(near) == near && s.compared {
@@ -63,7 +63,7 @@ func (s *Sweeper) compare(ahead time.Duration) {
 }
 
 // areNear reports whether a clock difference is small enough.
-func areNear(ahead time.Duration) bool { return ahead.Abs() <= maxApart }
+func areNear(ahead time.Duration) bool { return ahead.Abs() <= maxClockDifference }
 
 // ifClocksAgree wraps work that depends on the store's clock. It checks the clocks again first, because the
 // store may have failed over to a server with another clock.

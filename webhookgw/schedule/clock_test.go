@@ -29,14 +29,14 @@ func TestClock_JumpAheadEndsNoLease(t *testing.T) {
 		return fake.swept > swept
 	}
 	require.True(t, once(sweepInterval, 0))
-	require.True(t, once(sweepInterval, maxLeap), "a lease that is renewed has more left")
+	require.True(t, once(sweepInterval, maxClockJump), "a lease that is renewed has more left")
 	require.True(t, once(sweepInterval, -10*time.Minute))
 	require.False(t, once(sweepInterval, 10*time.Minute))
 	for range grace/sweepInterval - 1 {
 		require.False(t, once(sweepInterval, 0))
 	}
 	require.True(t, once(sweepInterval, 0))
-	require.False(t, once(sweepInterval, maxLeap+1), "again")
+	require.False(t, once(sweepInterval, maxClockJump+1), "again")
 }
 
 // TestClock_WrongClockDeletesNothing: with a clock of the store that is months ahead, nothing is
@@ -44,7 +44,7 @@ func TestClock_JumpAheadEndsNoLease(t *testing.T) {
 // since. Leases end anyway.
 func TestClock_WrongClockDeletesNothing(t *testing.T) {
 	t.Parallel()
-	for _, apart := range []time.Duration{maxApart + time.Second, 90 * 24 * time.Hour, -maxApart - time.Second} {
+	for _, apart := range []time.Duration{maxClockDifference + time.Second, 90 * 24 * time.Hour, -maxClockDifference - time.Second} {
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		fake := &fakeStore{clock: now.Add(apart), past: 3, shorter: 3, old: 3, late: 3, ended: 3}
 		registry := prometheus.NewRegistry()

@@ -45,7 +45,7 @@ func TestSweeper_SlowStoreGetsSmallBatches(t *testing.T) {
 		_, err := s.endExpiredLeases(t.Context())
 		require.NoError(t, err)
 	}
-	require.Zero(t, s.slow)
+	require.Zero(t, s.halvings)
 }
 
 // faulty is a store with a run that cannot end.

@@ -26,7 +26,7 @@ func TestSweeper_HangingStepTimesOut(t *testing.T) {
 				hangs := &hangingOnce{fakeStore: fakeStore{clock: time.Now(), expired: 1, ended: 1, old: 1, late: 1, past: 1}, part: part}
 				hangs.unrolled.Store(1)
 				hangs.unindexed.Store(1)
-				ctx, stop := context.WithTimeout(t.Context(), grace+longestRest+4*expireInterval+time.Second)
+				ctx, stop := context.WithTimeout(t.Context(), grace+maxPause+4*expireInterval+time.Second)
 				defer stop()
 				require.NoError(t, New(Options{Store: hangs, Logger: slog.New(slog.DiscardHandler)}).Run(ctx))
 				require.Zero(t, hangs.expired)

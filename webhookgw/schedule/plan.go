@@ -14,8 +14,8 @@ const (
 	// maxLateness is how late a tick can run before it counts as missed. A database failover or a
 	// gateway replacement takes less time.
 	maxLateness = 5 * time.Minute
-	// farOff is when to check again a schedule that has no tick for years.
-	farOff = 30 * 24 * time.Hour
+	// emptyScheduleCheck is the pause before the next check of a schedule without a tick for years.
+	emptyScheduleCheck = 30 * 24 * time.Hour
 )
 
 // tickStep is the next action for the ticks of a connector.
@@ -63,7 +63,7 @@ func planTick(due store.DueTick, schedule cron.Schedule, missed cron.Missed, now
 func (s tickStep) withNextTick(next, now time.Time) tickStep {
 	s.next, s.planned = next, !next.IsZero()
 	if !s.planned {
-		s.next = now.Add(farOff)
+		s.next = now.Add(emptyScheduleCheck)
 	}
 	return s
 }

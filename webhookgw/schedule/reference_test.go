@@ -13,7 +13,7 @@ import (
 func TestReference_ListsLimits(t *testing.T) {
 	refpage.CheckPart(t, "limits.md", "replays", refpage.LimitTable("Resource", []refpage.Limit{{
 		Resource: "Replays by filter",
-		Value:    fmt.Sprintf("%d at a time, each at its rate and for at most %s", replaysAtOnce, refpage.Time(replayTime)),
+		Value:    fmt.Sprintf("%d at a time, each at its rate and for at most %s", replaysAtOnce, refpage.Time(replayTurnTime)),
 		Beyond:   "The others wait for their turn. New events have priority over replays.",
 	}}))
 }

@@ -25,13 +25,13 @@ const (
 	replaysAtOnce = 4
 	// replayLease is how long a gateway has a replay for itself.
 	replayLease = 30 * time.Second
-	// replayTime is the time after which a gateway starts no further original and continues with
+	// replayTurnTime is the time after which a gateway starts no further original and continues with
 	// the next replay.
-	replayTime = 5 * time.Second
-	// roomWait and openWait are how long a replay waits for free capacity in its project, and for
+	replayTurnTime = 5 * time.Second
+	// capacityWait and connectorWait are how long a replay waits for free capacity in its project, and for
 	// its connector to accept events or to send again.
-	roomWait = 10 * time.Second
-	openWait = 30 * time.Second
+	capacityWait  = 10 * time.Second
+	connectorWait = 30 * time.Second
 	// stuckTries is how often the replayer tries an original that cannot be read or written. The
 	// backoff starts at stuckWait, doubles each time up to maxStuckWait, and takes half an hour in
 	// total.
@@ -108,7 +108,7 @@ func (r *Replayer) processDue(ctx context.Context) (wait time.Duration, err erro
 			group.Go(func() error { return r.advance(ctx, replay) })
 		}
 		if err := group.Wait(); err != nil {
-			return lookAgain, err
+			return noProgressPause, err
 		}
 	}
 	return 0, nil
@@ -121,14 +121,14 @@ func (r *Replayer) takeDue(ctx context.Context) (taken []store.Replay, wait time
 	now, next, err := r.opts.Store.NextReplay(ctx)
 	switch {
 	case err != nil:
-		return nil, lookAgain, err
+		return nil, noProgressPause, err
 	case next == nil:
-		return nil, lookEvery, nil
+		return nil, pollInterval, nil
 	case next.After(now):
-		return nil, min(next.Sub(now), lookEvery), nil
+		return nil, min(next.Sub(now), pollInterval), nil
 	}
 	taken, err = r.opts.Store.TakeReplays(ctx, replaysAtOnce, replayLease)
-	return taken, lookAgain, err
+	return taken, noProgressPause, err
 }
 
 // advance continues a replay. It returns no error if another gateway has the replay, or if the
@@ -136,7 +136,7 @@ func (r *Replayer) takeDue(ctx context.Context) (taken []store.Replay, wait time
 func (r *Replayer) advance(ctx context.Context, taken store.Replay) error {
 	ctx, cancel := context.WithTimeout(ctx, replayLease)
 	defer cancel()
-	t := replayTurn{store: r.opts.Store, metrics: r.opts.Metrics, at: taken, written: taken.Position, now: r.opts.Now, until: r.opts.Now().Add(replayTime)}
+	t := replayTurn{store: r.opts.Store, metrics: r.opts.Metrics, at: taken, written: taken.Position, now: r.opts.Now, until: r.opts.Now().Add(replayTurnTime)}
 	err := t.replayBatch(ctx)
 	if errors.Is(err, store.ErrReplayMoved) {
 		return nil
@@ -214,7 +214,7 @@ func (t *replayTurn) replayOriginal(ctx context.Context, original store.Connecto
 		t.at, t.written = to, to.Position
 		return nil
 	case errors.As(err, &refused):
-		return t.refused(ctx, original, *refused)
+		return t.handleRefusal(ctx, original, *refused)
 	case errors.Is(err, store.ErrNotFound):
 		return t.recordRefused(ctx, original, string(replay.Gone))
 	case errors.Is(err, replay.ErrUnstorable):
@@ -244,8 +244,8 @@ func (t *replayTurn) recordStuck(ctx context.Context, original store.ConnectorRu
 	return errors.Join(because, t.saveProgress(ctx, to, t.at.TakenAt.Add(wait)))
 }
 
-// refused handles an original that cannot be replayed now or at all.
-func (t *replayTurn) refused(ctx context.Context, original store.ConnectorRun, r replay.Refused) error {
+// handleRefusal handles an original that cannot be replayed now or at all.
+func (t *replayTurn) handleRefusal(ctx context.Context, original store.ConnectorRun, r replay.Refused) error {
 	var wait time.Duration
 	switch r.Reason {
 	case replay.Gone, replay.InProgress, replay.NotOutbound:
@@ -253,9 +253,9 @@ func (t *replayTurn) refused(ctx context.Context, original store.ConnectorRun, r
 	case replay.Retired:
 		return t.endReplay(ctx, store.ReplayFailed, string(r.Reason), r.Detail)
 	case replay.BacklogFull, replay.StorageFull, replay.Changing:
-		wait = roomWait
+		wait = capacityWait
 	default:
-		wait = openWait
+		wait = connectorWait
 	}
 	t.over = true
 	to := t.at

@@ -246,11 +246,11 @@ func TestReplayer_Waits(t *testing.T) {
 		wait time.Duration
 		put  func(closed bool) error
 	}{
-		"connector_disabled": {openWait, func(closed bool) error {
+		"connector_disabled": {connectorWait, func(closed bool) error {
 			connector.Enabled = !closed
 			return r.PutConnector(t.Context(), connector)
 		}},
-		"no_agent": {openWait, func(closed bool) error {
+		"no_agent": {connectorWait, func(closed bool) error {
 			if closed {
 				return r.Remove(t.Context(), at.ProjectID, r.scene.Links[0].Ref)
 			}
@@ -304,7 +304,7 @@ func TestReplayer_KeepsBacklogLimit(t *testing.T) {
 	require.Equal(t, "backlog_full", at.Reason)
 	_, next, err := r.NextReplay(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, taken.TakenAt.Add(roomWait), *next)
+	require.Equal(t, taken.TakenAt.Add(capacityWait), *next)
 	at = r.advance(t, at)
 	require.Equal(t, store.ReplayCompleted, at.Status)
 	require.Equal(t, r.onceEach(), r.again(t))
@@ -344,7 +344,7 @@ func TestReplayer_CountsWrongMode(t *testing.T) {
 	r := newReplaying(t, 1)
 	at := r.now(t, r.start(t, 6000))
 	now := replayTurn{store: r, metrics: metrics.NewGateway(nil), at: at, written: at.Position}
-	require.NoError(t, now.refused(t.Context(), store.ConnectorRun{ID: r.failed[0]}, replay.Refused{Reason: replay.NotOutbound}))
+	require.NoError(t, now.handleRefusal(t.Context(), store.ConnectorRun{ID: r.failed[0]}, replay.Refused{Reason: replay.NotOutbound}))
 	require.Equal(t, map[string]int64{"not_outbound": 1}, r.now(t, at).Refused)
 }
 
@@ -419,10 +419,10 @@ func TestReplayer_LookProcessesAllDue(t *testing.T) {
 	r := newReplaying(t, 3)
 	wait, err := r.replayer().processDue(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, lookEvery, wait)
+	require.Equal(t, pollInterval, wait)
 	at := r.start(t, 1)
 	wait, err = r.replayer().processDue(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, lookEvery, wait, "the next one is due in a minute")
+	require.Equal(t, pollInterval, wait, "the next one is due in a minute")
 	require.EqualValues(t, 1, r.now(t, at).Replayed)
 }

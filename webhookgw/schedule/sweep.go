@@ -44,22 +44,22 @@ const (
 	stepTimeout = 10 * time.Second
 	// dropTimeout limits a step that drops partitions. Each partition may wait for readers.
 	dropTimeout = 40 * time.Second
-	// sweepTurn limits the time for one kind of work. Then the other kinds run.
-	sweepTurn = time.Minute
-	// restFor is the pause after a deletion of history, as a multiple of the duration of the
+	// turnTimeout limits the time for one kind of work. Then the other kinds run.
+	turnTimeout = time.Minute
+	// pauseFactor is the pause after a deletion of history, as a multiple of the duration of the
 	// deletion. So deletion takes a twentieth of the time, however slow the store is, and other
 	// queries get the rest.
-	restFor = 19
-	// restForByte is the pause per deleted byte of a history file. If the file system returns
+	pauseFactor = 19
+	// pausePerByte is the pause per deleted byte of a history file. If the file system returns
 	// blocks to the disk at once, each commit may wait for 0.5 ms per megabyte. This is then a
 	// four-hundredth of the time.
-	restForByte = 200 * time.Nanosecond
-	// longestRest limits the pause. So a day with its nine tables is deleted within two hours,
+	pausePerByte = 200 * time.Nanosecond
+	// maxPause limits the pause. So a day with its nine tables is deleted within two hours,
 	// however large it is.
-	longestRest = 10 * time.Minute
-	// maxTrimHaste limits the delay of a project that counts for the speed of trimming it. So
+	maxPause = 10 * time.Minute
+	// maxTrimDelay limits the delay of a project that counts for the speed of trimming it. So
 	// trimming takes at most a third of the time, even if a retention was lowered by months.
-	maxTrimHaste = 9 * 24 * time.Hour
+	maxTrimDelay = 9 * 24 * time.Hour
 )
 
 // grace is how long the store must have answered without an outage before leases are swept. Runners
@@ -87,10 +87,10 @@ type Options struct {
 type Sweeper struct {
 	opts Options
 	// reachable is the time since when the store has answered without an outage, or zero after a
-	// failed check. looked is the time of the last check.
-	reachable, looked time.Time
-	// clock is the last seen time of the store, and asked the local time of that check.
-	clock, asked time.Time
+	// failed check. lastCheck is the time of the last check.
+	reachable, lastCheck time.Time
+	// storeClock is the last seen time of the store, and clockReadAt the local time of that check.
+	storeClock, clockReadAt time.Time
 	// compared means that the two clocks were compared.
 	compared bool
 	// storeReachable, stableForGrace and clockInSync control the other work: the store answered the last check, it
@@ -103,8 +103,8 @@ type Sweeper struct {
 	// hasExpired means that one round has ended the runs and deliveries that were open for too
 	// long.
 	hasExpired atomic.Bool
-	// slow is how many times the number of leases per sweep is halved.
-	slow int
+	// halvings is how many times the number of leases per sweep is halved.
+	halvings int
 }
 
 // New returns a Sweeper. Each gateway can run one.
@@ -128,11 +128,11 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { s.runEvery(ctx, sweepInterval, s.sweepExpiredLeases) })
 	all.Go(func() { s.runEvery(ctx, sweepInterval, s.runHousekeeping) })
-	all.Go(func() { s.runEvery(ctx, expireInterval, s.ifStoreSettled(s.expired)) })
-	all.Go(func() { s.runEvery(ctx, expireInterval, s.ifStoreSettled(s.dropped)) })
-	all.Go(func() { s.runEvery(ctx, sweepInterval, s.ifStoreSettled(s.trimmed)) })
-	all.Go(func() { s.consume(ctx, s.opts.Store.RollUp) })
-	all.Go(func() { s.consume(ctx, s.indexRuns) })
+	all.Go(func() { s.runEvery(ctx, expireInterval, s.ifStoreSettled(s.deleteExpired)) })
+	all.Go(func() { s.runEvery(ctx, expireInterval, s.ifStoreSettled(s.dropHistory)) })
+	all.Go(func() { s.runEvery(ctx, sweepInterval, s.ifStoreSettled(s.trimHistory)) })
+	all.Go(func() { s.consumeOutbox(ctx, s.opts.Store.RollUp) })
+	all.Go(func() { s.consumeOutbox(ctx, s.indexRuns) })
 	all.Wait()
 	return nil
 }
@@ -151,8 +151,8 @@ func (s *Sweeper) runEvery(ctx context.Context, every time.Duration, do func(ctx
 	}
 }
 
-// consume processes outbox rows until ctx ends, a limited number at a time.
-func (s *Sweeper) consume(ctx context.Context, do func(ctx context.Context, limit int) (int, error)) {
+// consumeOutbox processes outbox rows until ctx ends, a limited number at a time.
+func (s *Sweeper) consumeOutbox(ctx context.Context, do func(ctx context.Context, limit int) (int, error)) {
 	wait := time.NewTimer(0)
 	defer wait.Stop()
 	for {
@@ -221,7 +221,7 @@ func (s *Sweeper) sweepExpiredLeases(ctx context.Context) error {
 		s.stableForGrace.Store(false)
 		return err
 	}
-	settled := s.looked.Sub(s.reachable) >= grace
+	settled := s.lastCheck.Sub(s.reachable) >= grace
 	s.stableForGrace.Store(settled)
 	if !settled {
 		return nil
@@ -241,7 +241,7 @@ func (s *Sweeper) runHousekeeping(ctx context.Context) error {
 	}
 	var partitions error
 	if s.rounds++; s.rounds%partitionEvery == 1 {
-		if partitions = s.runStep(ctx, s.partitions); partitions != nil {
+		if partitions = s.runStep(ctx, s.ensurePartitions); partitions != nil {
 			s.rounds = 0 // again at once
 		}
 	}
@@ -260,35 +260,35 @@ func (s *Sweeper) ifStoreSettled(do func(ctx context.Context) error) func(ctx co
 	}
 }
 
-// expired deletes expired rows, ends runs and deliveries that were open for too long, and reports
+// deleteExpired deletes expired rows, ends runs and deliveries that were open for too long, and reports
 // overdue history.
-func (s *Sweeper) expired(ctx context.Context) error {
+func (s *Sweeper) deleteExpired(ctx context.Context) error {
 	swept := s.repeatUntilFew(ctx, s.ifClocksAgree(s.opts.Store.SweepExpired))
 	runs, deliveries := s.repeatUntilFew(ctx, s.ifClocksAgree(s.expireRuns)), s.repeatUntilFew(ctx, s.ifClocksAgree(s.expireDeliveries))
-	if err := worseError(runs, deliveries); err == nil || isAside(err) {
+	if err := worseError(runs, deliveries); err == nil || isSetAside(err) {
 		s.hasExpired.Store(true)
 	}
 	return errors.Join(swept, runs, deliveries, s.runStep(ctx, s.reportOverdue))
 }
 
-// isAside reports whether an error is only about rows that are set aside.
-func isAside(err error) bool {
+// isSetAside reports whether an error is only about rows that are set aside.
+func isSetAside(err error) bool {
 	var aside *store.SetAsideError
 	return errors.As(err, &aside)
 }
 
 // worseError returns the first of two errors that is not only about rows that are set aside.
 func worseError(a, b error) error {
-	if a == nil || b != nil && isAside(a) {
+	if a == nil || b != nil && isSetAside(a) {
 		return b
 	}
 	return a
 }
 
-// dropped deletes expired history. There is more to do until nothing is left, even if some
-// partitions stay because they are read. It starts after the first round of expired runs, because
-// ending a run needs its history.
-func (s *Sweeper) dropped(ctx context.Context) error {
+// dropHistory deletes expired history. It repeats until no history is left, even if some partitions stay
+// because they are read. It starts after the first round of expired runs, because ending a run needs its
+// history.
+func (s *Sweeper) dropHistory(ctx context.Context) error {
 	if !s.hasExpired.Load() {
 		return nil
 	}
@@ -305,9 +305,9 @@ func (s *Sweeper) dropped(ctx context.Context) error {
 	return s.repeatPaced(ctx, dropTimeout, rest, s.ifClocksAgree(drop))
 }
 
-// trimmed deletes the history of projects with a shorter retention. The pause after each project is
+// trimHistory deletes the history of projects with a shorter retention. The pause after each project is
 // shorter if this project is more days late.
-func (s *Sweeper) trimmed(ctx context.Context) error {
+func (s *Sweeper) trimHistory(ctx context.Context) error {
 	var overdue time.Duration
 	look := s.runStep(ctx, func(ctx context.Context) (err error) {
 		overdue, err = s.opts.Store.ProjectHistoryOverdue(ctx)
@@ -325,12 +325,12 @@ func (s *Sweeper) trimmed(ctx context.Context) error {
 		}
 		return last.Count, err
 	}
-	rest := func(took time.Duration) time.Duration { return Rest(took, 0, min(last.Overdue, maxTrimHaste)) }
+	rest := func(took time.Duration) time.Duration { return Rest(took, 0, min(last.Overdue, maxTrimDelay)) }
 	return errors.Join(look, s.repeatPaced(ctx, stepTimeout, rest, s.ifClocksAgree(trim)))
 }
 
-// partitions reports the number of partitions even if it cannot create more.
-func (s *Sweeper) partitions(ctx context.Context) error {
+// ensurePartitions reports the number of partitions even if it cannot create more.
+func (s *Sweeper) ensurePartitions(ctx context.Context) error {
 	days, err := s.opts.Store.EnsurePartitions(ctx, partitionsAhead)
 	s.opts.Metrics.Partitions(days)
 	return err
@@ -344,7 +344,7 @@ func (s *Sweeper) endExpiredLeases(ctx context.Context) (moved int, errs error) 
 			swept store.Swept
 			late  bool
 		)
-		limit := sweepLimit >> s.slow
+		limit := sweepLimit >> s.halvings
 		err := s.runStep(ctx, func(ctx context.Context) (err error) {
 			swept, err = s.opts.Store.SweepLeases(ctx, limit)
 			late = ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)
@@ -353,7 +353,7 @@ func (s *Sweeper) endExpiredLeases(ctx context.Context) (moved int, errs error) 
 		s.countSwept(swept)
 		moved += swept.Runs()
 		if err == nil {
-			s.looked = s.opts.Now() // a long step is no pause of the process
+			s.lastCheck = s.opts.Now() // a long step is no pause of the process
 		}
 		s.adjustBatchSize(err != nil && late && swept.Runs() == 0)
 		errs = cmp.Or(errs, err)
@@ -369,10 +369,10 @@ func (s *Sweeper) endExpiredLeases(ctx context.Context) (moved int, errs error) 
 // timeout: it comes from one run, and smaller sweeps would delay more of the other runs.
 func (s *Sweeper) adjustBatchSize(failed bool) {
 	switch {
-	case failed && sweepLimit>>s.slow > 1:
-		s.slow++
-	case !failed && s.slow > 0:
-		s.slow--
+	case failed && sweepLimit>>s.halvings > 1:
+		s.halvings++
+	case !failed && s.halvings > 0:
+		s.halvings--
 	}
 }
 
@@ -428,7 +428,7 @@ func (s *Sweeper) overdueSince(begin, now time.Time) time.Duration {
 // Rest returns the pause after a deletion that took a given time and freed a number of bytes. The
 // pause is shorter if more days are overdue.
 func Rest(deleted time.Duration, freed int64, overdue time.Duration) time.Duration {
-	rest := min(max(restFor*deleted, time.Duration(freed)*restForByte), longestRest)
+	rest := min(max(pauseFactor*deleted, time.Duration(freed)*pausePerByte), maxPause)
 	return rest / (1 + overdue/(24*time.Hour))
 }
 
@@ -437,12 +437,12 @@ func (s *Sweeper) repeatUntilFew(ctx context.Context, take func(ctx context.Cont
 	return s.repeatPaced(ctx, stepTimeout, func(time.Duration) time.Duration { return 0 }, take)
 }
 
-// repeatPaced is like until, but pauses after each call for a time that depends on its duration.
+// repeatPaced is like repeatUntilFew, but pauses after each call for a time that depends on its duration.
 func (s *Sweeper) repeatPaced(
 	ctx context.Context, within time.Duration, rest func(took time.Duration) time.Duration, take func(ctx context.Context, limit int) (int, error),
 ) error {
 	var errs error
-	for begin := s.opts.Now(); ctx.Err() == nil && s.opts.Now().Sub(begin) < sweepTurn; {
+	for begin := s.opts.Now(); ctx.Err() == nil && s.opts.Now().Sub(begin) < turnTimeout; {
 		n, begun := 0, s.opts.Now()
 		errs = worseError(errs, s.stepWithin(ctx, within, func(ctx context.Context) (err error) {
 			n, err = take(ctx, sweepLimit)

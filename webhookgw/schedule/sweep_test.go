@@ -60,7 +60,7 @@ type fakeStore struct {
 // settled returns a Sweeper that saw the store answer for the whole grace period.
 func settled(opts Options, now time.Time) *Sweeper {
 	s := New(opts)
-	s.reachable, s.looked, s.asked, s.clock = now.Add(-grace), now, now, now
+	s.reachable, s.lastCheck, s.clockReadAt, s.storeClock = now.Add(-grace), now, now, now
 	s.clockInSync.Store(true)
 	if fake, ok := opts.Store.(*fakeStore); ok && fake.clock.IsZero() {
 		fake.clock = now
@@ -71,7 +71,7 @@ func settled(opts Options, now time.Time) *Sweeper {
 // forget runs one round of the work that depends on age.
 func (s *Sweeper) forget(t *testing.T) (err error) {
 	t.Helper()
-	for _, do := range []func(ctx context.Context) error{s.expired, s.dropped, s.trimmed} {
+	for _, do := range []func(ctx context.Context) error{s.deleteExpired, s.dropHistory, s.trimHistory} {
 		err = errors.Join(err, s.ifStoreSettled(do)(t.Context()))
 	}
 	return err
@@ -455,7 +455,7 @@ func TestSweeper_EndlessWorkTakesTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowStore{fakeStore: fakeStore{clock: time.Now(), late: 10 * sweepLimit}}
-		ctx, stop := context.WithTimeout(t.Context(), expireInterval+sweepTurn+2*stepTimeout)
+		ctx, stop := context.WithTimeout(t.Context(), expireInterval+turnTimeout+2*stepTimeout)
 		defer stop()
 		require.NoError(t, New(Options{Store: slow, Logger: slog.New(slog.DiscardHandler)}).Run(ctx))
 		require.Zero(t, slow.late)

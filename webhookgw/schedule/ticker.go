@@ -28,10 +28,10 @@ const (
 	// tickRuns is the number of runs that one transaction starts, unless a single tick has more.
 	// The ticker halves it after a timeout and doubles it again after a success.
 	tickRuns = 1024
-	// lookEvery is the interval for checking for unexpected ticks, for example of new connectors.
-	lookEvery = 5 * time.Second
-	// lookAgain is the pause after a check without progress.
-	lookAgain = time.Second
+	// pollInterval is the interval for checking for unexpected ticks, for example of new connectors.
+	pollInterval = 5 * time.Second
+	// noProgressPause is the pause after a check without progress.
+	noProgressPause = time.Second
 	// tickTTL is how long the idempotency key of a tick is stored: longer than a replica works on
 	// the ticks it has read. Later duplicates are prevented by the move of the tick.
 	tickTTL = 10 * time.Minute
@@ -59,8 +59,8 @@ type TickerOptions struct {
 // Ticker records the ticks of cron connectors as events. Each gateway can run one, because a tick
 // is one event whichever gateway records it.
 type Ticker struct {
-	opts  TickerOptions
-	rooms *backlogCapacities
+	opts       TickerOptions
+	capacities *backlogCapacities
 	// runs is the number of runs that a round starts, at most tickRuns.
 	runs int
 }
@@ -73,7 +73,7 @@ func NewTicker(opts TickerOptions) *Ticker {
 	if opts.Metrics == nil {
 		opts.Metrics = metrics.NewGateway(nil)
 	}
-	return &Ticker{opts: opts, rooms: newBacklogCapacities(opts.Store, opts.Now), runs: tickRuns}
+	return &Ticker{opts: opts, capacities: newBacklogCapacities(opts.Store, opts.Now), runs: tickRuns}
 }
 
 // Run records due ticks until ctx ends.
@@ -95,13 +95,13 @@ func (t *Ticker) processDue(ctx context.Context) (wait time.Duration, err error)
 		due, done, err := t.processRound(ctx)
 		switch {
 		case err != nil:
-			return lookAgain, err
-		case len(due.Ticks) == 0 && len(t.rooms.unknown()) > 0: // their ticks are due and wait
-			return lookAgain, nil
+			return noProgressPause, err
+		case len(due.Ticks) == 0 && len(t.capacities.unknownProjects()) > 0: // their ticks are due and wait
+			return noProgressPause, nil
 		case len(due.Ticks) == 0:
 			return untilNext(due), nil
 		case done == 0: // another gateway did it all, or the connectors are changing
-			return lookAgain, nil
+			return noProgressPause, nil
 		}
 	}
 	return 0, nil
@@ -110,16 +110,16 @@ func (t *Ticker) processDue(ctx context.Context) (wait time.Duration, err error)
 // untilNext returns the time until the next tick is due.
 func untilNext(due store.DueTicks) time.Duration {
 	if due.Next == nil {
-		return lookEvery
+		return pollInterval
 	}
-	return min(max(due.Next.Sub(due.Now), 0), lookEvery)
+	return min(max(due.Next.Sub(due.Now), 0), pollInterval)
 }
 
 // processRound records some of the due ticks. done is the number of ticks that advanced.
 func (t *Ticker) processRound(ctx context.Context) (due store.DueTicks, done int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
-	if due, err = t.opts.Store.DueTicks(ctx, tickLimit, t.rooms.unknown()...); err != nil || len(due.Ticks) == 0 {
+	if due, err = t.opts.Store.DueTicks(ctx, tickLimit, t.capacities.unknownProjects()...); err != nil || len(due.Ticks) == 0 {
 		return due, 0, err
 	}
 	due.Ticks = limitRuns(due.Ticks, t.runs)
@@ -128,8 +128,8 @@ func (t *Ticker) processRound(ctx context.Context) (due store.DueTicks, done int
 	for _, d := range due.Ticks {
 		projects[d.Route.Connector.ProjectID] = true
 	}
-	unmeasured := t.rooms.measure(ctx, projects)
-	due.Ticks = slices.DeleteFunc(due.Ticks, func(d store.DueTick) bool { return t.rooms.isUnknown(d.Route.Connector.ProjectID) })
+	unmeasured := t.capacities.measure(ctx, projects)
+	due.Ticks = slices.DeleteFunc(due.Ticks, func(d store.DueTick) bool { return t.capacities.isUnknown(d.Route.Connector.ProjectID) })
 	if len(due.Ticks) == 0 {
 		return due, 0, unmeasured
 	}
@@ -211,7 +211,7 @@ func (t *Ticker) planDue(due store.DueTick, now time.Time) (*store.Event, store.
 		return nil, move, err
 	}
 	if event.Skipped == "" {
-		event.Skipped = t.rooms.reserveRoom(event)
+		event.Skipped = t.capacities.reserveCapacity(event)
 	}
 	if event.Skipped != "" {
 		event.Runs, event.Input = nil, nil

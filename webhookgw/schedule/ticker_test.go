@@ -232,7 +232,7 @@ func TestTicker_RunsTicksBesideUnmeasuredProjects(t *testing.T) {
 	round(3, 4)
 	now = now.Add(measureEvery)
 	round(3, 3)
-	now = now.Add(unknownFor)
+	now = now.Add(failedMeasurementTTL)
 	round(3, 4)
 }
 
@@ -302,10 +302,10 @@ func TestTicker_LookInterval(t *testing.T) {
 		err   error
 		every time.Duration
 	}{
-		"none":    {store.DueTicks{Now: midnight}, nil, lookEvery},
+		"none":    {store.DueTicks{Now: midnight}, nil, pollInterval},
 		"soon":    {store.DueTicks{Now: midnight, Next: &soon}, nil, time.Second},
-		"later":   {store.DueTicks{Now: midnight, Next: &later}, nil, lookEvery},
-		"failing": {store.DueTicks{}, errors.New("away"), lookAgain},
+		"later":   {store.DueTicks{Now: midnight, Next: &later}, nil, pollInterval},
+		"failing": {store.DueTicks{}, errors.New("away"), noProgressPause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -49,7 +49,7 @@ func TestTrimmed_OverdueProjects(t *testing.T) {
 				s := settled(Options{Store: fake, Logger: slog.Default()}, time.Now())
 				s.storeReachable.Store(true)
 				s.stableForGrace.Store(true)
-				require.NoError(t, s.trimmed(t.Context()))
+				require.NoError(t, s.trimHistory(t.Context()))
 				require.GreaterOrEqual(t, 200*sweepLimit-fake.shorter, row.times*30*sweepLimit/5*9/10)
 			})
 		})
@@ -81,10 +81,10 @@ func TestTrimmed_PacesByProject(t *testing.T) {
 		s := settled(Options{Store: fake, Logger: slog.Default()}, time.Now())
 		s.storeReachable.Store(true)
 		s.stableForGrace.Store(true)
-		require.NoError(t, s.trimmed(t.Context()))
+		require.NoError(t, s.trimHistory(t.Context()))
 		require.Greater(t, len(fake.served), 2)
-		require.Equal(t, time.Second+restFor*time.Second/5, fake.served[1].Sub(fake.served[0]))
-		require.Equal(t, time.Second+restFor*time.Second, fake.served[2].Sub(fake.served[1]))
+		require.Equal(t, time.Second+pauseFactor*time.Second/5, fake.served[1].Sub(fake.served[0]))
+		require.Equal(t, time.Second+pauseFactor*time.Second, fake.served[2].Sub(fake.served[1]))
 	})
 }
 
@@ -101,7 +101,7 @@ func TestDropped_UsesTwentiethOfTime(t *testing.T) {
 			begun := time.Now()
 			require.NoError(t, s.forgetAnswered(t))
 			require.Equal(t, left, fake.shorter)
-			require.Equal(t, sweepTurn, time.Since(begun))
+			require.Equal(t, turnTimeout, time.Since(begun))
 			require.Equal(t, 20*times*took, time.Since(begun))
 		}
 	})
@@ -143,13 +143,13 @@ func TestDropped_ReportsOverdueDuringRest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		large := &looksForLong{fakeStore: fakeStore{clock: time.Now()}}
-		ctx, stop := context.WithTimeout(t.Context(), grace+longestRest-time.Second)
+		ctx, stop := context.WithTimeout(t.Context(), grace+maxPause-time.Second)
 		defer stop()
 		begun := time.Now()
 		require.NoError(t, New(Options{Store: large, Logger: slog.New(slog.DiscardHandler), Now: time.Now}).Run(ctx))
-		require.Equal(t, grace+longestRest-time.Second, time.Since(begun))
+		require.Equal(t, grace+maxPause-time.Second, time.Since(begun))
 		require.EqualValues(t, 1, large.dropped.Load())
-		require.GreaterOrEqual(t, large.looked.Load(), int64(longestRest/expireInterval))
+		require.GreaterOrEqual(t, large.looked.Load(), int64(maxPause/expireInterval))
 	})
 }
 
@@ -222,13 +222,13 @@ func TestForAge_RunsIndependently(t *testing.T) {
 // TestRest_ShorterIfOverdue: the pause is shorter if history is more days late.
 func TestRest_ShorterIfOverdue(t *testing.T) {
 	t.Parallel()
-	require.Equal(t, restFor*time.Second, Rest(time.Second, 0, 0))
-	require.Equal(t, restFor*time.Second, Rest(time.Second, 0, 23*time.Hour))
-	require.Equal(t, restFor*time.Second/5, Rest(time.Second, 0, 4*24*time.Hour))
+	require.Equal(t, pauseFactor*time.Second, Rest(time.Second, 0, 0))
+	require.Equal(t, pauseFactor*time.Second, Rest(time.Second, 0, 23*time.Hour))
+	require.Equal(t, pauseFactor*time.Second/5, Rest(time.Second, 0, 4*24*time.Hour))
 	require.Equal(t, 200*time.Second, Rest(time.Second, 1e9, 0), "the longer of the two")
 	require.Equal(t, 50*time.Second, Rest(time.Second, 1e9, 3*24*time.Hour))
-	require.Equal(t, longestRest, Rest(0, 10e12, 0))
-	require.Equal(t, longestRest/4, Rest(0, 10e12, 3*24*time.Hour))
+	require.Equal(t, maxPause, Rest(0, 10e12, 0))
+	require.Equal(t, maxPause/4, Rest(0, 10e12, 3*24*time.Hour))
 	now := time.Now()
 	fake := &fakeStore{past: 1, held: errors.New("somebody reads it"), clock: now}
 	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
@@ -267,7 +267,7 @@ func TestForAge_RestsAfterTimeout(t *testing.T) {
 		ctx, stop := context.WithTimeout(t.Context(), long)
 		defer stop()
 		require.NoError(t, New(Options{Store: slow, Logger: slog.New(slog.DiscardHandler), Now: time.Now}).Run(ctx))
-		require.InDelta(t, int64(long/((1+restFor)*stepTimeout)), slow.trimmed.Load(), 3)
-		require.InDelta(t, int64(long/(dropTimeout+longestRest)), slow.dropped.Load(), 2)
+		require.InDelta(t, int64(long/((1+pauseFactor)*stepTimeout)), slow.trimmed.Load(), 3)
+		require.InDelta(t, int64(long/(dropTimeout+maxPause)), slow.dropped.Load(), 2)
 	})
 }
