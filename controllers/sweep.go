@@ -214,7 +214,7 @@ func (s *sweep) missing(
 	return alone, within, nil
 }
 
-// objectNames returns the names of all objects of a kind. UIDs do not matter here: a re-created object takes
+// objectNames returns the names of all objects of a kind. UIDs do not matter, because a re-created object takes
 // over the row when it is reconciled.
 func (s *sweep) objectNames(ctx context.Context, kind string) (map[types.NamespacedName]bool, error) {
 	list := &metav1.PartialObjectMetadataList{}

@@ -92,9 +92,9 @@ func (r *Reconciler) restoreSecret(ctx context.Context, m *mirrors, mirror *proj
 	return nil
 }
 
-// settleLinks deletes the links that are no longer in the code. It keeps the links of a connector that
-// was left unchanged, and the links of a retired one, which receives no events and whose file may come
-// back.
+// settleLinks deletes the links that are no longer in the code. It keeps the links of an unchanged
+// connector, and the links of a retired connector. A retired connector receives no events, and its file may
+// return.
 func (r *Reconciler) settleLinks(ctx context.Context, m *mirrors, wanted map[string]bool) error {
 	var failed []error
 	for _, name := range slices.Sorted(maps.Keys(m.links)) {
@@ -183,8 +183,8 @@ func (r *Reconciler) retireConnector(ctx context.Context, c *v1alpha1.Connector,
 // limit of connectors of a repository.
 const keptRetired = bundle.MaxConnectors
 
-// surplus returns the retired connectors beyond keptRetired, earliest first, except for connectors with a rotated
-// secret. For all others, a file that comes back gets the same ID, URL and secret.
+// surplus returns the retired connectors beyond keptRetired, earliest first, except for connectors with a
+// rotated secret. For all other connectors, a file that returns gets the same ID, URL and secret.
 func surplus(retired []*v1alpha1.Connector) (out []*v1alpha1.Connector) {
 	byAge := slices.SortedStableFunc(slices.Values(retired), func(a, b *v1alpha1.Connector) int { return cmp.Compare(b.Activation(), a.Activation()) })
 	for i, c := range byAge {

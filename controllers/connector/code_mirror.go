@@ -66,9 +66,9 @@ func (r *Reconciler) expanded(
 	return expanded, credentials, r.checkCodeDestination(ctx, c, ids, row, credentials.Said)
 }
 
-// checkCodeDestination rejects a connector whose URL and headers name variables, unless the code has the same URL
-// and headers: either at its activation or in the live deployment's file. Otherwise a user with only
-// write access to the object could send the values elsewhere and read them.
+// checkCodeDestination rejects a connector whose URL and headers name variables, unless the code has the
+// same URL and headers: either at its activation or in the live deployment's file. Otherwise a user with
+// only write access to the object could send the values to another receiver.
 func (r *Reconciler) checkCodeDestination(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector, said string) error {
 	// Variables have other values in another environment, and none for a retired connector.
 	same := row.DefinedInCode && !row.Retired && row.EnvironmentID == ids.Environment
@@ -171,8 +171,8 @@ func (r *Reconciler) codeRow(ctx context.Context, c *v1alpha1.Connector, key sto
 		"a connector of the project's code has the name %q and stays in effect; delete this object or rename it", c.Name)}
 }
 
-// mislabelled handles a connector with the labels of a mirror that is none. It is projected like any
-// other one, and can be disabled.
+// mislabelled handles a connector that has the labels of a mirror and is no mirror. It is projected like any
+// other connector, and can be disabled.
 func (r *Reconciler) mislabelled(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
 	own := c.DeepCopy()
 	delete(own.Labels, v1alpha1.LabelDefinedInCode)

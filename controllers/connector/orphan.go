@@ -22,9 +22,9 @@ import (
 // orphanAge is how long a mirror outlives its environment, like a Deployment of the platform.
 const orphanAge = 10 * time.Minute
 
-// endOrphan ends a mirror of code whose environment is deleted, and returns the retry interval. It keeps
-// a mirror whose secret was rotated, because a later deployment of the same name would otherwise get
-// the previous secret.
+// endOrphan ends a mirror of code whose environment is deleted, and returns the retry interval. It keeps a
+// mirror with a rotated secret. Otherwise a later deployment of the same name would get the previous
+// secret.
 func (r *Reconciler) endOrphan(ctx context.Context, c *v1alpha1.Connector, key store.Key, because error) (time.Duration, error) {
 	missing := r.Orphaned(ctx, c.Namespace, c.Spec.Environment, because)
 	if missing == nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// dampingTime is the time without problems of a destination after which its Connector reports success, and the
-// minimum time between two reported problems. Without it, a destination that accepts only some
-// deliveries would cause a write of its Connector at every check.
+// dampingTime is the time without problems of a destination after which its Connector reports success, and
+// the minimum time between two reported problems. Otherwise a destination that accepts only some deliveries
+// would cause a write of its Connector at every check.
 const dampingTime = 10 * time.Minute
 
 // ReportDamper decides which state of their destinations Connectors report. The controller, which writes the
@@ -48,8 +48,7 @@ func troubleOf(d store.Destination, generation int64) trouble {
 // reportedState is the reported state of a destination.
 type reportedState struct {
 	ref store.ObjectRef
-	// is is the state to report, since the time of since. said is the last known state of the
-	// Connector.
+	// is is the state to report, since the time since. said is the last known state of the Connector.
 	is, said trouble
 	since    time.Time
 	// last is the time of the last problem.

@@ -27,7 +27,7 @@ func wrongMode(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector) stri
 }
 
 // outboundPolicy returns the outbound policy of a link, or nil if its connector sends no results. The policy
-// has the IDs of the connectors that the link names. problem names the connectors that cannot start runs.
+// has the IDs of the connectors in the link. problem names the connectors that cannot start runs.
 func (r *Reconciler) outboundPolicy(
 	ctx context.Context, link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector,
 ) (out *store.OutboundPolicy, problem string, err error) {
@@ -108,7 +108,8 @@ func (r *Reconciler) findAgent(ctx context.Context, link *v1alpha1.ConnectorLink
 	return nil
 }
 
-// findMiddleware marks the link to an agent of the live deployment ready, unless it is for middleware that does not send.
+// findMiddleware marks the link to an agent of the live deployment ready, unless the link is for middleware and
+// the middleware does not send.
 func (r *Reconciler) findMiddleware(ctx context.Context, link *v1alpha1.ConnectorLink, live store.Key) error {
 	if o := link.Spec.Outbound; o != nil && o.Mode == v1alpha1.LinkMiddleware {
 		sends, err := r.Store.SendsByMiddleware(ctx, live, string(link.Spec.Agent))

@@ -82,9 +82,9 @@ func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activatio
 	return result.Live, nil
 }
 
-// activateInStore is the transaction of activate. The store's rows may differ from the cached objects, so the
-// store may reject a connector that had no conflict. flip then treats it as a connector that cannot be
-// applied.
+// activateInStore is the transaction of activate. The store's rows may differ from the cached objects, so
+// the store may reject a connector that had no conflict. activate then treats it as a connector that cannot
+// be applied.
 func (r *Reconciler) activateInStore(ctx context.Context, v *version, a store.Activation, tolerated bool) (store.ActivationResult, error) {
 	refused := map[string]string{}
 	for {
@@ -247,8 +247,8 @@ func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error)
 	return "", nil
 }
 
-// answeredBefore reports whether an activation request came with a restored object, and its environment
-// had an activation since. The request must not be carried out again. The store has only the last
+// answeredBefore reports whether an activation request came with a restored object, and its environment had
+// an activation since. Such a request must not be executed again. The store has only the last
 // request, and a backup may contain an earlier one. Requests that were added after the object was
 // created are new, and the clock of their author does not matter.
 func (r *Reconciler) answeredBefore(ctx context.Context, v *version) (bool, error) {

@@ -20,7 +20,7 @@ import (
 
 // beginDeployment resolves the project and the environment of a deployment and records the deployment in the
 // store. The store returns the outcome so far. A deployment that the store already has does not begin
-// again. If the store has it with another fingerprint, begin rejects it, because the recorded outcome
+// again. If the store has it with another fingerprint, beginDeployment rejects it, because the recorded outcome
 // belongs to another spec.
 func (r *Reconciler) beginDeployment(ctx context.Context, v *version) error {
 	var err error

@@ -208,10 +208,10 @@ func (s situation) sameLinks(m *projection.Mirror) bool {
 	})
 }
 
-// failTaken fails changes that conflict with other connectors of the environment: with the same name,
-// with the same tool name, or with results of a connector that does not exist. A failed change keeps an
-// existing connector and may conflict with another change, so failTaken repeats until no more changes
-// fail.
+// failTaken fails changes that conflict with other connectors of the environment: with the same name, or
+// with the same tool name. It also fails changes that send results of a connector that does not exist. A
+// failed change keeps an existing connector and may conflict with another change, so failTaken repeats
+// until no more changes fail.
 func (s situation) failTaken(changes []change) {
 	for {
 		holders, sends, failed := s.nameHolders(changes), s.stateAfter(changes), false

@@ -240,10 +240,10 @@ func (r *Reporter) statusOf(ctx context.Context, d *v1alpha1.Deployment) (s comm
 	return commitstatus.Status{Commit: d.Status.Commit, State: state, Context: name, Description: description}, true, nil
 }
 
-// bestKnown returns the deployment that determines the state of d's commit, or nil if a newer
-// deployment of the commit exists. This is d unless d was cancelled. Then it is the newest deployment
-// of the commit with a result, which stays valid. If there is none, it is d if any of them was built,
-// otherwise nil, because the provider has no state to correct.
+// bestKnown returns the deployment that determines the state of d's commit, or nil if a newer deployment of
+// the commit exists. Usually this is d. If d was cancelled, it is the newest deployment of the commit with a
+// result, because that result stays valid. Without a result, it is d if any of the deployments was built.
+// Otherwise it is nil, because the provider has no state to correct.
 func bestKnown(d *v1alpha1.Deployment, all []v1alpha1.Deployment) *v1alpha1.Deployment {
 	var known *v1alpha1.Deployment
 	built := d.Status.StartedAt != nil // the deployment may be deleted
@@ -336,8 +336,8 @@ func reportingToken(url string, secret map[string]string) string {
 	return token
 }
 
-// showStatus writes status.commitStatus if it changed, and no other field. If the deployment was deleted
-// during a pending report, show records it like any deleted deployment.
+// showStatus writes status.commitStatus if it changed, and no other field. If the deployment was deleted during
+// a pending report, showStatus records it like any deleted deployment.
 func (r *Reporter) showStatus(ctx context.Context, d *v1alpha1.Deployment, became v1alpha1.DeploymentCommitStatus) (went bool, err error) {
 	before := d.DeepCopy()
 	d.Status.CommitStatus = &became

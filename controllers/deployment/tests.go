@@ -86,8 +86,8 @@ func testArgs(build plan.Build) []string {
 // variablesArg is the argument with the file of variables. A build needs them to list the tools of MCP servers.
 const variablesArg = "--variables=" + configFolder + "/" + runnerconfig.VariablesFile
 
-// variablesVolume returns configVolume with the variables alone: a build without tests calls no models, so it has none of
-// their keys.
+// variablesVolume returns configVolume with the variables only. A build without tests calls no models, so it
+// gets none of their keys.
 func variablesVolume(environment string) corev1.Volume {
 	volume := configVolume(environment)
 	volume.Secret.Items = []corev1.KeyToPath{{Key: runnerconfig.VariablesFile, Path: runnerconfig.VariablesFile}}

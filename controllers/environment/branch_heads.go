@@ -24,8 +24,8 @@ type Head struct {
 	Problem string
 	// Unseen says why Tree is not known for Seen yet. It is "" if Tree is known or not needed.
 	Unseen string
-	// Cause is the cause of Problem or Unseen without text of the server, or "". While it stays the
-	// same, so do they: otherwise a server could change the status of objects with each poll.
+	// Cause is the cause of Problem or Unseen without text of the server, or "". Problem and Unseen change
+	// only with Cause. Otherwise a server could change the status of objects with each poll.
 	Cause string
 }
 

@@ -58,7 +58,7 @@ type Reconciler struct {
 
 	// wakeUp queues environments that wait for a claim of another environment.
 	wakeUp chan event.GenericEvent
-	// turns limits the number of pools that get a new image of the platform at the same time.
+	// rollouts limits the number of pools that get a new image of the platform at the same time.
 	rollouts rolloutLimit
 }
 

@@ -22,9 +22,9 @@ import (
 // mostRevisions is the maximum number of consecutive revisions whose name may be taken.
 const mostRevisions = 50
 
-// createDeployment creates the Deployment of asked.Commit once, and sets asked.Revision and asked.Deployment. It
-// returns the same Deployment until the status has that revision. It never reuses a Deployment that has
-// ended, or a name that the store has already.
+// createDeployment creates the Deployment of asked.Commit once, and sets asked.Revision and
+// asked.Deployment. It returns the same Deployment until the status has that revision. It reuses neither a
+// Deployment that has ended nor a name that the store has already.
 func (r *Reconciler) createDeployment(ctx context.Context, e *v1alpha1.Environment, branch string, asked *v1alpha1.EnvironmentGitStatus, key store.Key) error {
 	for range mostRevisions {
 		asked.Revision++

@@ -73,7 +73,7 @@ func (r *Reconciler) followGit(
 	return 0, nil
 }
 
-// needs are digests of what a deployment needs from its environment.
+// needs has the digests of the variables and OAuth apps that a deployment needs from its environment.
 type needs struct{ variables, oauthApps string }
 
 func (r *Reconciler) needsOf(ctx context.Context, e *v1alpha1.Environment) (out needs, err error) {
@@ -84,10 +84,10 @@ func (r *Reconciler) needsOf(ctx context.Context, e *v1alpha1.Environment) (out 
 }
 
 // isUnchanged reports whether there is nothing to decide: the environment already has this head, or a head
-// with the same files, of the same git.path. A deployment that failed because of its connectors is
-// retried once per change of the variables, and one whose build failed once per change of the OAuth apps,
-// because the build needs them to list the tools of MCP servers. An environment that follows a branch has one build at a
-// time: it waits for the current build, then takes the newest head.
+// with the same files, of the same git.path. A deployment that failed because of its connectors is retried
+// once per change of the variables. A deployment whose build failed is retried once per change of the OAuth
+// apps, because a build needs them to list the tools of MCP servers. An environment that follows a branch
+// has one build at a time: it waits for the current build, then takes the newest head.
 func isUnchanged(was v1alpha1.EnvironmentGitStatus, head Head, now needs, following bool, all []v1alpha1.Deployment) bool {
 	if was.Variables != now.variables && hasFailed(was.Deployment, v1alpha1.FailureConnectors, all) ||
 		was.OAuthApps != now.oauthApps && hasFailed(was.Deployment, v1alpha1.FailureBuild, all) {
@@ -109,7 +109,7 @@ func isMoved(was *v1alpha1.EnvironmentGitStatus, path string) bool {
 }
 
 // outcomeOf returns the outcome of the Deployment that was created for a commit, or "" if it is live or in
-// progress. If the cache does not have a new Deployment yet, endOf reads it without a cache.
+// progress. If the cache does not have a new Deployment yet, outcomeOf reads it without a cache.
 func (r *Reconciler) outcomeOf(
 	ctx context.Context, e *v1alpha1.Environment, was *v1alpha1.EnvironmentGitStatus, live *store.Deployment, all []v1alpha1.Deployment,
 ) (string, error) {

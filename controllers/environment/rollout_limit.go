@@ -30,8 +30,8 @@ type rolloutLimit struct {
 	waiting []types.NamespacedName
 }
 
-// startRollout reports whether the pool may roll out. If not, the pool waits until end returns it. It may ask
-// again at any time.
+// startRollout reports whether the pool may roll out. If not, the pool waits until endRollout returns it.
+// It may ask again at any time.
 func (t *rolloutLimit) startRollout(pool types.NamespacedName, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

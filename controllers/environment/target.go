@@ -47,10 +47,10 @@ func showStored(d *v1alpha1.Deployment, row store.Deployment) {
 	}
 }
 
-// deploymentOf returns the Deployment that brings an environment to a commit without another build, or
-// nil. It is in progress, live, or, with activate, was live before and can be activated again. Of
-// several in progress, only the newest counts, because it goes live last. It also wins over a live one,
-// but not over an activation. live is the live deployment of the store, or "", because statuses are
+// deploymentOf returns the Deployment that brings an environment to a commit without another build, or nil.
+// The Deployment is in progress or live. With activate, it was live before and can be activated again. Of
+// several Deployments in progress, only the newest counts, because it goes live last. It also wins over a live
+// Deployment, but not over an activation. live is the live deployment of the store, or "", because statuses are
 // stale.
 func deploymentOf(to target, live string, all []v1alpha1.Deployment) (there *v1alpha1.Deployment, activate bool) {
 	next, stay := newestOpen(to, all), stayLive(to, all)

@@ -85,8 +85,8 @@ func (b *Base) claimID(ctx context.Context, o v1alpha1.ConditionedObject) (store
 }
 
 // confirmRestored returns nil if the generation of an object is older than the stored one, but is the
-// current one in Kubernetes. Then etcd was restored, and the object wins over the row unless another
-// write happened since. Otherwise the cache is stale, and it returns errBehind.
+// current one in Kubernetes. In this case etcd was restored, and the object wins over the row unless
+// another write happened since. Otherwise the cache is stale, and confirmRestored returns errBehind.
 func (b *Base) confirmRestored(ctx context.Context, o v1alpha1.ConditionedObject, ref store.ObjectRef) error {
 	current := o.DeepCopyObject().(client.Object)
 	err := b.Reader.Get(ctx, client.ObjectKeyFromObject(current), current)

@@ -106,8 +106,8 @@ func (b *Base) variable(
 	return value, err
 }
 
-// ownValue returns the value of one key of a Secret. isPlatforms is true, without a value, for a Secret that the platform
-// creates for runners. secrets has the data of the Secrets that were read.
+// ownValue returns the value of one key of a Secret. isPlatforms is true, and value is empty, for a Secret
+// that the platform creates for runners. secrets has the data of the Secrets that were read.
 func (b *Base) ownValue(
 	ctx context.Context, namespace string, ref v1alpha1.SecretKeyReference, secrets map[v1alpha1.Name]map[string][]byte,
 ) (value string, isPlatforms bool, err error) {

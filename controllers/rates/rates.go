@@ -23,8 +23,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// DefaultURL is the bank's file of the last 90 days, so that an installation has no gaps after weeks of
-// downtime.
+// DefaultURL is the bank's file of the last 90 days. So an installation has no gaps after weeks of downtime.
 const DefaultURL = "https://www.ecb.europa.eu/stats/eurofxref/eurofxref-hist-90d.xml"
 
 const (
