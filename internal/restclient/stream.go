@@ -10,6 +10,7 @@ import (
 	"iter"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // maxEventLine is the size limit of a line of an event stream in bytes.
@@ -57,12 +58,12 @@ func (a *API) events(ctx context.Context, newRequest func() (*http.Request, erro
 		s := &eventStream{api: a, newRequest: newRequest, yield: yield, passed: map[string]int{}}
 		for attempt := 1; ; attempt++ {
 			before := s.lastEvent
-			opened := a.Now()
+			s.openedAt = time.Time{}
 			err := s.readEvents(ctx)
 			if s.done {
 				return
 			}
-			if s.lastEvent != before || a.Now().Sub(opened) > MaxPause { // A stream that stays open works, also without events.
+			if s.lastEvent != before || s.stayedOpen() {
 				attempt = 0
 			}
 			if err := a.waitToRetry(ctx, err, attempt); err != nil {
@@ -83,8 +84,15 @@ type eventStream struct {
 	// that the consumer has, and read the ones of this connection, by name and data.
 	lastEvent    string
 	passed, read map[string]int
+	// openedAt is the time of the response of this connection, zero before it.
+	openedAt time.Time
 	// done is true after the last event, and after the consumer stopped.
 	done bool
+}
+
+// stayedOpen reports whether the connection worked for a while, also without events.
+func (s *eventStream) stayedOpen() bool {
+	return !s.openedAt.IsZero() && s.api.Now().Sub(s.openedAt) > MaxPause
 }
 
 // readEvents opens the stream after lastEvent and reads it until it breaks off or is done.
@@ -94,7 +102,7 @@ func (s *eventStream) readEvents(ctx context.Context) error {
 		return err
 	}
 	defer response.Body.Close()
-	s.read = map[string]int{}
+	s.read, s.openedAt = map[string]int{}, s.api.Now()
 	var event Event
 	var id string
 	lines := bufio.NewScanner(response.Body)

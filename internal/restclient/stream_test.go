@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,17 +114,24 @@ func TestRunEvents_ResumesWithoutRepetition(t *testing.T) {
 // A stream that stays open for a while has not failed, also if it has no events: a run can wait for days.
 func TestRunEvents_WaitsForSilentRuns(t *testing.T) {
 	t.Parallel()
+	// The clock stands still until the response is there, and moves while the stream is open.
+	var open atomic.Bool
 	now := time.Now()
 	var s *server
 	s = newServer(t, func(w http.ResponseWriter, r *http.Request) {
-		now = now.Add(15 * time.Minute)
+		open.Store(false)
 		body := ":\n\n"
 		if len(s.requests) > 3*restclient.MaxAttempts {
 			body = runEvent(1, "end", "{}")
 		}
 		respond(http.StatusOK, body)(w, r)
 	})
-	s.Now = func() time.Time { return now }
+	s.Now = func() time.Time {
+		if open.Swap(true) {
+			now = now.Add(15 * time.Minute)
+		}
+		return now
+	}
 	events := 0
 	for event, err := range s.RunEvents(t.Context(), "r1") {
 		require.NoError(t, err)
@@ -131,4 +139,21 @@ func TestRunEvents_WaitsForSilentRuns(t *testing.T) {
 		events++
 	}
 	require.Equal(t, 1, events)
+}
+
+// Requests that wait long for a response and then fail count as failed attempts.
+func TestRunEvents_EndsAfterSlowFailures(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := newServer(t, problem(http.StatusServiceUnavailable, "busy", "later"))
+	s.Now = func() time.Time {
+		now = now.Add(15 * time.Minute)
+		return now
+	}
+	var failed error
+	for _, err := range s.RunEvents(t.Context(), "r1") {
+		failed = err
+	}
+	require.ErrorContains(t, failed, "busy")
+	require.Len(t, s.requests, restclient.MaxAttempts)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/runerror"
@@ -106,12 +107,34 @@ func encodeContext(values map[string]any) (json.RawMessage, error) {
 	if err := encoder.Encode(values); err != nil {
 		return nil, fmt.Errorf("encoding the context: %w", err)
 	}
-	text := bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+	text := unescapeSeparators(bytes.TrimSuffix(out.Bytes(), []byte("\n")))
 	if len(text) > dispatchapi.MaxContext {
 		return nil, &failure{code: runerror.ContextTooLarge, message: fmt.Sprintf(
 			"the scripts of the run set a context of %d bytes, the limit is %d; set less", len(text), dispatchapi.MaxContext)}
 	}
 	return text, nil
+}
+
+// unescapeSeparators writes U+2028 and U+2029 as they are. The encoder escapes them for JavaScript, in twice the size.
+func unescapeSeparators(text []byte) []byte {
+	const escape = `\u2028`
+	if !bytes.Contains(text, []byte(`\u202`)) {
+		return text
+	}
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		switch rest := text[i:]; {
+		case text[i] != '\\':
+			out = append(out, text[i])
+		case len(rest) >= len(escape) && (string(rest[:len(escape)]) == escape || string(rest[:len(escape)]) == `\u2029`):
+			out = utf8.AppendRune(out, '\u2028'+rune(rest[len(escape)-1]-'8'))
+			i += len(escape) - 1
+		default:
+			out = append(out, rest[:2]...)
+			i++
+		}
+	}
+	return out
 }
 
 // ContextParts returns the changeable and the read-only values of the run's context for scripts.

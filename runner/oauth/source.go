@@ -177,6 +177,9 @@ func (s *Source) fetchToken(ctx context.Context, old string, challenge []string)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err != nil {
+		if s.failure != nil && s.cfg.Now().Sub(s.retryAt) > lastPause {
+			s.pause = 0 // The failures before were another fault.
+		}
 		s.pause = min(max(firstPause, 2*s.pause), lastPause)
 		s.failure, s.retryAt = err, s.cfg.Now().Add(s.pause)
 		return err

@@ -283,6 +283,10 @@ func TestSource_PausesAfterFailures(t *testing.T) {
 		require.Len(t, s.Requests(), requests, "it pauses for %d s", pause)
 		now.pass(time.Nanosecond)
 	}
+	now.pass(time.Hour)
+	_, err = source.Replace(t.Context(), token, nil)
+	require.Error(t, err)
+	now.pass(time.Second)
 	failing.Store(false)
 	next, err := source.Replace(t.Context(), token, nil)
 	require.NoError(t, err)

@@ -74,10 +74,13 @@ func TestContext_TooLarge(t *testing.T) {
 		files []string
 		code  runerror.Code
 		asked int
+		text  string
 	}{
-		{"one script", []string{"middleware/main.star", "def before(content, context):\n" + set("a") + "    return content\n"}, "", 2},
+		{"one script", []string{"middleware/main.star", "def before(content, context):\n" + set("a") + "    return content\n"}, "", 2, strings.Repeat("<", half)},
+		{"line separators", []string{"middleware/main.star", "def before(content, context):\n    context[\"a\"] = \"\\u2028\\u2029\\\\u2028\" * " +
+			fmt.Sprint(dispatchapi.MaxContext/14) + "\n    return content\n"}, "", 2, "\u2028\u2029\\\\u2028"},
 		{"calls of one answer", []string{"models/main.yaml",
-			"steps: [{turn: 1, tool_calls: [" + fmt.Sprintf(call, "a") + ", " + fmt.Sprintf(call, "b") + "]}, {text: done}]"}, runerror.ContextTooLarge, 1},
+			"steps: [{turn: 1, tool_calls: [" + fmt.Sprintf(call, "a") + ", " + fmt.Sprintf(call, "b") + "]}, {text: done}]"}, runerror.ContextTooLarge, 1, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -107,7 +110,7 @@ func TestContext_TooLarge(t *testing.T) {
 			require.Equal(t, row.code, again.ErrorCode, "from its journal")
 			if row.code == "" {
 				require.True(t, json.Valid(out.Context))
-				require.Contains(t, string(out.Context), strings.Repeat("<", half))
+				require.Contains(t, string(out.Context), row.text)
 			}
 		})
 	}
