@@ -147,7 +147,7 @@ func (c Config) checkCallers() (problems []FieldError) {
 		problems = append(problems, FieldError{"require_authentication", `contradicts "authentication"; remove one of them`})
 	}
 	if len(c.ContextHeaders) > MaxContextHeaders {
-		problems = append(problems, FieldError{"context_headers", fmt.Sprintf("may name at most %d headers", MaxContextHeaders)})
+		return append(problems, FieldError{"context_headers", fmt.Sprintf("may name at most %d headers", MaxContextHeaders)})
 	}
 	for _, name := range c.ContextHeaders {
 		if problem := CheckContextHeader(name); problem != "" {

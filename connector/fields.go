@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 )
 
 // Field describes a setting, from the tags of its Go field.
@@ -24,8 +25,19 @@ type Field struct {
 	index []int
 }
 
-// Fields returns the settings of a kind.
-func (k Kind) Fields() (fields []Field) {
+// Fields returns the settings of a kind. Callers must not change them.
+func (k Kind) Fields() []Field { return fieldsByKind()[k] }
+
+// fieldsByKind parses the tags once: each connector of a list is shown by them.
+var fieldsByKind = sync.OnceValue(func() map[Kind][]Field {
+	out := map[Kind][]Field{}
+	for _, k := range Kinds() {
+		out[k] = k.parseFields()
+	}
+	return out
+})
+
+func (k Kind) parseFields() (fields []Field) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {
 		if !slices.Contains(strings.Split(f.Tag.Get("kinds"), ","), string(k)) {
 			continue
