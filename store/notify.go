@@ -48,6 +48,7 @@ type RunEnd struct {
 	Status        RunStatus
 	ErrorCode     RunErrorCode
 	Error, Output string
+	FinishReason  string
 }
 
 // Notifier delivers the hints of all processes on the store.

@@ -118,10 +118,15 @@ func TestSync_ReturnsOutput(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	c := b.connector("sync", nil, "hello")
-	b.runner(completed)
+	b.runner(func(run dispatchapi.Run) dispatchapi.CompleteRequest {
+		end := completed(run)
+		end.FinishReason = "length"
+		return end
+	})
 	got := b.post(b.gateway, c.ID.String(), `{"name":"Ada"}`, nil)
 	require.Equal(t, 200, got.status)
 	require.Equal(t, "ok", got.body["status"])
+	require.Equal(t, "length", got.body["result"].(map[string]any)["finish_reason"])
 	result := got.body["result"].(map[string]any)
 	require.Equal(t, `Hello {"name":"Ada"}`, result["output"])
 	require.Equal(t, "completed", result["status"])

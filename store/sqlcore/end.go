@@ -126,7 +126,7 @@ func (t *Tx) hintEnded(runs []EndedRun, endings []Ending) {
 func hintedEnd(run store.Key, endings []Ending) *store.RunEnd {
 	i := slices.IndexFunc(endings, func(e Ending) bool { return e.Run == run })
 	if e := endings[i]; len(e.Error)+len(e.Output) <= store.MaxHintedEnd {
-		return &store.RunEnd{Run: run, Status: e.Status, ErrorCode: e.Code, Error: e.Error, Output: e.Output}
+		return &store.RunEnd{Run: run, Status: e.Status, ErrorCode: e.Code, Error: e.Error, Output: e.Output, FinishReason: e.FinishReason}
 	}
 	return nil
 }

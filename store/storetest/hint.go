@@ -57,8 +57,8 @@ var hintPromises = []promise{
 	{"a hint has the end of the last run, unless it is large", func(w *world) {
 		w.deploy("one", "first")
 		for _, c := range []store.Completion{
-			{Status: store.RunCompleted, Output: "done\x00"},
-			{Status: store.RunFailed, ErrorCode: "model_error", Error: "no answer"},
+			{Status: store.RunCompleted, Output: "done\x00", FinishReason: "stop"},
+			{Status: store.RunFailed, ErrorCode: "model_error", Error: "no answer", FinishReason: "content_filter"},
 			{Status: store.RunCompleted, Output: strings.Repeat("x", store.MaxHintedEnd)},
 			{Status: store.RunCompleted, Output: strings.Repeat("x", store.MaxHintedEnd+1)},
 			{Status: store.RunCompleted, Output: strings.Repeat("x", store.MaxOutput+1)},
@@ -71,7 +71,10 @@ var hintPromises = []promise{
 				w.Nil(hint.End)
 				continue
 			}
-			w.Equal(store.RunEnd{Run: run.Key(), Status: run.Status, ErrorCode: run.ErrorCode, Error: run.Error, Output: run.Output}, *hint.End)
+			w.Equal(c.FinishReason, run.FinishReason)
+			w.Equal(store.RunEnd{
+				Run: run.Key(), Status: run.Status, ErrorCode: run.ErrorCode, Error: run.Error, Output: run.Output, FinishReason: run.FinishReason,
+			}, *hint.End)
 		}
 	}},
 	{"only a result with possible deliveries sends a delivery hint", func(w *world) {

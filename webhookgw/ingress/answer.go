@@ -170,7 +170,7 @@ func (h *Handler) takeFirst(ctx context.Context, at recordedEvent, watch *runWat
 	}
 	return loadedOutput(store.Run{
 		ID: key.ID, ProjectID: key.ProjectID, AgentName: at.agent,
-		Status: end.Status, ErrorCode: end.ErrorCode, Error: end.Error, Output: end.Output,
+		Status: end.Status, ErrorCode: end.ErrorCode, Error: end.Error, Output: end.Output, FinishReason: end.FinishReason,
 	}), nil
 }
 
