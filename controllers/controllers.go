@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/controllers/apikey"
 	"github.com/agentplatform/agentplatform/controllers/code"
+	"github.com/agentplatform/agentplatform/controllers/commitstatus"
 	"github.com/agentplatform/agentplatform/controllers/connector"
 	"github.com/agentplatform/agentplatform/controllers/connectorlink"
 	"github.com/agentplatform/agentplatform/controllers/deployment"
@@ -62,7 +63,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		{"deployment", &deployment.Reconciler{
 			Base: newBase(mgr, opts, "deployment"), Store: opts.Store, Keys: opts.Keys, Pods: pods,
 		}},
-		{"commitstatus", &deployment.Reporter{Base: newBase(mgr, opts, "deployment"), Guard: egress.New(rules)}},
+		{"commitstatus", &commitstatus.Reconciler{Base: newBase(mgr, opts, "deployment"), Guard: egress.New(rules)}},
 		{"connector", &connector.Reconciler{
 			Base: newBase(mgr, opts, "connector"), Store: opts.Store,
 			Keys: opts.Keys, Anew: anew, Damper: damper, GatewayURL: opts.GatewayURL, Metrics: opts.Metrics,

@@ -18,8 +18,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/commitstatus"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/deployment"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/store"
@@ -50,7 +50,7 @@ func told(change func(*v1alpha1.ProjectGit), want string) effect {
 		s.ExpectApplied(ctx, d)
 		d.Status.Phase, d.Status.Commit, d.Status.EndedAt = v1alpha1.DeploymentDeployed, strings.Repeat("a", 40), &now
 		s.ExpectStatus(ctx, d)
-		s.ExpectReconciled(ctx, &deployment.Reporter{Base: s.Base, Guard: egress.New(egress.Rules{})}, d)
+		s.ExpectReconciled(ctx, &commitstatus.Reconciler{Base: s.Base, Guard: egress.New(egress.Rules{})}, d)
 		return d.Status.CommitStatus.Message
 	}, ContainSubstring(want)}
 }

@@ -139,6 +139,26 @@ func (f *Fixture) ExpectDeletionFails(ctx context.Context, r reconcile.Reconcile
 	Expect(err).To(HaveOccurred())
 }
 
+// ExpectReplaced re-creates a deployment just before a reconciler writes its status, and returns the new
+// object.
+func (f *Fixture) ExpectReplaced(ctx context.Context, r reconcile.Reconciler, d *v1alpha1.Deployment) *v1alpha1.Deployment {
+	GinkgoHelper()
+	replacement := f.Deployment(d.Name)
+	f.Cluster.Fail(func(c Call) error {
+		if c.Verb == "patch status" && replacement.UID == "" {
+			f.ExpectGone(ctx, d)
+			f.ExpectApplied(ctx, replacement)
+		}
+		return nil
+	})
+	_, err := r.Reconcile(ctx, f.Request(d))
+	Expect(err).NotTo(HaveOccurred())
+	f.Cluster.Fail(nil)
+	f.ExpectExists(ctx, replacement)
+	Expect(replacement.UID).NotTo(Or(BeEmpty(), Equal(d.UID)))
+	return replacement
+}
+
 // deletedRequest returns the request that the watch queues for a deletion.
 func (f *Fixture) deletedRequest(ctx context.Context, o client.Object) ctrl.Request {
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())

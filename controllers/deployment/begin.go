@@ -3,12 +3,10 @@
 package deployment
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/google/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,17 +93,12 @@ func notBegun(all []v1alpha1.Deployment, d *v1alpha1.Deployment) (out []*v1alpha
 	for i := range all {
 		other := &all[i]
 		if other.Spec.Environment == d.Spec.Environment && other.Status.Phase == "" && !v1alpha1.IsStalled(other) &&
-			other.DeletionTimestamp == nil && oldestFirst(other, d) < 0 {
+			other.DeletionTimestamp == nil && object.OldestFirst(other, d) < 0 {
 			out = append(out, other)
 		}
 	}
-	slices.SortFunc(out, oldestFirst)
+	slices.SortFunc(out, object.OldestFirst[*v1alpha1.Deployment])
 	return out
-}
-
-// oldestFirst orders deployments by creation time, then by name.
-func oldestFirst(a, b *v1alpha1.Deployment) int {
-	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 }
 
 // deploymentSpec returns the Deployment as the store records it.

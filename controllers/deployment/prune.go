@@ -62,4 +62,4 @@ func prunable(all []v1alpha1.Deployment) (out []*v1alpha1.Deployment) {
 }
 
 // newestFirst orders deployments by creation time, newest first, then by name.
-func newestFirst(a, b *v1alpha1.Deployment) int { return oldestFirst(b, a) }
+func newestFirst(a, b *v1alpha1.Deployment) int { return object.OldestFirst(b, a) }

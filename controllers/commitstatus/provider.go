@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package commitstatus sends commit statuses to Git providers. Each provider has its own file.
 package commitstatus
 
 import (

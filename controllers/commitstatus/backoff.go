@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deployment
+package commitstatus
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
 const (
@@ -75,4 +83,21 @@ func (p *providerBackoff) endPause(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.of, namespace)
+}
+
+// providerConfig returns the current configuration for requests to the provider. The values of the Secret are
+// read later, when a request is sent.
+func (r *Reconciler) providerConfig(ctx context.Context, project *v1alpha1.Project) (providerConfig, error) {
+	with := providerConfig{generation: project.Generation}
+	if project.Spec.Git == nil || project.Spec.Git.SecretRef == nil {
+		return with, nil
+	}
+	secret := &metav1.PartialObjectMetadata{}
+	secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: project.Namespace, Name: string(project.Spec.Git.SecretRef.Name)}, secret)
+	if client.IgnoreNotFound(err) != nil {
+		return with, fmt.Errorf("reading the Git Secret: %w", err)
+	}
+	with.secretVersion = secret.ResourceVersion // the version of this Secret, not of another one with its name
+	return with, nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deployment
+package commitstatus
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 // deletionHandler returns the event handler for deleted deployments. If the commit status of one is pending, the
 // handler records the deployment and queues its name, because only this controller can end that status.
 // A deployment that is deleted while no manager runs keeps its pending commit status.
-func (r *Reporter) deletionHandler() handler.EventHandler {
+func (r *Reconciler) deletionHandler() handler.EventHandler {
 	return handler.Funcs{
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 			if d, ok := e.Object.(*v1alpha1.Deployment); ok && r.recordDeleted(d) {
@@ -33,7 +33,7 @@ func (r *Reporter) deletionHandler() handler.EventHandler {
 }
 
 // recordDeleted records a deleted deployment if its commit status is pending.
-func (r *Reporter) recordDeleted(seen *v1alpha1.Deployment) (noted bool) {
+func (r *Reconciler) recordDeleted(seen *v1alpha1.Deployment) (noted bool) {
 	if !isPending(seen) {
 		return false
 	}
@@ -49,7 +49,7 @@ func (r *Reporter) recordDeleted(seen *v1alpha1.Deployment) (noted bool) {
 
 // endDeletedStatus ends the commit status of a deleted deployment as cancelled, or with its actual outcome, and
 // returns the retry interval. If the project is deleted too, its credentials no longer exist.
-func (r *Reporter) endDeletedStatus(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
+func (r *Reconciler) endDeletedStatus(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
 	d, ok := r.gone.Load(name)
 	if !ok {
 		return ctrl.Result{}, nil

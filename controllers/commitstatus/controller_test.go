@@ -1,128 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deployment_test
+package commitstatus_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/commitstatus"
 	"github.com/agentplatform/agentplatform/controllers/deployment"
-	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/controllers/object"
 )
-
-const (
-	reportToken  = "t0ken-of-the-tenant"
-	reportCommit = "2fd4e1c67a2d28fced849ee1bb76e7391b93eb12"
-)
-
-// provider is a Gitea server of a project, with a reporter.
-type provider struct {
-	*scene
-	reporter *deployment.Reporter
-	log      bytes.Buffer
-
-	mu     sync.Mutex
-	told   []string // states with their contexts
-	answer int
-	// commit is the commit of deployments that reach a phase.
-	commit string
-	// hangs blocks responses until it is closed. reached reports a waiting request.
-	hangs, reached chan struct{}
-	// meanwhile runs during a request.
-	meanwhile func()
-}
-
-func newProvider(ctx context.Context, secret map[string]string) *provider {
-	GinkgoHelper()
-	p := &provider{answer: http.StatusCreated, commit: reportCommit}
-	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var status struct{ State, Context string }
-		_ = json.NewDecoder(r.Body).Decode(&status)
-		if p.hangs != nil {
-			p.reached <- struct{}{}
-			select {
-			case <-p.hangs:
-			case <-r.Context().Done(): // the client has given up, for example after a failure of the test
-			}
-		}
-		if p.meanwhile != nil {
-			defer GinkgoRecover()
-			p.meanwhile()
-		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.told = append(p.told, status.State+" "+status.Context)
-		w.WriteHeader(p.answer)
-		_, _ = io.WriteString(w, r.Header.Get("Authorization"))
-	}))
-	DeferCleanup(server.Close)
-	p.scene = bare()
-	secret["ca.crt"] = string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	p.ExpectApplied(ctx, p.Secret("git", secret))
-	p.project = p.ExpectProject(ctx, func(project *v1alpha1.Project) {
-		project.Spec.Git = &v1alpha1.ProjectGit{URL: server.URL + "/team/agents", Provider: "Gitea", SecretRef: &v1alpha1.SecretReference{Name: "git"}}
-	})
-	p.environment = p.ExpectEnvironment(ctx, "dev")
-	p.environment.Status.Slug = "the-dev"
-	p.ExpectStatus(ctx, p.environment)
-	rules, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()
-	Expect(err).NotTo(HaveOccurred())
-	p.reporter = &deployment.Reporter{Base: p.Base, Guard: egress.New(rules)}
-	return p
-}
-
-// at sets a deployment to a phase that begins now, and returns the retry interval.
-func (p *provider) at(ctx context.Context, d *v1alpha1.Deployment, phase v1alpha1.DeploymentPhase) time.Duration {
-	GinkgoHelper()
-	if d.UID == "" {
-		p.ExpectApplied(ctx, d)
-	}
-	now := metav1.NewTime(p.Clock.Now().Truncate(time.Second))
-	d.Status.Phase, d.Status.Commit, d.Status.StartedAt = phase, p.commit, &now
-	if phase.Terminal() {
-		d.Status.EndedAt = &now
-	}
-	p.ExpectStatus(ctx, d)
-	return p.again(ctx, d)
-}
-
-// again reconciles a deployment once more and keeps the log.
-func (p *provider) again(ctx context.Context, d *v1alpha1.Deployment) time.Duration {
-	GinkgoHelper()
-	log := funcr.New(func(prefix, args string) { p.log.WriteString(prefix + args) }, funcr.Options{Verbosity: 9})
-	return p.ExpectReconciled(ctrl.LoggerInto(ctx, log), p.reporter, d).RequeueAfter
-}
-
-// states returns the states since its last call.
-func (p *provider) states() []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	told := p.told
-	p.told = nil
-	return told
-}
-
-func (p *provider) answers(status int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.answer = status
-}
 
 var _ = Describe("The status of a Deployment's commit", func() {
 	It("does not delay other projects or deployments while a provider hangs", func(ctx SpecContext) {
@@ -139,13 +34,14 @@ var _ = Describe("The status of a Deployment's commit", func() {
 
 		Expect(hanging.at(ctx, two, v1alpha1.DeploymentBuilding)).To(Equal(time.Second), "its next one comes later, and takes no place meanwhile")
 		Expect(hanging.reached).NotTo(Receive())
-		well.reporter = hanging.reporter
+		well.r = hanging.r
 		Expect(well.at(ctx, well.Deployment("one"), v1alpha1.DeploymentBuilding)).To(BeZero())
 		Expect(well.states()).To(ConsistOf("pending agentplatform/" + well.Namespace + "/the-dev"))
 		for _, p := range []*provider{hanging, well} {
 			d := p.Deployment("three")
 			p.ExpectApplied(ctx, d)
-			p.ExpectReconciled(ctx, p.r, d)
+			builds := &deployment.Reconciler{Base: p.Base, Store: p.Store, Keys: p.Keys, Pods: object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"}}
+			p.ExpectReconciled(ctx, builds, d)
 			Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentBuilding))
 		}
 		Expect(told).NotTo(Receive(), "it hangs all the while")
@@ -168,7 +64,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		Expect(d.Status.CommitStatus.State).To(Equal("Success"))
 
 		By("a restarted manager")
-		p.reporter = &deployment.Reporter{Base: p.Base, Guard: p.reporter.Guard}
+		p.r = &commitstatus.Reconciler{Base: p.Base, Guard: p.r.Guard}
 		version := d.ResourceVersion
 		Expect(p.again(ctx, d)).To(BeZero())
 		Expect(p.states()).To(BeEmpty())
@@ -304,8 +200,8 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		secret.Data["bearerToken"] = []byte("another")
 		Expect(p.Admin.Update(ctx, secret)).To(Succeed())
 		Expect(p.again(ctx, many[1])).To(BeNumerically("<=", 15*time.Second), "its pauses begin anew")
-		Expect(p.reporter.UntoldWith(ctx, secret)).To(HaveLen(len(many)), "and it is told what waited for their end")
-		Expect(p.reporter.UntoldWith(ctx, p.Secret("other", nil))).To(BeEmpty())
+		Expect(p.r.UnreportedWith(ctx, secret)).To(HaveLen(len(many)), "and it is told what waited for their end")
+		Expect(p.r.UnreportedWith(ctx, p.Secret("other", nil))).To(BeEmpty())
 
 		By("a provider that accepts it")
 		p.answers(http.StatusCreated)
@@ -314,7 +210,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 			Expect(p.again(ctx, d)).To(BeZero())
 		}
 		Expect(p.states()).NotTo(BeEmpty())
-		Expect(p.reporter.UntoldWith(ctx, secret)).To(BeEmpty())
+		Expect(p.r.UnreportedWith(ctx, secret)).To(BeEmpty())
 	})
 
 	It("is reported after a pause if the provider is slow", func(ctx SpecContext) {
@@ -432,6 +328,15 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		building.Status.FailureReason = v1alpha1.FailureStoreRestored
 		Expect(p.at(ctx, building, v1alpha1.DeploymentFailed)).To(BeZero())
 		Expect(p.states()).To(Equal([]string{"error agentplatform/" + p.Namespace + "/the-dev"}))
+	})
+
+	It("is not written to a Deployment that was re-created during a request", func(ctx SpecContext) {
+		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
+		d := p.Deployment("one")
+		p.at(ctx, d, v1alpha1.DeploymentBuilding)
+		d.Status.CommitStatus = nil
+		p.ExpectStatus(ctx, d)
+		Expect(p.ExpectReplaced(ctx, p.r, d).Status.CommitStatus).To(BeNil())
 	})
 
 	It("is not reported if the deployment was cancelled before its build", func(ctx SpecContext) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package deployment_test
+package commitstatus_test
 
 import (
 	"context"
@@ -17,20 +17,20 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
-// deleted deletes a deployment, notifies the reporter like the watch, and returns the retry interval.
+// deleted deletes a deployment, notifies the reconciler like the watch, and returns the retry interval.
 func (p *provider) deleted(ctx context.Context, d *v1alpha1.Deployment) time.Duration {
 	GinkgoHelper()
 	p.ExpectGone(ctx, d)
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 	defer queue.ShutDown()
-	p.reporter.Goes().Delete(ctx, event.DeleteEvent{Object: d}, queue)
+	p.r.DeletionHandler().Delete(ctx, event.DeleteEvent{Object: d}, queue)
 	return p.gone(ctx, d)
 }
 
 // gone reconciles a missing deployment.
 func (p *provider) gone(ctx context.Context, d *v1alpha1.Deployment) time.Duration {
 	GinkgoHelper()
-	result, err := p.reporter.Reconcile(ctx, p.Request(d))
+	result, err := p.r.Reconcile(ctx, p.Request(d))
 	Expect(err).NotTo(HaveOccurred())
 	return result.RequeueAfter
 }
