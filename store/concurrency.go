@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 const (
@@ -16,14 +14,6 @@ const (
 	// is the maximum size of the expression.
 	MaxConcurrencyKey        = 256
 	MaxConcurrencyExpression = 1 << 10
-)
-
-// Error codes of runs that end because of their concurrency key.
-const (
-	// RunErrorKeyUnavailable means that the agent's expression yields no key for the input.
-	RunErrorKeyUnavailable = runerror.KeyUnavailable
-	// RunErrorConcurrencyDropped means that another open run had the key.
-	RunErrorConcurrencyDropped = runerror.ConcurrencyDropped
 )
 
 // Concurrency is the concurrency setting of an agent. Runs with the same key execute one at a time.
@@ -55,7 +45,7 @@ var errInputTooLarge = errors.New("inputs above 64 KiB have no concurrency key")
 
 // KeyOf returns the key of a run of an agent with this setting. input is nil if it is in a blob.
 // evaluate is the result of an Evaluator for the input. If it returns an error, the run has no key
-// and fails with RunErrorKeyUnavailable.
+// and fails with runerror.KeyUnavailable.
 func (c Concurrency) KeyOf(input []byte, evaluate func(expression string) (string, error)) (ConcurrencyKey, error) {
 	if c.Expression == "" {
 		return ConcurrencyKey{}, nil

@@ -8,8 +8,6 @@ import (
 	"io"
 
 	"github.com/google/uuid"
-
-	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // MaxFiles is the maximum number of accepted files per input. MaxNamedFiles is the maximum number
@@ -21,9 +19,6 @@ const (
 
 // MaxFileName is the maximum size of a file name and of a field name in bytes.
 const MaxFileName = 255
-
-// RunErrorFilesRequired means that the run needs files, and its event has none or omitted one.
-const RunErrorFilesRequired = runerror.FilesRequired
 
 // FileReason is the reason for omitting a file.
 type FileReason string

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // Event is an accepted webhook request or cron tick: a connector run with one agent run per link,
@@ -84,7 +86,7 @@ type EventRun struct {
 	// Concurrency is the concurrency key of the run.
 	Concurrency ConcurrencyKey
 	// ErrorCode and Error record the run as failed at once; empty for a run to be queued.
-	ErrorCode RunErrorCode
+	ErrorCode runerror.Code
 	Error     string
 }
 

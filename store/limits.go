@@ -16,10 +16,10 @@ import (
 // on that.
 const (
 	// MaxOutput limits the output of a run. A run with a larger output fails with
-	// RunErrorOutputTooLarge.
+	// runerror.OutputTooLarge.
 	MaxOutput = 1 << 20
 	// MaxContext limits what scripts set in a run's context, as JSON. A run with more fails with
-	// RunErrorContextTooLarge.
+	// runerror.ContextTooLarge.
 	MaxContext = 64 << 10
 	// MaxListedContext limits it in lists, which omit a larger one.
 	MaxListedContext = 4 << 10
@@ -31,7 +31,7 @@ const (
 	MaxModelAnswer = 1 << 20
 	MaxToolResult  = 256 << 10
 	// MaxJournal limits all entries of a run's journal, by JournalEntry.Size. A run that exceeds it
-	// fails with RunErrorJournalTooLarge.
+	// fails with runerror.JournalTooLarge.
 	MaxJournal = 16 << 20
 	// EntryOverhead is the number of bytes that an entry counts in addition to its contents.
 	EntryOverhead = 128
@@ -114,9 +114,6 @@ const (
 	cutMark    = "… (cut)"
 	logCutMark = "\n… the log is cut off here\n"
 )
-
-// RunErrorReportInvalid marks runs whose end was reported in an invalid form; see Completion.Check.
-const RunErrorReportInvalid = runerror.ReportInvalid
 
 // ErrTooLarge means that a value exceeds a limit of the store.
 var ErrTooLarge = errors.New("above the size limit of the store")
@@ -216,16 +213,16 @@ func (c Completion) Check() error {
 func (c Completion) Bounded() Completion {
 	c.Error, c.TestName, c.Usage = Cut(c.Error, MaxError), Cut(c.TestName, MaxTestName), c.Usage.bounded()
 	if err := c.Check(); err != nil {
-		return c.failedCompletion(RunErrorReportInvalid, err.Error())
+		return c.failedCompletion(runerror.ReportInvalid, err.Error())
 	}
 	if err := CheckJournal(c.Journal); err != nil {
-		return c.failedCompletion(RunErrorJournalTooLarge, err.Error())
+		return c.failedCompletion(runerror.JournalTooLarge, err.Error())
 	}
 	if len(c.Context) > MaxContext {
-		return c.failedCompletion(RunErrorContextTooLarge, fmt.Sprintf("the context has %d bytes; the limit is %d", len(c.Context), MaxContext))
+		return c.failedCompletion(runerror.ContextTooLarge, fmt.Sprintf("the context has %d bytes; the limit is %d", len(c.Context), MaxContext))
 	}
 	if len(c.Output) > MaxOutput {
-		return c.failedCompletion(RunErrorOutputTooLarge, fmt.Sprintf("the output has %d bytes; the limit is %d", len(c.Output), MaxOutput))
+		return c.failedCompletion(runerror.OutputTooLarge, fmt.Sprintf("the output has %d bytes; the limit is %d", len(c.Output), MaxOutput))
 	}
 	return c
 }
@@ -241,7 +238,7 @@ func (u TokenUsage) bounded() TokenUsage {
 
 // failedCompletion returns a failed completion with the parts that are known to be small: the claim and the
 // used tokens.
-func (c Completion) failedCompletion(code RunErrorCode, message string) Completion {
+func (c Completion) failedCompletion(code runerror.Code, message string) Completion {
 	return Completion{Lease: c.Lease, TestName: c.TestName, Status: RunFailed, ErrorCode: code, Error: message, Usage: c.Usage}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -82,7 +83,7 @@ func TestCompletion_RejectsInvalidCodesAndKinds(t *testing.T) {
 			name := store.Cut(text, 80)
 			entry := store.JournalEntry{Sequence: 1, Kind: store.JournalKind(text)}
 			for field, c := range map[string]store.Completion{
-				"error_code": {Status: store.RunFailed, ErrorCode: store.RunErrorCode(text)},
+				"error_code": {Status: store.RunFailed, ErrorCode: runerror.Code(text)},
 				"the kind":   {Status: store.RunCompleted, Journal: []store.JournalEntry{entry}},
 			} {
 				t.Run(field, func(t *testing.T) {
@@ -95,7 +96,7 @@ func TestCompletion_RejectsInvalidCodesAndKinds(t *testing.T) {
 					require.ErrorIs(t, err, store.ErrInvalid, name)
 					require.ErrorContains(t, err, field)
 					require.Less(t, len(err.Error()), 1000)
-					require.Equal(t, store.Completion{Status: store.RunFailed, ErrorCode: store.RunErrorReportInvalid, Error: err.Error()}, stored)
+					require.Equal(t, store.Completion{Status: store.RunFailed, ErrorCode: runerror.ReportInvalid, Error: err.Error()}, stored)
 				})
 			}
 			if valid {

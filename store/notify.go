@@ -2,6 +2,8 @@
 
 package store
 
+import "github.com/agentplatform/agentplatform/internal/runerror"
+
 // Topic is the subject of a hint.
 type Topic string
 
@@ -46,7 +48,7 @@ const MaxHintedEnd = 16 << 10
 type RunEnd struct {
 	Run           Key
 	Status        RunStatus
-	ErrorCode     RunErrorCode
+	ErrorCode     runerror.Code
 	Error, Output string
 	FinishReason  string
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // TokenUsage counts model tokens.
@@ -37,7 +39,7 @@ type Run struct {
 	TestName string
 	Status   RunStatus
 	// ErrorCode and Error explain why a run failed.
-	ErrorCode RunErrorCode
+	ErrorCode runerror.Code
 	Error     string
 	Output    string
 	// FinishReason is the reason for the end of the last model answer, as reported by the runner of an ended run; "" without one.
@@ -140,7 +142,7 @@ type Completion struct {
 	TestName string
 	// Status is completed, failed or cancelled.
 	Status    RunStatus
-	ErrorCode RunErrorCode
+	ErrorCode runerror.Code
 	Error     string
 	Output    string
 	// FinishReason is the reason for the end of the last model answer, in the form of a code; "" without one.
@@ -200,7 +202,7 @@ type Dispatch interface {
 	// run is not suspended.
 	Resume(ctx context.Context, run Key, data json.RawMessage) error
 	// Cancel ends an open run, whichever runner has it; ErrConflict if it has ended.
-	Cancel(ctx context.Context, run Key, code RunErrorCode, reason string) error
+	Cancel(ctx context.Context, run Key, code runerror.Code, reason string) error
 }
 
 // Swept counts the runs that a sweep of leases changed.
@@ -256,7 +258,7 @@ type Housekeeping interface {
 	// seen for an hour, in the same way. It also counts bundles whose expiry it extends.
 	SweepExpired(ctx context.Context, limit int) (int, error)
 	// ExpireRuns ends at most limit runs that were accepted longer than age ago, in any state, as
-	// failed with RunErrorExpired. It returns their number also with an error, like SweepLeases.
+	// failed with runerror.Expired. It returns their number also with an error, like SweepLeases.
 	ExpireRuns(ctx context.Context, age time.Duration, limit int) (int, error)
 	// ExpireDeliveries ends deliveries that were created longer than age ago and have no attempt in
 	// progress, as failed with DeliveryExpired, in the same way.

@@ -5,8 +5,6 @@ package store
 import (
 	"slices"
 	"time"
-
-	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // RunStatus is the state of an agent run.
@@ -144,23 +142,3 @@ func OpenFor(retention time.Duration) time.Duration { return min(MaxOpen, retent
 
 // MaxLosses is how often a run may lose its runner. A run that crashes every runner must end.
 const MaxLosses = 20
-
-// RunErrorCode is the machine-readable reason why a run did not complete.
-type RunErrorCode = runerror.Code
-
-// Error codes that the store and the gateway set. Runners report others.
-const (
-	RunErrorAgentNotFound   = runerror.AgentNotFound
-	RunErrorToolInterrupted = runerror.ToolInterrupted
-	RunErrorRunnerLost      = runerror.RunnerLost
-	RunErrorEnvironmentGone = runerror.EnvironmentDeleted
-	// RunErrorExpired marks runs that were open for MaxOpen.
-	RunErrorExpired = runerror.Expired
-	// RunErrorCancelled marks runs that a user cancelled.
-	RunErrorCancelled = runerror.Cancelled
-	// RunErrorOutputTooLarge, RunErrorJournalTooLarge and RunErrorContextTooLarge mark runs that
-	// exceed a limit; see MaxOutput.
-	RunErrorOutputTooLarge  = runerror.OutputTooLarge
-	RunErrorJournalTooLarge = runerror.JournalTooLarge
-	RunErrorContextTooLarge = runerror.ContextTooLarge
-)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -63,7 +64,7 @@ func TestConcurrencyKey_RunsThatDoNotWait(t *testing.T) {
 	require.Equal(t, store.RunQueued, b.sent(orders, `{"customer":"a"}`).Status)
 	dropped := b.sent(orders, `{"customer":"a"}`)
 	require.Equal(t, store.RunCancelled, dropped.Status)
-	require.Equal(t, store.RunErrorConcurrencyDropped, dropped.ErrorCode)
+	require.Equal(t, runerror.ConcurrencyDropped, dropped.ErrorCode)
 	for body, message := range map[string]string{
 		`{}`:                "no such key: customer",
 		`{"customer":null}`: "null_type",
@@ -73,7 +74,7 @@ func TestConcurrencyKey_RunsThatDoNotWait(t *testing.T) {
 		t.Run(fmt.Sprintf("%.60s", body), func(t *testing.T) {
 			failed := b.sent(orders, body)
 			require.Equal(t, store.RunFailed, failed.Status)
-			require.Equal(t, store.RunErrorKeyUnavailable, failed.ErrorCode)
+			require.Equal(t, runerror.KeyUnavailable, failed.ErrorCode)
 			require.Contains(t, failed.Error, message)
 		})
 	}

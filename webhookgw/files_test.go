@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -118,7 +119,7 @@ func TestFiles_Required(t *testing.T) {
 			require.Equal(t, want, result["status"])
 			run, err := b.store.Run(t.Context(), store.Key{ProjectID: b.project, ID: uuid.MustParse(result["run_id"].(string))})
 			require.NoError(t, err)
-			require.Equal(t, want == "failed", run.ErrorCode == store.RunErrorFilesRequired)
+			require.Equal(t, want == "failed", run.ErrorCode == runerror.FilesRequired)
 			got = b.post(b.gateway, one.ID.String(), body, nil)
 			statuses := map[any]any{}
 			for _, r := range got.body["results"].([]any) {

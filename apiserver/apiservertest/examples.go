@@ -14,6 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -109,7 +110,7 @@ func (p *ProjectWithHistory) NewObjects(t testing.TB) map[string]string {
 	open, _ := p.AcceptEvent(t, "hello")
 	ids["open_run"], ids["replay"] = open.String(), p.StartReplay(t)
 	ended, _ := p.AcceptEvent(t, "hello")
-	require.NoError(t, p.Store.Cancel(t.Context(), store.Key{ProjectID: p.ProjectID, ID: ended}, store.RunErrorCancelled, "over"))
+	require.NoError(t, p.Store.Cancel(t.Context(), store.Key{ProjectID: p.ProjectID, ID: ended}, runerror.Cancelled, "over"))
 	ids["ended_run"] = ended.String()
 	return ids
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -35,7 +36,7 @@ func (s *API) cancelRun(ctx context.Context, c *rest.Caller, in *RunPath) (rest.
 	if err != nil {
 		return rest.Response[Run]{}, err
 	}
-	err = s.Store.Cancel(ctx, before.Key(), store.RunErrorCancelled, cancelReason)
+	err = s.Store.Cancel(ctx, before.Key(), runerror.Cancelled, cancelReason)
 	switch {
 	case errors.Is(err, store.ErrConflict):
 		return s.repeatedCancel(ctx, c, in.RunID)
@@ -57,7 +58,7 @@ func (s *API) cancelRun(ctx context.Context, c *rest.Caller, in *RunPath) (rest.
 func (s *API) repeatedCancel(ctx context.Context, c *rest.Caller, id rest.ID) (rest.Response[Run], error) {
 	run, err := s.run(ctx, c, id)
 	if err == nil {
-		err = s.Service.CheckRepeatedCancel(ctx, c, id, run.ErrorCode == store.RunErrorCancelled, "run", string(run.Status))
+		err = s.Service.CheckRepeatedCancel(ctx, c, id, run.ErrorCode == runerror.Cancelled, "run", string(run.Status))
 	}
 	if err != nil {
 		return rest.Response[Run]{}, err

@@ -18,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/apiserver/runs"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -98,7 +99,7 @@ type failedBefore struct {
 	err error
 }
 
-func (f failedBefore) Cancel(context.Context, store.Key, store.RunErrorCode, string) error {
+func (f failedBefore) Cancel(context.Context, store.Key, runerror.Code, string) error {
 	return f.err
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/apiserver/runs"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/postgres"
@@ -128,7 +129,7 @@ func TestRunEvents_ShowInterruptedSteps(t *testing.T) {
 	require.NoError(t, w.Store.AppendJournal(t.Context(), lease, []store.JournalEntry{entryOf(1, 1)}))
 	f := followRun(t, w, w.Server, key, lease.Run.ID, 0)
 	requireEvents(t, f, "step run hello open", "step invoke_agent hello open", "1 step execute_tool lookup open")
-	require.NoError(t, w.Store.Cancel(t.Context(), lease.Run, store.RunErrorCancelled, "no"))
+	require.NoError(t, w.Store.Cancel(t.Context(), lease.Run, runerror.Cancelled, "no"))
 	requireEvents(t, f, "step run hello ended cancelled", "step invoke_agent hello ended", "step execute_tool lookup ended interrupted",
 		`1 end {"status":"cancelled","error_code":"cancelled","more_traces":0,"more_logs":0}`, "")
 }

@@ -50,7 +50,7 @@ type Store interface {
 	store.Files
 	store.Eraser
 	// Cancel is a method of store.Dispatch.
-	Cancel(ctx context.Context, run store.Key, code store.RunErrorCode, reason string) error
+	Cancel(ctx context.Context, run store.Key, code runerror.Code, reason string) error
 }
 
 // Section has the endpoints of agent runs; API serves them.

@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
-	"github.com/agentplatform/agentplatform/runner/model"
 	"github.com/agentplatform/agentplatform/runner/suite"
 )
 
@@ -163,7 +163,7 @@ func (o *localTestOptions) printSummary(results []suite.Result) error {
 			continue
 		}
 		failed++
-		unknown = unknown || strings.Contains(r.Explain(), string(model.CodeUnknownProvider))
+		unknown = unknown || strings.Contains(r.Explain(), string(runerror.ModelUnknownProvider))
 	}
 	if unknown {
 		fmt.Fprintln(o.messages, "environment variables configure the service of a model that no mock replaces, such as OPENAI_API_KEY for openai/...; see --help")

@@ -220,12 +220,12 @@ func (o *runOptions) outcome(ctx context.Context, r *localrun.Result) error {
 
 // remedies are the remedies of errors on this machine, by their codes.
 var remedies = map[runerror.Code]string{
-	model.CodeUnknownProvider:      "set the address and the key of the service, such as OPENAI_API_KEY for openai/..., or replace the model with --model",
-	model.CodeUnauthorized:         "correct the key of the service in the environment variable, such as OPENAI_API_KEY",
-	model.CodeUnavailable:          "check that the service of the model runs at the address in its environment variable, such as OPENAI_BASE_URL",
-	model.CodeRateLimited:          "wait and run the agent again, or replace the model with --model",
-	model.CodeRejected:             "correct the request: the name of the model, the size of the input, or the step of the script that is missing",
-	model.CodeForbidden:            "use another address for the service; link-local addresses are not allowed",
+	runerror.ModelUnknownProvider:  "set the address and the key of the service, such as OPENAI_API_KEY for openai/..., or replace the model with --model",
+	runerror.ModelUnauthorized:     "correct the key of the service in the environment variable, such as OPENAI_API_KEY",
+	runerror.ModelUnavailable:      "check that the service of the model runs at the address in its environment variable, such as OPENAI_BASE_URL",
+	runerror.ModelRateLimited:      "wait and run the agent again, or replace the model with --model",
+	runerror.ModelRequestRejected:  "correct the request: the name of the model, the size of the input, or the step of the script that is missing",
+	runerror.ModelAddressForbidden: "use another address for the service; link-local addresses are not allowed",
 	runerror.VariableUnavailable:   "set the variable with --env NAME=VALUE; prompts cannot use variables that --sensitive names",
 	runerror.FilesRequired:         "add an attachment with --file",
 	runerror.MaxIterationsExceeded: "raise max_iterations of the agent, or tell it in its prompt when to stop",

@@ -267,11 +267,11 @@ func TestExecute_ReturnsFailures(t *testing.T) {
 		agent, script string
 		code          runerror.Code
 	}{
-		"model":       {greeter, "steps: [{error: {status: 400, message: nope}}]", model.CodeRejected},
+		"model":       {greeter, "steps: [{error: {status: 400, message: nope}}]", runerror.ModelRequestRejected},
 		"iterations":  {greeter + "max_iterations: 3\n", "steps: [{tool_calls: [{name: look}]}]", runerror.MaxIterationsExceeded},
 		"timeout":     {greeter + "timeout: 0.001\n", "steps: [{text: x, delay: 1h}]", runerror.Timeout},
 		"panic":       {greeter, "steps: [{tool_calls: [{name: broken}]}]", runerror.Internal},
-		"no provider": {"name: main\nmodel: openai/x\n", "steps: [{text: x}]", model.CodeUnknownProvider},
+		"no provider": {"name: main\nmodel: openai/x\n", "steps: [{text: x}]", runerror.ModelUnknownProvider},
 		"tool":        {"name: main\nmodel: scripted/main\ntools: [unheard-of]\n", "steps: [{text: x}]", runerror.NotSupported},
 		"type":        {"name: main\ntype: remote\nurl: https://example.com\n", "steps: [{text: x}]", runerror.NotSupported},
 	} {

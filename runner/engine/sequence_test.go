@@ -237,7 +237,7 @@ func TestParallel_FailureCancelsOthers(t *testing.T) {
 	h.onAsk = func() { <-begun }
 	out := h.engine().Execute(t.Context(), input(p, h))
 	require.Equal(t, engine.Failed, out.Status)
-	require.Equal(t, model.CodeRejected, out.ErrorCode, out.Cause)
+	require.Equal(t, runerror.ModelRequestRejected, out.ErrorCode, out.Cause)
 }
 
 // A stop awaits the actions in progress, so that no effect is interrupted, and begins no other.

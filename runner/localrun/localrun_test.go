@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/testenv/scripttest"
 	"github.com/agentplatform/agentplatform/runner/engine"
@@ -79,7 +80,7 @@ func TestTestCase_TellsAgentsApart(t *testing.T) {
 		Prices: runnerconfig.Prices{Prices: map[string]runnerconfig.Price{"openai/gpt-5": {Currency: "USD", Input: 1_000_000, Output: 2_000_000}}},
 		Models: answering(func(system string, _ *model.Request) (string, error) {
 			if failures++; failures == 1 {
-				return "", &model.Error{Code: model.CodeUnavailable, Message: "the model answered 503: busy", Retryable: true}
+				return "", &model.Error{Code: runerror.ModelUnavailable, Message: "the model answered 503: busy", Retryable: true}
 			}
 			return "${answer} of " + system, nil
 		}),
@@ -148,7 +149,7 @@ func TestTestCase_RecordsEnds(t *testing.T) {
 		want   string
 	}{
 		"failed": {func(string, *model.Request) (string, error) {
-			return "", &model.Error{Code: model.CodeRejected, Message: "the model answered 422: no"}
+			return "", &model.Error{Code: runerror.ModelRequestRejected, Message: "the model answered 422: no"}
 		}, `expected_result: status == "failed"`},
 		"long": {func(string, *model.Request) (string, error) { return strings.Repeat("ü\"", 3000), nil }, `expected_result: output.startsWith("ü\"ü\"`},
 	} {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
@@ -225,11 +226,11 @@ var statusMessage = regexp.MustCompile(`^the model answered ([45][0-9]{2}): (.*)
 // statusOf returns the HTTP status that gives the code of an error.
 func statusOf(failure *model.Error) int {
 	switch failure.Code {
-	case model.CodeUnauthorized:
+	case runerror.ModelUnauthorized:
 		return http.StatusUnauthorized
-	case model.CodeRateLimited:
+	case runerror.ModelRateLimited:
 		return http.StatusTooManyRequests
-	case model.CodeUnavailable, model.CodeTimeout:
+	case runerror.ModelUnavailable, runerror.ModelTimeout:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusBadRequest

@@ -14,6 +14,7 @@ import (
 	"github.com/openai/openai-go/v3"
 
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // part is one part of a list content.
@@ -70,7 +71,7 @@ func fieldText(field, raw string) (text string, err error) {
 
 // invalid returns the error for a response that cannot be read.
 func invalid(message string, err error) *Error {
-	return &Error{Code: CodeInvalidAnswer, Message: message, Retryable: true, err: err}
+	return &Error{Code: runerror.ModelAnswerInvalid, Message: message, Retryable: true, err: err}
 }
 
 // checkText rejects a response that is not UTF-8, as JSON requires.
@@ -123,7 +124,7 @@ func errorIn(c *openai.ChatCompletion, key string, after time.Duration) *Error {
 	if status := statusOf(reported.Code, reported.Status); status != 0 {
 		return statusError(status, message, after)
 	}
-	return &Error{Code: CodeUnavailable, Message: "the model answered with an error: " + message, Retryable: true, RetryAfter: after}
+	return &Error{Code: runerror.ModelUnavailable, Message: "the model answered with an error: " + message, Retryable: true, RetryAfter: after}
 }
 
 // statusOf returns the first value that is the HTTP status of an error, as a number or a text, or

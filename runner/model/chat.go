@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // toolParams converts the available tools.
@@ -28,7 +29,7 @@ func toolParams(tools []ToolDeclaration) ([]openai.ChatCompletionToolUnionParam,
 		if schema := declaration.Parameters; schema != nil {
 			parameters, err := encodeSchema(schema)
 			if err != nil {
-				return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("tool %q has parameters that are not a JSON Schema", declaration.Name), err: err}
+				return nil, &Error{Code: runerror.ModelRequestRejected, Message: fmt.Sprintf("tool %q has parameters that are not a JSON Schema", declaration.Name), err: err}
 			}
 			function.Parameters = parameters
 		}
@@ -67,7 +68,7 @@ func messagesOf(content *Content) ([]openai.ChatCompletionMessageParamUnion, err
 		case part.Result != nil:
 			result, err := json.Marshal(part.Result.Response)
 			if err != nil {
-				return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("the result of tool %q is not JSON", part.Result.Name), err: err}
+				return nil, &Error{Code: runerror.ModelRequestRejected, Message: fmt.Sprintf("the result of tool %q is not JSON", part.Result.Name), err: err}
 			}
 			out = append(out, openai.ToolMessage(string(result), part.Result.ID))
 		case part.File != nil:
@@ -111,7 +112,7 @@ func assistantMessage(content *Content) ([]openai.ChatCompletionMessageParamUnio
 		}
 		args, err := json.Marshal(call.Args)
 		if err != nil {
-			return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("the arguments of tool %q are not JSON", call.Name), err: err}
+			return nil, &Error{Code: runerror.ModelRequestRejected, Message: fmt.Sprintf("the arguments of tool %q are not JSON", call.Name), err: err}
 		}
 		if call.Args == nil {
 			args = []byte("{}")
@@ -144,7 +145,7 @@ func readCompletion(c *openai.ChatCompletion) (*Answer, error) {
 // readChoice converts the first choice.
 func readChoice(c *openai.ChatCompletion) (*Answer, error) {
 	if len(c.Choices) == 0 {
-		return nil, &Error{Code: CodeInvalidAnswer, Message: "the model's answer has no choices", Retryable: true}
+		return nil, &Error{Code: runerror.ModelAnswerInvalid, Message: "the model's answer has no choices", Retryable: true}
 	}
 	choice := c.Choices[0]
 	content := &Content{Role: RoleModel}
@@ -170,9 +171,9 @@ func readChoice(c *openai.ChatCompletion) (*Answer, error) {
 	reason := finishOf(choice.FinishReason, len(choice.Message.ToolCalls) > 0)
 	if len(content.Parts) == 0 {
 		if reason == FinishContentFilter {
-			return nil, &Error{Code: CodeRejected, Message: "the model service filtered the answer"}
+			return nil, &Error{Code: runerror.ModelRequestRejected, Message: "the model service filtered the answer"}
 		}
-		return nil, &Error{Code: CodeInvalidAnswer, Message: "the model's answer is empty", Retryable: true}
+		return nil, &Error{Code: runerror.ModelAnswerInvalid, Message: "the model's answer is empty", Retryable: true}
 	}
 	return &Answer{
 		Content: content, Model: c.Model, FinishReason: reason, Usage: tokenUsage(c.Usage),

@@ -8,6 +8,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 )
@@ -41,8 +43,8 @@ func TestCounted_CountsRequestsByOutcome(t *testing.T) {
 		tokens    int
 	}{
 		"ok":                 {false, answering{resp: &Answer{Usage: usage}}, 4},
-		"model_rate_limited": {false, answering{err: &Error{Code: CodeRateLimited, Message: "CANARY"}}, 0},
-		"cancelled":          {true, answering{err: &Error{Code: CodeUnavailable}}, 0},
+		"model_rate_limited": {false, answering{err: &Error{Code: runerror.ModelRateLimited, Message: "CANARY"}}, 0},
+		"cancelled":          {true, answering{err: &Error{Code: runerror.ModelUnavailable}}, 0},
 		"other":              {false, answering{err: errors.New("CANARY")}, 0},
 	} {
 		t.Run(outcome, func(t *testing.T) {
@@ -86,14 +88,35 @@ func TestRegistry_CountsAllProviders(t *testing.T) {
 // A code that is not in Codes would be counted under another code.
 func TestCodes_ListsAllCodes(t *testing.T) {
 	t.Parallel()
-	file, err := parser.ParseFile(token.NewFileSet(), "error.go", nil, 0)
+	sources, err := filepath.Glob("*.go")
 	require.NoError(t, err)
-	declared := 0
-	ast.Inspect(file, func(node ast.Node) bool {
-		if spec, ok := node.(*ast.ValueSpec); ok && strings.HasPrefix(spec.Names[0].Name, "Code") && spec.Names[0].Name != "Codes" {
-			declared++
+	listed, used := map[string]bool{}, map[string]bool{}
+	for _, source := range sources {
+		if strings.HasSuffix(source, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), source, nil, 0)
+		require.NoError(t, err)
+		for _, decl := range file.Decls {
+			names := used
+			if d, ok := decl.(*ast.GenDecl); ok && d.Tok == token.VAR && d.Specs[0].(*ast.ValueSpec).Names[0].Name == "Codes" {
+				names = listed
+			}
+			addModelCodes(names, decl)
+		}
+	}
+	require.NotEmpty(t, used)
+	require.Equal(t, used, listed)
+}
+
+// addModelCodes adds the constants of runerror that a declaration uses.
+func addModelCodes(names map[string]bool, decl ast.Decl) {
+	ast.Inspect(decl, func(node ast.Node) bool {
+		if selector, ok := node.(*ast.SelectorExpr); ok && strings.HasPrefix(selector.Sel.Name, "Model") {
+			if owner, ok := selector.X.(*ast.Ident); ok && owner.Name == "runerror" {
+				names[selector.Sel.Name] = true
+			}
 		}
 		return true
 	})
-	require.Len(t, Codes, declared)
 }

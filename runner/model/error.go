@@ -12,21 +12,10 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
-// Codes of errors, for people and for statistics.
-const (
-	CodeUnknownProvider = runerror.ModelUnknownProvider
-	CodeUnavailable     = runerror.ModelUnavailable
-	CodeTimeout         = runerror.ModelTimeout
-	CodeRateLimited     = runerror.ModelRateLimited
-	CodeRejected        = runerror.ModelRequestRejected
-	CodeUnauthorized    = runerror.ModelUnauthorized
-	CodeInvalidAnswer   = runerror.ModelAnswerInvalid
-	CodeForbidden       = runerror.ModelAddressForbidden
-)
-
-// Codes lists all codes of errors.
+// Codes lists the codes of an Error. The metrics count failed requests by them.
 var Codes = []runerror.Code{
-	CodeUnknownProvider, CodeUnavailable, CodeTimeout, CodeRateLimited, CodeRejected, CodeUnauthorized, CodeInvalidAnswer, CodeForbidden,
+	runerror.ModelUnknownProvider, runerror.ModelUnavailable, runerror.ModelTimeout, runerror.ModelRateLimited,
+	runerror.ModelRequestRejected, runerror.ModelUnauthorized, runerror.ModelAnswerInvalid, runerror.ModelAddressForbidden,
 }
 
 // Error is a failed model request. The project can read its message, which can contain text of the
@@ -57,14 +46,14 @@ func AsError(err error) (*Error, bool) {
 
 // statusError returns the error for an HTTP status. Its message is the provider's, without keys.
 func statusError(status int, message string, retryAfter time.Duration) *Error {
-	e := &Error{Code: CodeRejected, Message: fmt.Sprintf("the model answered %d: %s", status, message), RetryAfter: retryAfter}
+	e := &Error{Code: runerror.ModelRequestRejected, Message: fmt.Sprintf("the model answered %d: %s", status, message), RetryAfter: retryAfter}
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		e.Code = CodeUnauthorized
+		e.Code = runerror.ModelUnauthorized
 	case status == http.StatusTooManyRequests:
-		e.Code, e.Retryable = CodeRateLimited, true
+		e.Code, e.Retryable = runerror.ModelRateLimited, true
 	case status >= http.StatusInternalServerError || status == http.StatusRequestTimeout || status == http.StatusConflict:
-		e.Code, e.Retryable = CodeUnavailable, true
+		e.Code, e.Retryable = runerror.ModelUnavailable, true
 	}
 	return e
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/excerpt"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
@@ -122,18 +123,18 @@ func (m *openAI) requestError(ctx context.Context, err error) error {
 		}
 		return statusError(api.StatusCode, shorten(redactMessage(message, m.key)), retryAfter(api.Response))
 	case errors.Is(err, egress.ErrForbidden):
-		return &Error{Code: CodeForbidden, Message: "the address of the model service is not public, and the operator does not allow its range for model", err: err}
+		return &Error{Code: runerror.ModelAddressForbidden, Message: "the address of the model service is not public, and the operator does not allow its range for model", err: err}
 	case errors.Is(err, egress.ErrTooLarge):
-		return &Error{Code: CodeInvalidAnswer, Message: "the model's answer is too large", err: err}
+		return &Error{Code: runerror.ModelAnswerInvalid, Message: "the model's answer is too large", err: err}
 	}
 	if own, ok := AsError(err); ok {
 		return own
 	}
 	var transport *url.Error
 	if errors.As(err, &transport) {
-		return &Error{Code: CodeUnavailable, Message: "the model service cannot be reached", Retryable: true, err: err}
+		return &Error{Code: runerror.ModelUnavailable, Message: "the model service cannot be reached", Retryable: true, err: err}
 	}
-	return &Error{Code: CodeInvalidAnswer, Message: "the model's answer is incomplete or not JSON", Retryable: true, err: err}
+	return &Error{Code: runerror.ModelAnswerInvalid, Message: "the model's answer is incomplete or not JSON", Retryable: true, err: err}
 }
 
 // refuseRedirects turns a redirect into an error.
@@ -143,7 +144,7 @@ func refuseRedirects(req *http.Request, next option.MiddlewareNext) (*http.Respo
 		return resp, err
 	}
 	return nil, errors.Join(resp.Body.Close(), &Error{
-		Code: CodeRejected, Message: "the model service answered with a redirect, which is not followed; correct its base URL",
+		Code: runerror.ModelRequestRejected, Message: "the model service answered with a redirect, which is not followed; correct its base URL",
 	})
 }
 

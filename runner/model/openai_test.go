@@ -106,7 +106,7 @@ func TestRegistry_RefusesKeyThatCannotBeSent(t *testing.T) {
 			if row.sent == "" {
 				refused, ok := model.AsError(err)
 				require.True(t, ok)
-				require.Equal(t, model.CodeUnauthorized, refused.Code)
+				require.Equal(t, runerror.ModelUnauthorized, refused.Code)
 				require.False(t, refused.Retryable)
 				require.ErrorContains(t, err, `the API key of model provider "ours" contains a line break`)
 				require.Empty(t, s.requests)
@@ -248,7 +248,7 @@ func TestOpenAI_FailsOnUnsupportedFile(t *testing.T) {
 	_, failed := openAI(t, s, loopback).Generate(t.Context(), req)
 	e, ok := model.AsError(failed)
 	require.True(t, ok, "%v", failed)
-	require.Equal(t, model.CodeRejected, e.Code)
+	require.Equal(t, runerror.ModelRequestRejected, e.Code)
 	require.False(t, e.Retryable)
 	require.Contains(t, e.Message, "this model takes no files of type audio/mpeg")
 	require.Len(t, s.requests, 1)
@@ -294,7 +294,7 @@ func TestOpenAI_ReadsContent(t *testing.T) {
 			}
 			failure, ok := model.AsError(err)
 			require.True(t, ok, "%v", err)
-			require.Equal(t, model.CodeInvalidAnswer, failure.Code)
+			require.Equal(t, runerror.ModelAnswerInvalid, failure.Code)
 			require.Contains(t, failure.Message, c.wrong)
 		})
 	}
@@ -351,28 +351,28 @@ func TestOpenAI_ClassifiesErrors(t *testing.T) {
 		says      string
 	}{
 		"busy": {service: service{status: 429, header: http.Header{"Retry-After": {"7"}}, answer: `{"error":{"message":"slow down"}}`},
-			code: model.CodeRateLimited, retryable: true, after: 7 * time.Second},
-		"broken":        {service: service{status: 502, answer: `oops`}, code: model.CodeUnavailable, retryable: true},
-		"key":           {service: service{status: 401, answer: `{"error":{"message":"bad key"}}`}, code: model.CodeUnauthorized},
-		"key, repeated": {service: service{status: 401, answer: `{"error":{"message":"incorrect API key sk-test, see https://x.example/?key=sk-test"}}`}, code: model.CodeUnauthorized},
-		"request":       {service: service{status: 400, answer: `{"error":{"message":"no such model"}}`}, code: model.CodeRejected},
-		"redirect":      {service: service{status: 302, header: http.Header{"Location": {"/elsewhere"}}}, code: model.CodeRejected},
-		"not JSON":      {service: service{status: 200, answer: `{"choices":`}, code: model.CodeInvalidAnswer, retryable: true},
-		"no choice":     {service: service{status: 200, answer: `{"choices":[]}`}, code: model.CodeInvalidAnswer, retryable: true},
-		"empty":         {service: service{status: 200, answer: `{"choices":[{"message":{"content":""}}]}`}, code: model.CodeInvalidAnswer, retryable: true},
-		"filtered":      {service: service{status: 200, answer: `{"choices":[{"finish_reason":"content_filter","message":{"content":""}}]}`}, code: model.CodeRejected},
-		"not UTF-8":     {service: service{status: 200, answer: "{\"choices\":[{\"message\":{\"content\":\"caf\xe9\"}}]}"}, code: model.CodeInvalidAnswer, retryable: true},
+			code: runerror.ModelRateLimited, retryable: true, after: 7 * time.Second},
+		"broken":        {service: service{status: 502, answer: `oops`}, code: runerror.ModelUnavailable, retryable: true},
+		"key":           {service: service{status: 401, answer: `{"error":{"message":"bad key"}}`}, code: runerror.ModelUnauthorized},
+		"key, repeated": {service: service{status: 401, answer: `{"error":{"message":"incorrect API key sk-test, see https://x.example/?key=sk-test"}}`}, code: runerror.ModelUnauthorized},
+		"request":       {service: service{status: 400, answer: `{"error":{"message":"no such model"}}`}, code: runerror.ModelRequestRejected},
+		"redirect":      {service: service{status: 302, header: http.Header{"Location": {"/elsewhere"}}}, code: runerror.ModelRequestRejected},
+		"not JSON":      {service: service{status: 200, answer: `{"choices":`}, code: runerror.ModelAnswerInvalid, retryable: true},
+		"no choice":     {service: service{status: 200, answer: `{"choices":[]}`}, code: runerror.ModelAnswerInvalid, retryable: true},
+		"empty":         {service: service{status: 200, answer: `{"choices":[{"message":{"content":""}}]}`}, code: runerror.ModelAnswerInvalid, retryable: true},
+		"filtered":      {service: service{status: 200, answer: `{"choices":[{"finish_reason":"content_filter","message":{"content":""}}]}`}, code: runerror.ModelRequestRejected},
+		"not UTF-8":     {service: service{status: 200, answer: "{\"choices\":[{\"message\":{\"content\":\"caf\xe9\"}}]}"}, code: runerror.ModelAnswerInvalid, retryable: true},
 		"name of a tool": {service: service{status: 200, answer: `{"choices":[{"message":{"tool_calls":[{"id":"a","type":"function","function":{"name":{"a":1},"arguments":"{}"}}]}}]}`},
-			code: model.CodeInvalidAnswer, retryable: true},
+			code: runerror.ModelAnswerInvalid, retryable: true},
 		"200 and 429": {service: service{status: 200, header: http.Header{"Retry-After": {"7"}}, answer: `{"error":{"message":"Rate limit exceeded: free-models-per-day","code":429}}`},
-			code: model.CodeRateLimited, retryable: true, after: 7 * time.Second, says: "Rate limit exceeded: free-models-per-day"},
-		"200 and a status":  {service: service{status: 200, answer: `{"error":{"message":"Quota","code":"quota","status":"429"}}`}, code: model.CodeRateLimited, retryable: true, says: "429: Quota"},
-		"200 and 402":       {service: service{status: 200, answer: `{"error":{"message":"Insufficient credits","code":402},"choices":null}`}, code: model.CodeRejected, says: "402: Insufficient credits"},
-		"200 and an object": {service: service{status: 200, answer: `{"object":"error","message":"The model does not exist","type":"NotFoundError","code":404}`}, code: model.CodeRejected, says: "404: The model does not exist"},
-		"200 and a text":    {service: service{status: 200, answer: `{"error":"quota exceeded for org with sk-test"}`}, code: model.CodeUnavailable, retryable: true, says: "quota exceeded for org"},
-		"200 and no words":  {service: service{status: 200, answer: `{"error":{"type":"overloaded"}}`}, code: model.CodeUnavailable, retryable: true, says: `"overloaded"`},
-		"too large":         {service: service{status: 200, answer: `{"choices":[{"message":{"content":"` + string(make([]byte, 2<<10)) + `"}}]}`}, code: model.CodeInvalidAnswer},
-		"forbidden":         {service: service{status: 200}, allowed: "git=127.0.0.0/8", code: model.CodeForbidden},
+			code: runerror.ModelRateLimited, retryable: true, after: 7 * time.Second, says: "Rate limit exceeded: free-models-per-day"},
+		"200 and a status":  {service: service{status: 200, answer: `{"error":{"message":"Quota","code":"quota","status":"429"}}`}, code: runerror.ModelRateLimited, retryable: true, says: "429: Quota"},
+		"200 and 402":       {service: service{status: 200, answer: `{"error":{"message":"Insufficient credits","code":402},"choices":null}`}, code: runerror.ModelRequestRejected, says: "402: Insufficient credits"},
+		"200 and an object": {service: service{status: 200, answer: `{"object":"error","message":"The model does not exist","type":"NotFoundError","code":404}`}, code: runerror.ModelRequestRejected, says: "404: The model does not exist"},
+		"200 and a text":    {service: service{status: 200, answer: `{"error":"quota exceeded for org with sk-test"}`}, code: runerror.ModelUnavailable, retryable: true, says: "quota exceeded for org"},
+		"200 and no words":  {service: service{status: 200, answer: `{"error":{"type":"overloaded"}}`}, code: runerror.ModelUnavailable, retryable: true, says: `"overloaded"`},
+		"too large":         {service: service{status: 200, answer: `{"choices":[{"message":{"content":"` + string(make([]byte, 2<<10)) + `"}}]}`}, code: runerror.ModelAnswerInvalid},
+		"forbidden":         {service: service{status: 200}, allowed: "git=127.0.0.0/8", code: runerror.ModelAddressForbidden},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/openai/openai-go/v3/option"
+
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 const (
@@ -22,9 +24,9 @@ const (
 )
 
 var (
-	errSlow = &Error{Code: CodeTimeout, Retryable: true, Message: fmt.Sprintf(
+	errSlow = &Error{Code: runerror.ModelTimeout, Retryable: true, Message: fmt.Sprintf(
 		"the model did not answer within %s, and the request timed out", requestTime)}
-	errSilent = &Error{Code: CodeTimeout, Retryable: true, Message: fmt.Sprintf(
+	errSilent = &Error{Code: runerror.ModelTimeout, Retryable: true, Message: fmt.Sprintf(
 		"the model service sent nothing for %s, and the request timed out", silenceTime)}
 )
 

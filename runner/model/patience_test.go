@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/runner/model"
@@ -116,11 +117,11 @@ func TestOpenAI_TimesOutSilentRequests(t *testing.T) {
 				}
 				failure, ok := model.AsError(err)
 				require.True(t, ok, "%v", err)
-				require.Equal(t, model.CodeTimeout, failure.Code)
+				require.Equal(t, runerror.ModelTimeout, failure.Code)
 				require.True(t, failure.Retryable)
 				require.Contains(t, failure.Message, tt.want)
 				require.Equal(t, 2*tt.after+time.Second, time.Since(began), "two attempts")
-				require.InDelta(t, 2, metrictest.Of(t, registry).Value(t, "agentplatform_runner_model_requests_total", "provider", "openai", "outcome", string(model.CodeTimeout)), 0)
+				require.InDelta(t, 2, metrictest.Of(t, registry).Value(t, "agentplatform_runner_model_requests_total", "provider", "openai", "outcome", string(runerror.ModelTimeout)), 0)
 			})
 		})
 	}
@@ -153,6 +154,6 @@ func TestRetry_LimitsRequestTimeOfAllModels(t *testing.T) {
 		_, err := ask(t.Context(), model.WithRetry(model.Policy{Attempts: 1}, llm), user("hi"))
 		failure, ok := model.AsError(err)
 		require.True(t, ok, "%v", err)
-		require.Equal(t, model.CodeTimeout, failure.Code)
+		require.Equal(t, runerror.ModelTimeout, failure.Code)
 	})
 }

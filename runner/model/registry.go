@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
@@ -42,28 +43,28 @@ func (r *Registry) Resolve(reference string, project *bundle.Project, settings S
 	if prefix == scriptedPrefix {
 		script, ok := project.Scripts[name]
 		if !ok {
-			return nil, &Error{Code: CodeUnknownProvider, Message: fmt.Sprintf("the repository has no script models/%s.yaml", name)}
+			return nil, &Error{Code: runerror.ModelUnknownProvider, Message: fmt.Sprintf("the repository has no script models/%s.yaml", name)}
 		}
 		return r.counted(scriptedPrefix, &scriptedModel{name: reference, script: script}), nil
 	}
 	providers, err := r.providers()
 	if err != nil {
-		return nil, &Error{Code: CodeUnknownProvider, Message: "the model providers of the project could not be read", Retryable: true, err: err}
+		return nil, &Error{Code: runerror.ModelUnknownProvider, Message: "the model providers of the project could not be read", Retryable: true, err: err}
 	}
 	for _, p := range providers.Providers {
 		if p.Prefix != prefix {
 			continue
 		}
 		if p.Type != runnerconfig.ProviderOpenAI {
-			return nil, &Error{Code: CodeUnknownProvider, Message: fmt.Sprintf("model provider %q has type %q, which this release does not support; use openai", prefix, p.Type)}
+			return nil, &Error{Code: runerror.ModelUnknownProvider, Message: fmt.Sprintf("model provider %q has type %q, which this release does not support; use openai", prefix, p.Type)}
 		}
 		var problem string
 		if p.APIKey, problem = runnerconfig.Credential(p.APIKey); problem != "" {
-			return nil, &Error{Code: CodeUnauthorized, Message: fmt.Sprintf("the API key of model provider %q %s", prefix, problem)}
+			return nil, &Error{Code: runerror.ModelUnauthorized, Message: fmt.Sprintf("the API key of model provider %q %s", prefix, problem)}
 		}
 		return r.counted(p.Type, newOpenAI(p, name, settings, r.HTTP)), nil
 	}
-	return nil, &Error{Code: CodeUnknownProvider, Message: fmt.Sprintf("no model provider has the prefix %q; add it to modelProviders of the Project", prefix)}
+	return nil, &Error{Code: runerror.ModelUnknownProvider, Message: fmt.Sprintf("no model provider has the prefix %q; add it to modelProviders of the Project", prefix)}
 }
 
 func (r *Registry) providers() (runnerconfig.Providers, error) {

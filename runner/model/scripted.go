@@ -13,6 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 // scriptedModel answers from a script. It has no state: it reads the turn and the matches from the
@@ -49,11 +50,11 @@ func (m *scriptedModel) Generate(ctx context.Context, req *Request) (*Answer, er
 		answer := &expansion{pattern: pattern, conversation: conversation, match: match, left: maxExpanded}
 		response, err := m.playStep(ctx, step, turn, answer.expandTemplate, conversation)
 		if err == nil && answer.left < 0 {
-			return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("%s: the answer has more than %d bytes when it is expanded; match less", m.script.SourcePath, maxExpanded)}
+			return nil, &Error{Code: runerror.ModelRequestRejected, Message: fmt.Sprintf("%s: the answer has more than %d bytes when it is expanded; match less", m.script.SourcePath, maxExpanded)}
 		}
 		return response, err
 	}
-	return nil, &Error{Code: CodeRejected, Message: fmt.Sprintf("%s has no step for turn %d and this conversation; add one without turn and match", m.script.SourcePath, turn)}
+	return nil, &Error{Code: runerror.ModelRequestRejected, Message: fmt.Sprintf("%s has no step for turn %d and this conversation; add one without turn and match", m.script.SourcePath, turn)}
 }
 
 // playStep converts a step to an answer.

@@ -80,7 +80,7 @@ func TestScripted_FailsWithoutMatchingStep(t *testing.T) {
 	_, err := ask(t.Context(), scripted(t, "steps: [{turn: 2, text: x}]"), user("hi"))
 	failure, ok := model.AsError(err)
 	require.True(t, ok)
-	require.Equal(t, model.CodeRejected, failure.Code)
+	require.Equal(t, runerror.ModelRequestRejected, failure.Code)
 	require.Contains(t, failure.Message, "models/s.yaml has no step for turn 1")
 }
 
@@ -100,8 +100,8 @@ func TestRetry_FollowsPolicy(t *testing.T) {
 		code   runerror.Code
 	}{
 		"succeeds at the third": {"steps: [{text: fine, error: {status: 503, times: 2}}]", []time.Duration{10 * time.Second, 20 * time.Second}, ""},
-		"gives up":              {"steps: [{text: fine, error: {status: 429}}]", []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second}, model.CodeRateLimited},
-		"not worth it":          {"steps: [{text: fine, error: {status: 400}}]", nil, model.CodeRejected},
+		"gives up":              {"steps: [{text: fine, error: {status: 429}}]", []time.Duration{10 * time.Second, 20 * time.Second, 30 * time.Second}, runerror.ModelRateLimited},
+		"not worth it":          {"steps: [{text: fine, error: {status: 400}}]", nil, runerror.ModelRequestRejected},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -155,7 +155,7 @@ func TestScripted_LimitsExpandedText(t *testing.T) {
 			_, err := ask(t.Context(), scripted(t, script), said)
 			var refused *model.Error
 			require.ErrorAs(t, err, &refused)
-			require.Equal(t, model.CodeRejected, refused.Code)
+			require.Equal(t, runerror.ModelRequestRejected, refused.Code)
 			require.ErrorContains(t, err, "models/s.yaml: the answer has more than 1048576 bytes when it is expanded")
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/postgres"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
@@ -105,7 +106,7 @@ func TestEnsurePartitions_MakesThoseOfOpenRuns(t *testing.T) {
 	}
 	ended, err := s.Run(t.Context(), run)
 	require.NoError(t, err)
-	require.Equal(t, store.RunErrorExpired, ended.ErrorCode)
+	require.Equal(t, runerror.Expired, ended.ErrorCode)
 	require.Equal(t, ofDays(1), forgotten(t, s))
 	leaves(t, db, ofDays(4))
 }

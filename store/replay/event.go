@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -137,9 +138,9 @@ func (r *replayed) newEvent(route store.Route, in store.EventInput) (store.Event
 		}
 		run := store.EventRun{ID: id, LinkID: link.ID, AgentName: link.AgentName}
 		if missing := store.MissingFiles(c, link, in.Files); missing != "" {
-			run.ErrorCode, run.Error = store.RunErrorFilesRequired, missing
+			run.ErrorCode, run.Error = runerror.FilesRequired, missing
 		} else if run.Concurrency, err = route.KeyOf(link.AgentName, in.Data, evaluate); err != nil {
-			run.ErrorCode, run.Error = store.RunErrorKeyUnavailable, err.Error()
+			run.ErrorCode, run.Error = runerror.KeyUnavailable, err.Error()
 		}
 		event.Runs = append(event.Runs, run)
 	}

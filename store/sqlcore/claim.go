@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -244,7 +245,7 @@ func (c *Core) failMissing(ctx context.Context, environment store.Key, missing [
 		for i, w := range missing {
 			endings[i] = Ending{
 				Run: store.Key{ProjectID: environment.ProjectID, ID: w.ID}, Only: store.RunQueued,
-				Status: store.RunFailed, Code: store.RunErrorAgentNotFound,
+				Status: store.RunFailed, Code: runerror.AgentNotFound,
 				Error: fmt.Sprintf("the live deployment has no agent named %q", w.Agent),
 			}
 		}

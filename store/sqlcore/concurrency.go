@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -115,7 +116,7 @@ func (c *Core) takeSlots(ctx context.Context, tx *Tx, contenders []contender) er
 			first = append(first, r.run)
 		case r.drop:
 			dropped = append(dropped, Ending{
-				Run: r.run, Only: store.RunQueued, Status: store.RunCancelled, Code: store.RunErrorConcurrencyDropped,
+				Run: r.run, Only: store.RunQueued, Status: store.RunCancelled, Code: runerror.ConcurrencyDropped,
 				Error: "another open run of the agent has the concurrency key",
 			})
 		}
@@ -251,7 +252,7 @@ func (c *Core) evaluateKeys(ctx context.Context, environment store.Key, runs []W
 			run := store.Key{ProjectID: environment.ProjectID, ID: w.ID}
 			if problems[i] != nil {
 				failed = append(failed, Ending{
-					Run: run, Only: store.RunQueued, Status: store.RunFailed, Code: store.RunErrorKeyUnavailable,
+					Run: run, Only: store.RunQueued, Status: store.RunFailed, Code: runerror.KeyUnavailable,
 					Error: store.Cut(Text(problems[i].Error()), store.MaxError),
 				})
 				continue

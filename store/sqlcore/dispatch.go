@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -225,7 +226,7 @@ func (c *Core) checkReleased(ctx context.Context, q Queryer, l store.Lease) erro
 	err := mapNoRows(q.QueryRowContext(ctx, `SELECT status = 'queued' AND token = $3 FROM open_runs WHERE project_id = $1 AND id = $2`,
 		l.Run.ProjectID, l.Run.ID, l.Token).Scan(&released))
 	if errors.Is(err, store.ErrNotFound) {
-		err = c.inHistory(ctx, q, l.Run, `SELECT token = $3 AND error_code = '`+string(store.RunErrorToolInterrupted)+`'
+		err = c.inHistory(ctx, q, l.Run, `SELECT token = $3 AND error_code = '`+string(runerror.ToolInterrupted)+`'
 			FROM `+endedRuns+` WHERE project_id = $1 AND id = $2`, &released, l.Token)
 	}
 	if err == nil && !released {
@@ -250,7 +251,7 @@ func requeue(ctx context.Context, tx *Tx, run store.Key, set string, args ...any
 // interruptedEnding returns the end of a run whose tool may have had an unknown effect.
 func interruptedEnding(run store.Key, token *int64) Ending {
 	return Ending{
-		Run: run, Token: token, Status: store.RunFailed, Code: store.RunErrorToolInterrupted,
+		Run: run, Token: token, Status: store.RunFailed, Code: runerror.ToolInterrupted,
 		Error: "a tool was in flight when its runner was lost; it is not declared idempotent, so it is not called again",
 	}
 }
@@ -378,7 +379,7 @@ func (c *Core) resumeWith(ctx context.Context, tx *Tx, run store.Key, e store.Jo
 }
 
 // Cancel implements store.Dispatch. The runner of the run learns of it with its next claim or call.
-func (c *Core) Cancel(ctx context.Context, run store.Key, code store.RunErrorCode, reason string) error {
+func (c *Core) Cancel(ctx context.Context, run store.Key, code runerror.Code, reason string) error {
 	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
 		ended, err := c.endRuns(ctx, tx, []Ending{{
 			Run: run, Status: store.RunCancelled, Code: code, Error: store.Cut(Text(reason), store.MaxError),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -42,7 +43,7 @@ type Ending struct {
 	// TestName is the variant that the runner reported; "" keeps the recorded one.
 	TestName string
 	Status   store.RunStatus
-	Code     store.RunErrorCode
+	Code     runerror.Code
 	// Error and Output are storable, see Text.
 	Error, Output string
 	FinishReason  string
@@ -261,7 +262,7 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 			return err
 		case held.size+SizeOf(ending.Journal) > store.MaxJournal:
 			ending = Ending{
-				Run: ending.Run, Token: ending.Token, TestName: ending.TestName, Status: store.RunFailed, Code: store.RunErrorJournalTooLarge,
+				Run: ending.Run, Token: ending.Token, TestName: ending.TestName, Status: store.RunFailed, Code: runerror.JournalTooLarge,
 				Error: fmt.Sprintf("the journal has more than %d bytes", store.MaxJournal), Usage: ending.Usage,
 			}
 		case !large.hasBlobs(ending.Output, ending.Journal): // the journal did not continue when the blobs were written
@@ -284,7 +285,7 @@ func (c *Core) repeatedEnd(ctx context.Context, q Queryer, l store.Lease) error 
 		return errors.Join(err, store.ErrFenced)
 	}
 	// Runs that the platform ended have the token 0.
-	err = c.inHistory(ctx, q, l.Run, `SELECT CASE WHEN error_code = '`+string(store.RunErrorToolInterrupted)+`' THEN 0 ELSE token END
+	err = c.inHistory(ctx, q, l.Run, `SELECT CASE WHEN error_code = '`+string(runerror.ToolInterrupted)+`' THEN 0 ELSE token END
 		FROM `+endedRuns+` WHERE project_id = $1 AND id = $2`, &token)
 	if err == nil && (token == 0 || token != l.Token) {
 		err = store.ErrFenced

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -66,7 +67,7 @@ func (c *Core) expireAfter(age time.Duration) func(ctx context.Context, tx *Tx, 
 		endings := make([]Ending, len(runs))
 		for i, run := range runs {
 			endings[i] = Ending{
-				Run: run, Status: store.RunFailed, Code: store.RunErrorExpired,
+				Run: run, Status: store.RunFailed, Code: runerror.Expired,
 				Error: fmt.Sprintf("the run has not ended within %d days of its acceptance", int(age.Hours()/24)),
 			}
 		}

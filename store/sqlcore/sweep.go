@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -77,7 +78,7 @@ func (c *Core) endLost(ctx context.Context, tx *Tx, runs []lostRun) (swept store
 			endings = append(endings, interruptedEnding(run.Run, nil))
 		case run.losses+1 >= store.MaxLosses:
 			endings = append(endings, Ending{
-				Run: run.Run, Status: store.RunFailed, Code: store.RunErrorRunnerLost,
+				Run: run.Run, Status: store.RunFailed, Code: runerror.RunnerLost,
 				Error: "its runner was lost again and again; the agent may need more memory than runners have",
 			})
 		default:
@@ -149,7 +150,7 @@ func (c *Core) sweepOrphansOf(ctx context.Context, environment store.Key, limit 
 func (c *Core) cancelDeleted(ctx context.Context, tx *Tx, runs []store.Key) error {
 	endings := make([]Ending, len(runs))
 	for i, run := range runs {
-		endings[i] = Ending{Run: run, Status: store.RunCancelled, Code: store.RunErrorEnvironmentGone, Error: "the environment was deleted"}
+		endings[i] = Ending{Run: run, Status: store.RunCancelled, Code: runerror.EnvironmentDeleted, Error: "the environment was deleted"}
 	}
 	_, err := c.endRuns(ctx, tx, endings)
 	return err

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -76,12 +77,12 @@ var boundPromises = []promise{
 	{"a run with a larger output fails with its own code", func(w *world) {
 		for name, c := range map[string]struct {
 			completion store.Completion
-			code       store.RunErrorCode
+			code       runerror.Code
 		}{
-			"output":       {store.Completion{Output: textOf(store.MaxOutput + 1)}, store.RunErrorOutputTooLarge},
-			"grows":        {store.Completion{Output: strings.Repeat("\x00", store.MaxOutput/2)}, store.RunErrorOutputTooLarge},
-			"model answer": {store.Completion{Journal: []store.JournalEntry{entryOfSize(1, store.JournalModelAnswer, store.MaxModelAnswer+1)}}, store.RunErrorJournalTooLarge},
-			"tool result":  {store.Completion{Journal: []store.JournalEntry{entryOfSize(1, store.JournalToolResult, store.MaxToolResult+1)}}, store.RunErrorJournalTooLarge},
+			"output":       {store.Completion{Output: textOf(store.MaxOutput + 1)}, runerror.OutputTooLarge},
+			"grows":        {store.Completion{Output: strings.Repeat("\x00", store.MaxOutput/2)}, runerror.OutputTooLarge},
+			"model answer": {store.Completion{Journal: []store.JournalEntry{entryOfSize(1, store.JournalModelAnswer, store.MaxModelAnswer+1)}}, runerror.JournalTooLarge},
+			"tool result":  {store.Completion{Journal: []store.JournalEntry{entryOfSize(1, store.JournalToolResult, store.MaxToolResult+1)}}, runerror.JournalTooLarge},
 		} {
 			w.deploy("of "+name, "first")
 			e, claimed := w.running(lease)

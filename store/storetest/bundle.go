@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -92,7 +93,7 @@ var bundlePromises = []promise{
 			if w.run(c.Run.ID).Status == store.RunRunning {
 				w.NoError(w.complete(completed(c)))
 			} else {
-				w.NoError(w.s.Cancel(w.ctx, c.Run.Key(), store.RunErrorCancelled, ""))
+				w.NoError(w.s.Cancel(w.ctx, c.Run.Key(), runerror.Cancelled, ""))
 			}
 		}
 		w.bundlesDay()

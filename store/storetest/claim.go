@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -92,7 +93,7 @@ var claimPromises = []promise{
 		w.Equal("second", claimed[0].Run.AgentName)
 		failed := w.run(e.Runs[0].ID)
 		w.Equal(store.RunFailed, failed.Status)
-		w.Equal(store.RunErrorAgentNotFound, failed.ErrorCode)
+		w.Equal(runerror.AgentNotFound, failed.ErrorCode)
 		w.NotEmpty(failed.Error)
 		w.NoError(w.complete(completed(claimed[0])))
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
@@ -176,7 +177,7 @@ var claimPromises = []promise{
 		}
 		ended := w.run(c.Run.ID)
 		w.Equal(store.RunFailed, ended.Status)
-		w.Equal(store.RunErrorRunnerLost, ended.ErrorCode)
+		w.Equal(runerror.RunnerLost, ended.ErrorCode)
 		w.NotNil(ended.EndedAt)
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
 	}},

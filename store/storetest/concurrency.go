@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -136,7 +137,7 @@ var concurrencyPromises = []promise{
 		events[1].Runs[0].Concurrency.Drop = true
 		w.acceptAll(events)
 		w.underWay(events[0].Runs[0].ID, events[2].Runs[0].ID)
-		w.Equal(store.RunErrorConcurrencyDropped, w.run(events[1].Runs[0].ID).ErrorCode)
+		w.Equal(runerror.ConcurrencyDropped, w.run(events[1].Runs[0].ID).ErrorCode)
 	}},
 	{"a run that does not wait is cancelled if its key is taken", func(w *world) {
 		w.deploy("one", "first")
@@ -147,7 +148,7 @@ var concurrencyPromises = []promise{
 		w.accept(&dropped)
 		run := w.run(dropped.Runs[0].ID)
 		w.Equal(store.RunCancelled, run.Status)
-		w.Equal(store.RunErrorConcurrencyDropped, run.ErrorCode)
+		w.Equal(runerror.ConcurrencyDropped, run.ErrorCode)
 		w.NotEmpty(run.Error)
 		w.True(w.outcome(dropped.ConnectorRunID).Terminal())
 		w.completeTogether(w.underWay(r...)...)
@@ -176,7 +177,7 @@ var concurrencyPromises = []promise{
 		w.deploy("one", "first")
 		r := w.contenders("a", "a", "a", "a", "a", "a")
 		cancel := func(run uuid.UUID) {
-			w.NoError(w.s.Cancel(w.ctx, w.key(run), store.RunErrorCancelled, ""))
+			w.NoError(w.s.Cancel(w.ctx, w.key(run), runerror.Cancelled, ""))
 		}
 		cancel(r[1]) // blocked
 		w.underWay(r[0])

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -69,7 +70,7 @@ var keyContentionPromises = []promise{
 					return err
 				}
 				known.addAdmissions(events, admissions)
-				if err := w.s.Cancel(w.ctx, w.key(admissions[i%3].RunIDs[0]), store.RunErrorCancelled, ""); err != nil && !errors.Is(err, store.ErrConflict) {
+				if err := w.s.Cancel(w.ctx, w.key(admissions[i%3].RunIDs[0]), runerror.Cancelled, ""); err != nil && !errors.Is(err, store.ErrConflict) {
 					return err
 				}
 				if err := w.endSome(w.ctx); err != nil {

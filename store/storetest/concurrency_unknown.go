@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -33,11 +34,11 @@ var unknownKeyPromises = []promise{
 		w.accept(&blob)
 		w.deployKeyed("one", keyedBy{"first": {Expression: "input.k", Drop: true}}, "first")
 		w.underWay(r[0])
-		w.Equal(store.RunErrorConcurrencyDropped, w.run(r[1]).ErrorCode)
+		w.Equal(runerror.ConcurrencyDropped, w.run(r[1]).ErrorCode)
 		for i, message := range []string{"no such key: k", "list", "257 bytes", "not JSON", "64 KiB"} {
 			run := w.run(append(r, blob.Runs[0].ID)[i+2])
 			w.Equal(store.RunFailed, run.Status)
-			w.Equal(store.RunErrorKeyUnavailable, run.ErrorCode)
+			w.Equal(runerror.KeyUnavailable, run.ErrorCode)
 			w.Contains(run.Error, message)
 			w.Contains(run.Error, `concurrency.key "input.k"`)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -119,7 +120,7 @@ var contentionPromises = []promise{
 		for range 10 * writers {
 			group.Go(func() error { return w.s.AppendJournal(ctx, leaseOf(c), entries) })
 			group.Go(func() error {
-				return ignoreError(w.s.Cancel(ctx, w.key(newUUIDv7()), store.RunErrorCancelled, "none"), store.ErrNotFound)
+				return ignoreError(w.s.Cancel(ctx, w.key(newUUIDv7()), runerror.Cancelled, "none"), store.ErrNotFound)
 			})
 		}
 		w.NoError(group.Wait())

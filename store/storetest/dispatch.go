@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -175,7 +176,7 @@ var endingPromises = []promise{
 		e, c := w.running(lease)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)}))
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
-		w.Equal(store.RunErrorToolInterrupted, w.run(c.Run.ID).ErrorCode)
+		w.Equal(runerror.ToolInterrupted, w.run(c.Run.ID).ErrorCode)
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
 	}},
 }
@@ -218,7 +219,7 @@ var sweepPromises = []promise{
 		w.Equal(store.Swept{GivenBack: 1, Failed: 1}, swept)
 		failed := w.run(e.Runs[0].ID)
 		w.Equal(store.RunFailed, failed.Status)
-		w.Equal(store.RunErrorToolInterrupted, failed.ErrorCode)
+		w.Equal(runerror.ToolInterrupted, failed.ErrorCode)
 		w.Equal(store.RunQueued, w.run(e.Runs[1].ID).Status)
 	}},
 	{"a repeated result of an unsafe tool frees no other tool", func(w *world) {
@@ -230,7 +231,7 @@ var sweepPromises = []promise{
 		}))
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{result}))
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
-		w.Equal(store.RunErrorToolInterrupted, w.run(c.Run.ID).ErrorCode, "one of two is still in flight")
+		w.Equal(runerror.ToolInterrupted, w.run(c.Run.ID).ErrorCode, "one of two is still in flight")
 	}},
 	{"queued runs of a deleted environment are cancelled", func(w *world) {
 		e := w.singleEvent()
@@ -241,7 +242,7 @@ var sweepPromises = []promise{
 		w.Equal(store.Swept{Cancelled: 1}, swept)
 		run := w.run(e.Runs[0].ID)
 		w.Equal(store.RunCancelled, run.Status)
-		w.Equal(store.RunErrorEnvironmentGone, run.ErrorCode)
+		w.Equal(runerror.EnvironmentDeleted, run.ErrorCode)
 		w.True(w.outcome(e.ConnectorRunID).Terminal())
 	}},
 	{"orphaned runs are found in every project and environment", func(w *world) {

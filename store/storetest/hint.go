@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -121,7 +122,7 @@ var hintPromises = []promise{
 		w.NoError(w.complete(completed(c)))
 		followed, f := w.running(lease)
 		w.s.FollowRun(f.Run.Key())
-		w.awaitHint(store.TopicRun, f.Run.ID, func() { w.NoError(w.s.Cancel(w.ctx, f.Run.Key(), store.RunErrorCancelled, "")) })
+		w.awaitHint(store.TopicRun, f.Run.ID, func() { w.NoError(w.s.Cancel(w.ctx, f.Run.Key(), runerror.Cancelled, "")) })
 		w.NotEmpty(followed.Runs)
 		for hint := range hints {
 			if hint.Key == f.Run.Key() || hint.Key == (store.Key{}) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -188,7 +189,7 @@ var historyPromises = []promise{
 		w.Equal(one.Context, got.Context)
 		got, err = w.s.Run(w.ctx, large.Run)
 		w.NoError(err)
-		w.Equal(store.RunErrorContextTooLarge, got.ErrorCode)
+		w.Equal(runerror.ContextTooLarge, got.ErrorCode)
 		got, err = w.s.Run(w.ctx, none.Run)
 		w.NoError(err)
 		w.Nil(got.Context)
@@ -206,7 +207,7 @@ var historyPromises = []promise{
 			got, err := w.s.Run(w.ctx, run)
 			w.NoError(err)
 			w.Equal(want, got.FinishReason)
-			w.Equal(run == invalid.Run, got.ErrorCode == store.RunErrorReportInvalid)
+			w.Equal(run == invalid.Run, got.ErrorCode == runerror.ReportInvalid)
 		}
 		listed, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: cut.Run.ProjectID, Limit: 10})
 		w.NoError(err)

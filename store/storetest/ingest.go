@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -94,11 +95,11 @@ var ingestPromises = []promise{
 	{"a run that cannot start is recorded as failed", func(w *world) {
 		w.deploy("one", "first", "second")
 		e := w.event()
-		e.Runs[0].ErrorCode, e.Runs[0].Error = "files_required", "the agent needs files"
+		e.Runs[0].ErrorCode, e.Runs[0].Error = runerror.FilesRequired, "the agent needs files"
 		w.accept(&e)
 		failed := w.run(e.Runs[0].ID)
 		w.Equal(store.RunFailed, failed.Status)
-		w.EqualValues("files_required", failed.ErrorCode)
+		w.Equal(runerror.FilesRequired, failed.ErrorCode)
 		w.Equal("the agent needs files", failed.Error)
 		w.NotNil(failed.EndedAt)
 		claimed := w.claim(10, lease)
@@ -107,7 +108,7 @@ var ingestPromises = []promise{
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
 
 		alone := w.singleEvent()
-		alone.Runs[0].ErrorCode, alone.Runs[0].Error = "files_required", "the agent needs files"
+		alone.Runs[0].ErrorCode, alone.Runs[0].Error = runerror.FilesRequired, "the agent needs files"
 		w.accept(&alone)
 		w.Equal(store.ConnectorRunFailed, w.outcome(alone.ConnectorRunID).Status, "it has ended")
 	}},

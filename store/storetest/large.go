@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"pgregory.net/rapid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -201,7 +202,7 @@ var largePromises = []promise{
 		done := largeCompletion(c)
 		done.Journal = []store.JournalEntry{answerOfSize(int64(len(all))+1, 1<<20)}
 		w.NoError(w.complete(done))
-		w.Equal(store.RunErrorJournalTooLarge, w.run(c.Run.ID).ErrorCode)
+		w.Equal(runerror.JournalTooLarge, w.run(c.Run.ID).ErrorCode)
 		w.requireOutput(e.ConnectorRunID, c.Run.ID, "")
 		w.keptBlobs(len(all) - small)
 	}},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -88,7 +89,7 @@ var loadPromises = []promise{
 		for _, id := range []uuid.UUID{suspended.Run.ID, running.Run.ID, queued[0].Runs[0].ID, queued[2].Runs[0].ID} {
 			run := w.run(id)
 			w.Equal(store.RunFailed, run.Status)
-			w.Equal(store.RunErrorExpired, run.ErrorCode)
+			w.Equal(runerror.Expired, run.ErrorCode)
 			w.NotEmpty(run.Error)
 		}
 		w.ErrorIs(w.complete(completed(running)), store.ErrFenced, "its runner is too late")

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -43,7 +44,7 @@ type modelRun struct {
 	store.Candidate
 	event           uuid.UUID
 	status          store.RunStatus
-	code            store.RunErrorCode
+	code            runerror.Code
 	token           int64
 	attempt, losses int
 	runner          string // the current or last one
@@ -100,7 +101,7 @@ func (m *model) accept(rt *rapid.T) {
 			event:     e.ConnectorRunID, status: store.RunQueued, key: run.Concurrency.Text,
 		}
 		if r.blocked = slices.ContainsFunc(m.runs, r.hasSameKey); r.blocked && run.Concurrency.Drop {
-			r.status, r.code = store.RunCancelled, store.RunErrorConcurrencyDropped
+			r.status, r.code = store.RunCancelled, runerror.ConcurrencyDropped
 		}
 		m.runs = append(m.runs, r)
 	}
@@ -323,11 +324,11 @@ func (m *model) complete(rt *rapid.T) {
 func (m *model) release(rt *rapid.T) {
 	run, l := m.drawLease(rt)
 	err := m.s.Release(m.ctx, l, 0)
-	released := run.token == l.Token && (run.status == store.RunQueued || run.code == store.RunErrorToolInterrupted && run.runner == "")
+	released := run.token == l.Token && (run.status == store.RunQueued || run.code == runerror.ToolInterrupted && run.runner == "")
 	switch {
 	case run.current(l) && run.openTools > 0:
 		m.NoError(err)
-		run.status, run.code, run.runner = store.RunFailed, store.RunErrorToolInterrupted, ""
+		run.status, run.code, run.runner = store.RunFailed, runerror.ToolInterrupted, ""
 	case run.current(l):
 		m.NoError(err)
 		run.status, run.Fresh, run.runner = store.RunQueued, false, ""
@@ -376,13 +377,13 @@ func (r *modelRun) requeue(kind store.JournalKind, data json.RawMessage) {
 
 func (m *model) cancel(rt *rapid.T) {
 	run, l := m.drawLease(rt)
-	err := m.s.Cancel(m.ctx, l.Run, store.RunErrorCancelled, "somebody said so")
+	err := m.s.Cancel(m.ctx, l.Run, runerror.Cancelled, "somebody said so")
 	if run.status.Terminal() {
 		m.ErrorIs(err, store.ErrConflict)
 		return
 	}
 	m.NoError(err)
-	run.status, run.code = store.RunCancelled, store.RunErrorCancelled
+	run.status, run.code = store.RunCancelled, runerror.Cancelled
 }
 
 // sweep also ends claims of earlier histories.
@@ -396,9 +397,9 @@ func (m *model) sweep(*rapid.T) {
 			run.requeue(store.JournalExpired, nil)
 		case run.status != store.RunRunning:
 		case run.openTools > 0:
-			run.status, run.code = store.RunFailed, store.RunErrorToolInterrupted
+			run.status, run.code = store.RunFailed, runerror.ToolInterrupted
 		case run.losses+1 >= store.MaxLosses:
-			run.status, run.code = store.RunFailed, store.RunErrorRunnerLost
+			run.status, run.code = store.RunFailed, runerror.RunnerLost
 		default:
 			run.status, run.Fresh = store.RunQueued, false
 			run.losses++

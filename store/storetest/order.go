@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -106,11 +107,11 @@ var orderPromises = []promise{
 		w.Empty(claim("two"), "the second of two slots is reserved")
 		sync := w.classed(store.ClassSync, 0)
 		w.Equal(sync, claim("two"))
-		w.NoError(w.s.Cancel(w.ctx, w.key(inbound[0]), store.RunErrorCancelled, ""))
+		w.NoError(w.s.Cancel(w.ctx, w.key(inbound[0]), runerror.Cancelled, ""))
 		w.Equal(waits, claim("three"), "sync is not counted")
 
 		w.updateRows(`UPDATE runners SET seen_at = seen_at - $2`, (2 * store.RunnerPresence).Microseconds())
-		w.NoError(w.s.Cancel(w.ctx, w.key(waits[0]), store.RunErrorCancelled, ""))
+		w.NoError(w.s.Cancel(w.ctx, w.key(waits[0]), runerror.Cancelled, ""))
 		last := w.classed(store.ClassInbound, 0)
 		w.Equal(last, claim("one"), "the only remaining slot is not reserved")
 	}},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/replay"
 )
@@ -211,7 +212,7 @@ var replayPromises = []promise{
 		e := w.event()
 		w.accept(&e)
 		again := w.replayRun(e.ConnectorRunID)
-		w.Equal(store.RunErrorFilesRequired, w.run(again.RunIDs[0]).ErrorCode)
+		w.Equal(runerror.FilesRequired, w.run(again.RunIDs[0]).ErrorCode)
 		w.Equal(store.RunQueued, w.run(again.RunIDs[1]).Status)
 	}},
 	{"a repeated request is one replay, also after changes", func(w *world) {

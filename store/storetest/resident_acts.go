@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/replay"
 )
@@ -43,7 +44,7 @@ var residentActs = map[string]func(r *resident, n int){
 	},
 	"cancel": func(r *resident, _ int) {
 		if c, ok := popFirst(&r.held); ok {
-			r.recordResult("cancelled "+c.Run.AgentName, r.s.Cancel(r.ctx, c.Run.Key(), store.RunErrorCancelled, "not wanted"))
+			r.recordResult("cancelled "+c.Run.AgentName, r.s.Cancel(r.ctx, c.Run.Key(), runerror.Cancelled, "not wanted"))
 		}
 	},
 	"record": func(r *resident, n int) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -259,7 +260,7 @@ var storedPromises = []promise{
 			w.ErrorIs(w.complete(store.Completion{Lease: l, Status: store.RunCompleted}), store.ErrNotFound)
 			w.ErrorIs(w.s.AppendJournal(w.ctx, l, []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}), store.ErrNotFound)
 			w.ErrorIs(w.s.Release(w.ctx, l, 0), store.ErrNotFound)
-			w.ErrorIs(w.s.Cancel(w.ctx, w.key(id), store.RunErrorCancelled, ""), store.ErrNotFound)
+			w.ErrorIs(w.s.Cancel(w.ctx, w.key(id), runerror.Cancelled, ""), store.ErrNotFound)
 			w.ErrorIs(w.s.Resume(w.ctx, w.key(id), nil), store.ErrNotFound)
 		}
 	}},

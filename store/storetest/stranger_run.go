@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -261,7 +262,7 @@ var runStrangers = map[string]func(s *stranger){
 		s.requireNotFound(s.s.Resume(s.ctx, s.key(s.running.Run.ID), json.RawMessage(`{}`)))
 	},
 	"Cancel": func(s *stranger) {
-		s.requireNotFound(s.s.Cancel(s.ctx, s.key(s.running.Run.ID), store.RunErrorCancelled, "theirs"))
+		s.requireNotFound(s.s.Cancel(s.ctx, s.key(s.running.Run.ID), runerror.Cancelled, "theirs"))
 	},
 	"EraseRun": func(s *stranger) { s.requireNotFound(s.s.EraseRun(s.ctx, s.key(s.event.Runs[0].ID))) },
 	"Ended": func(s *stranger) {

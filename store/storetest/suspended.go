@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -78,11 +79,11 @@ var suspensionPromises = []promise{
 		w.suspend(c[1], time.Hour)
 		for _, e := range events {
 			run := w.key(e.Runs[0].ID)
-			w.NoError(w.s.Cancel(w.ctx, run, store.RunErrorCancelled, "no longer wanted"))
-			w.ErrorIs(w.s.Cancel(w.ctx, run, store.RunErrorCancelled, "again"), store.ErrConflict)
+			w.NoError(w.s.Cancel(w.ctx, run, runerror.Cancelled, "no longer wanted"))
+			w.ErrorIs(w.s.Cancel(w.ctx, run, runerror.Cancelled, "again"), store.ErrConflict)
 			got := w.run(run.ID)
 			w.Equal(store.RunCancelled, got.Status)
-			w.Equal(store.RunErrorCancelled, got.ErrorCode)
+			w.Equal(runerror.Cancelled, got.ErrorCode)
 			w.Equal("no longer wanted", got.Error)
 			w.Equal(store.ConnectorRunCancelled, w.outcome(e.ConnectorRunID).Status)
 		}
@@ -90,6 +91,6 @@ var suspensionPromises = []promise{
 		w.ErrorIs(w.complete(completed(c[0])), store.ErrFenced)
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c[0]), []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}), store.ErrFenced)
 		w.ErrorIs(w.s.Resume(w.ctx, c[1].Run.Key(), nil), store.ErrConflict)
-		w.ErrorIs(w.s.Cancel(w.ctx, w.key(newUUIDv7()), store.RunErrorCancelled, "unknown"), store.ErrNotFound)
+		w.ErrorIs(w.s.Cancel(w.ctx, w.key(newUUIDv7()), runerror.Cancelled, "unknown"), store.ErrNotFound)
 	}},
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -104,7 +105,7 @@ var variantPromises = []promise{
 		w.deployVariants("one", "first", "short", "long")
 		_, c := w.running(lease)
 		w.reportVariant(c, "short")
-		w.NoError(w.s.Cancel(w.ctx, c.Run.Key(), store.RunErrorCancelled, "enough"))
+		w.NoError(w.s.Cancel(w.ctx, c.Run.Key(), runerror.Cancelled, "enough"))
 		run := w.run(c.Run.ID)
 		w.Equal(store.RunCancelled, run.Status)
 		w.Equal("short", run.TestName)
@@ -170,7 +171,7 @@ var variantPromises = []promise{
 		claimed := w.claim(10, lease)
 		w.Len(claimed, 1)
 		w.Equal("second", claimed[0].Run.AgentName)
-		w.Equal(store.RunErrorAgentNotFound, w.run(e.Runs[0].ID).ErrorCode)
+		w.Equal(runerror.AgentNotFound, w.run(e.Runs[0].ID).ErrorCode)
 		begin := w.singleEvent()
 		begin.RunnerID = "runner"
 		w.accept(&begin)

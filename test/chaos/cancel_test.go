@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/time/rate"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/postgres"
 )
@@ -42,7 +43,7 @@ func TestCancel_ReachesRunner(t *testing.T) {
 				return waits, nil
 			}), "the runner asks for more")
 
-			require.NoError(t, c.facade.Cancel(ctx, store.Key{ProjectID: project, ID: run}, store.RunErrorCancelled, "cancelled by a test"))
+			require.NoError(t, c.facade.Cancel(ctx, store.Key{ProjectID: project, ID: run}, runerror.Cancelled, "cancelled by a test"))
 			require.NoError(t, poll(ctx, pollEvery, func() (bool, error) {
 				_, told := c.port.lost(run)
 				return told && c.service.hanging.Load() == 0, nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
@@ -38,10 +39,10 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 		}
 		run := store.EventRun{ID: id, LinkID: link.ID, AgentName: link.AgentName}
 		if missing := store.MissingFiles(route.Connector, link, req.input.files); missing != "" && !req.input.repeat {
-			run.ErrorCode, run.Error = store.RunErrorFilesRequired, missing
+			run.ErrorCode, run.Error = runerror.FilesRequired, missing
 		} else if !req.input.repeat { // no input was read, and nothing is recorded
 			if run.Concurrency, err = route.KeyOf(link.AgentName, req.input.inline, evaluate); err != nil {
-				run.ErrorCode, run.Error = store.RunErrorKeyUnavailable, err.Error()
+				run.ErrorCode, run.Error = runerror.KeyUnavailable, err.Error()
 			}
 		}
 		event.Runs = append(event.Runs, run)

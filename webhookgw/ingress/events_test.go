@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -106,7 +107,7 @@ func TestAdmission_KnownStatus(t *testing.T) {
 	ids := someRuns(2)
 	a := admission{
 		Admission: store.Admission{Verdict: store.Accepted, RunIDs: ids},
-		runs:      []store.EventRun{{}, {ErrorCode: store.RunErrorFilesRequired}},
+		runs:      []store.EventRun{{}, {ErrorCode: runerror.FilesRequired}},
 	}
 	require.Equal(t, store.RunQueued, a.knownStatus(0))
 	require.Empty(t, a.knownStatus(1), "the run has failed")

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/store"
@@ -69,7 +70,7 @@ func (r *replaying) fail(t *testing.T, events int) {
 	t.Helper()
 	for range events {
 		e := r.scene.Event(t)
-		e.Runs[0].ErrorCode, e.Runs[0].Error = store.RunErrorFilesRequired, "no file"
+		e.Runs[0].ErrorCode, e.Runs[0].Error = runerror.FilesRequired, "no file"
 		admissions, err := r.Accept(t.Context(), []store.Event{e})
 		require.NoError(t, err)
 		require.NoError(t, admissions[0].Err)

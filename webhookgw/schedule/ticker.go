@@ -18,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -251,7 +252,7 @@ func newEvent(route store.Route, config connector.Config, step tickStep) (store.
 		}
 		run := store.EventRun{ID: id, LinkID: link.ID, AgentName: link.AgentName}
 		if run.Concurrency, err = route.KeyOf(link.AgentName, event.Input, evaluate); err != nil {
-			run.ErrorCode, run.Error = store.RunErrorKeyUnavailable, err.Error()
+			run.ErrorCode, run.Error = runerror.KeyUnavailable, err.Error()
 		}
 		event.Runs = append(event.Runs, run)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/store"
@@ -127,7 +128,7 @@ func TestTicker_TickIsEvent(t *testing.T) {
 	require.Len(t, e.Runs, 2)
 	require.Equal(t, d.Route.Links[1].ID, e.Runs[1].LinkID)
 	require.Equal(t, "x", e.Runs[0].Concurrency.Text)
-	require.Equal(t, store.RunErrorKeyUnavailable, e.Runs[1].ErrorCode)
+	require.Equal(t, runerror.KeyUnavailable, e.Runs[1].ErrorCode)
 	require.Equal(t, store.TickMove{Connector: d.Route.Connector.Key(), From: midnight, To: midnight.Add(24 * time.Hour), Planned: true, Done: midnight}, *e.Tick)
 	require.InEpsilon(t, 1, metrictest.Of(t, registry).Value(t, "agentplatform_cron_ticks_total", "outcome", "run"), 0)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -48,7 +49,7 @@ func (t *tour) takeTurns() {
 	take(store.ConcurrencyKey{Text: "a", Drop: true}, `{}`)
 	take(store.ConcurrencyKey{Unknown: true}, `{"k":"a"}`)
 	take(store.ConcurrencyKey{Unknown: true}, `{}`)
-	t.NoError(t.Store.Cancel(t.ctx, second, store.RunErrorCancelled, "enough"))
+	t.NoError(t.Store.Cancel(t.ctx, second, runerror.Cancelled, "enough"))
 	for range 3 {
 		complete(claim(1)[0])
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -174,8 +175,8 @@ func (t *tour) interrupt() {
 	t.NoError(t.Store.Suspend(t.ctx, store.Suspension{Lease: leaseOf(runs[1]), For: time.Hour, Journal: answers(runs[1], 1, 1)}))
 	t.NoError(t.Store.Resume(t.ctx, runs[1].Run.Key(), json.RawMessage(`"`+strings.Repeat("x", store.MaxInlineText)+`"`)))
 	t.NoError(t.Store.Suspend(t.ctx, store.Suspension{Lease: leaseOf(runs[2]), For: over}))
-	t.NoError(t.Store.Cancel(t.ctx, runs[3].Run.Key(), store.RunErrorCancelled, "enough"))
-	t.ErrorIs(t.Store.Cancel(t.ctx, runs[3].Run.Key(), store.RunErrorCancelled, "enough"), store.ErrConflict)
+	t.NoError(t.Store.Cancel(t.ctx, runs[3].Run.Key(), runerror.Cancelled, "enough"))
+	t.ErrorIs(t.Store.Cancel(t.ctx, runs[3].Run.Key(), runerror.Cancelled, "enough"), store.ErrConflict)
 	start := func(c store.Claimed) {
 		entry := store.JournalEntry{Sequence: c.JournalLength + 1, Kind: store.JournalToolStarted, Unsafe: true}
 		t.NoError(t.Store.AppendJournal(t.ctx, leaseOf(c), []store.JournalEntry{entry}))
