@@ -24,6 +24,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/controllers/project"
 	"github.com/agentplatform/agentplatform/controllers/rates"
+	"github.com/agentplatform/agentplatform/controllers/runnerpool"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/plan"
 )
@@ -42,8 +43,6 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		return err
 	}
 	trust, anew, damper := make(chan event.GenericEvent), make(chan event.GenericEvent), &connector.ReportDamper{}
-	heads, pushes := environment.NewHeads(), environment.NewPushes(opts.Store, opts.Hints, opts.Namespaces)
-	pools := environment.NewPools(opts.StabilizationWindow)
 	pods := object.PodOptions{
 		Image: opts.Image, DispatchURL: opts.DispatchURL, TrustDispatchCA: opts.DispatchTLSSecret != "", Egress: opts.Egress,
 	}
@@ -54,12 +53,6 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		{"project", &project.Reconciler{Base: newBase(mgr, opts, "project"), Store: opts.Store, Keys: opts.Keys, Network: project.Network{
 			SystemNamespace: opts.SystemNamespace, DispatchTLSSecret: opts.DispatchTLSSecret, Egress: rules,
 		}, TrustChanged: trust, GatewayURL: opts.GatewayURL}},
-		{"environment", &environment.Reconciler{
-			Base: newBase(mgr, opts, "environment"), Store: opts.Store, Keys: opts.Keys, Pods: pods, Heads: heads, Pools: pools,
-		}},
-		{"branches", &environment.Branches{
-			Base: newBase(mgr, opts, "environment"), Guard: egress.New(rules), Heads: heads, Pushes: pushes, Metrics: opts.Metrics,
-		}},
 		{"deployment", &deployment.Reconciler{
 			Base: newBase(mgr, opts, "deployment"), Store: opts.Store, Keys: opts.Keys, Pods: pods,
 		}},
@@ -77,15 +70,44 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 			return fmt.Errorf("registering controller %q: %w", c.name, err)
 		}
 	}
+	if err := addEnvironments(mgr, opts, rules, pods); err != nil {
+		return err
+	}
+	return addLoops(mgr, opts, anew, damper)
+}
+
+// addEnvironments adds the controller of Environments, with their runner pools and the branches that they
+// follow.
+func addEnvironments(mgr ctrl.Manager, opts Options, rules egress.Rules, pods object.PodOptions) error {
+	base, changed := newBase(mgr, opts, "environment"), make(chan event.GenericEvent)
+	pools, heads := runnerpool.NewPools(opts.StabilizationWindow), environment.NewHeads()
+	pushes := environment.NewPushes(opts.Store, opts.Hints, opts.Namespaces)
+	environments := &environment.Reconciler{Base: base, Store: opts.Store, Heads: heads, Changed: changed, Pool: &runnerpool.Reconciler{
+		Base: base, Store: opts.Store, Keys: opts.Keys, Pods: pods, Pools: pools, Changed: changed,
+	}}
+	if err := environments.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("registering controller %q: %w", "environment", err)
+	}
+	branches := &environment.Branches{
+		Base: base, Guard: egress.New(rules), Heads: heads, Changed: changed, Pushes: pushes, Metrics: opts.Metrics,
+	}
+	if err := branches.SetupWithManager(mgr); err != nil {
+		return fmt.Errorf("registering controller %q: %w", "branches", err)
+	}
 	if err := mgr.Add(pushes); err != nil {
 		return fmt.Errorf("registering the push listener: %w", err)
 	}
-	return addLoops(mgr, opts, anew, damper, pools)
+	if err := mgr.Add(&runnerpool.Scaler{
+		Store: opts.Store, Hints: opts.Hints, Pools: pools, Clock: clock.RealClock{}, Changed: changed, Metrics: opts.Metrics, Logger: slog.Default(),
+	}); err != nil {
+		return fmt.Errorf("registering the scaler of runner pools: %w", err)
+	}
+	return nil
 }
 
 // addLoops adds the background loops to the manager. The loops send to anew the connectors to
-// reconcile. damper records the notifications of the connectors. pools are the pools that scale.
-func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, damper *connector.ReportDamper, pools *environment.Pools) error {
+// reconcile. damper records the notifications of the connectors.
+func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, damper *connector.ReportDamper) error {
 	if err := mgr.Add(newSweep(mgr.GetAPIReader(), mgr.GetClient(), opts)); err != nil {
 		return fmt.Errorf("registering the sweep: %w", err)
 	}
@@ -93,11 +115,6 @@ func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, damp
 		Store: opts.Store, Changed: anew, Namespaces: opts.Namespaces, Logger: slog.Default(), Damper: damper,
 	}); err != nil {
 		return fmt.Errorf("registering the check of destinations: %w", err)
-	}
-	if err := mgr.Add(&environment.Scaler{
-		Store: opts.Store, Hints: opts.Hints, Pools: pools, Clock: clock.RealClock{}, Metrics: opts.Metrics, Logger: slog.Default(),
-	}); err != nil {
-		return fmt.Errorf("registering the scaler of runner pools: %w", err)
 	}
 	if err := mgr.Add(newRejections(newBase(mgr, opts, "connector"), opts.Store)); err != nil {
 		return fmt.Errorf("registering the reports of rejected webhooks: %w", err)

@@ -25,8 +25,8 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/connector"
 	"github.com/agentplatform/agentplatform/controllers/connectorlink"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
+	"github.com/agentplatform/agentplatform/controllers/controllertest/environmenttest"
 	"github.com/agentplatform/agentplatform/controllers/deployment"
-	"github.com/agentplatform/agentplatform/controllers/environment"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/project"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
@@ -52,7 +52,7 @@ func newStage(ctx context.Context) *stage {
 	pods := object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"}
 	s := &stage{Fixture: f, by: map[string]reconcile.Reconciler{
 		"Project":       &project.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Network: project.Network{SystemNamespace: f.Namespace}},
-		"Environment":   &environment.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: pods, Heads: environment.NewHeads(), Pools: environment.NewPools(0)},
+		"Environment":   environmenttest.On(f).R,
 		"Deployment":    &deployment.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: pods},
 		"Connector":     &connector.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Damper: &connector.ReportDamper{}, GatewayURL: "https://hooks.example.com"},
 		"ConnectorLink": &connectorlink.Reconciler{Base: f.Base, Store: f.Store},

@@ -61,7 +61,7 @@ type Options struct {
 	// that kind. If 0, DefaultSweepLimit is used.
 	SweepLimit int
 	// StabilizationWindow is how long an autoscaled pool keeps runners after the last demand for them.
-	// If 0, environment.DefaultStabilizationWindow is used.
+	// If 0, runnerpool.DefaultStabilizationWindow is used.
 	StabilizationWindow time.Duration
 	// Metrics receives the metrics of the controllers. If nil, nothing is recorded.
 	Metrics *metrics.Manager

@@ -78,13 +78,11 @@ func (r *Reconciler) sendEvent(ctx context.Context) error {
 	if err != nil || bytes.Equal(secret.Data[CAKey], r.told) {
 		return err
 	}
-	select {
-	case r.Changed <- event.GenericEvent{Object: secret}:
-		r.told = secret.Data[CAKey]
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := object.Queue(ctx, r.Changed, secret); err != nil {
+		return err
 	}
+	r.told = secret.Data[CAKey]
+	return nil
 }
 
 func (r *Reconciler) ensureCertificate(ctx context.Context, name string, hosts []string) error {

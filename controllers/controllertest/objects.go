@@ -66,6 +66,14 @@ func (f *Fixture) Secret(name string, data map[string]string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: f.At(name), StringData: data}
 }
 
+// OAuthApp returns an OAuth app whose client secret is in a key of a Secret.
+func OAuthApp(name v1alpha1.OAuthAppName, secret v1alpha1.Name, key string) v1alpha1.OAuthApp {
+	return v1alpha1.OAuthApp{ //nolint:gosec // it names a Secret
+		Name: name, TokenURL: "https://login.example.com/token", ClientID: "agents",
+		ClientSecretRef: v1alpha1.SecretKeyReference{Name: secret, Key: key},
+	}
+}
+
 // ExpectProject creates a project that is in effect and may have pods, like the project controller.
 func (f *Fixture) ExpectProject(ctx context.Context, changes ...func(*v1alpha1.Project)) *v1alpha1.Project {
 	GinkgoHelper()

@@ -2,11 +2,7 @@
 
 package environment
 
-import (
-	"sync"
-
-	"sigs.k8s.io/controller-runtime/pkg/event"
-)
+import "sync"
 
 // Head is the head of a branch.
 type Head struct {
@@ -34,17 +30,12 @@ type Heads struct {
 	mu sync.Mutex
 	// of has the heads by namespace and branch.
 	of map[string]map[string]Head
-	// changed names the environments whose branch moved.
-	changed chan event.GenericEvent
 }
 
 // NewHeads returns Heads without branches.
 func NewHeads() *Heads {
-	return &Heads{of: map[string]map[string]Head{}, changed: make(chan event.GenericEvent, waitingHeads)}
+	return &Heads{of: map[string]map[string]Head{}}
 }
-
-// waitingHeads is the buffer size of changed.
-const waitingHeads = 100
 
 // getHead returns the head of a branch of a project's repository. ok is false before the first poll.
 func (h *Heads) getHead(namespace, branch string) (head Head, ok bool) {

@@ -38,6 +38,8 @@ type Branches struct {
 	Guard *egress.Guard
 	// Heads receives the results.
 	Heads *Heads
+	// Changed receives the environments whose branch moved.
+	Changed chan<- event.GenericEvent
 	// Pushes has the pushes that Git providers reported. If nil, there are none.
 	Pushes *Pushes
 	// Metrics counts the polls. If nil, nothing is recorded.
@@ -83,10 +85,8 @@ func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		if !changed[branchOf(e, project)] {
 			continue
 		}
-		select {
-		case b.Heads.changed <- event.GenericEvent{Object: e}:
-		case <-ctx.Done():
-			return ctrl.Result{}, ctx.Err()
+		if err := object.Queue(ctx, b.Changed, e); err != nil {
+			return ctrl.Result{}, err
 		}
 	}
 	return ctrl.Result{RequeueAfter: max(spreadInterval(req.Namespace, interval), b.polls.remainingPause(req.Namespace, b.Now()))}, nil

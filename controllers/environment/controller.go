@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package environment projects Environments into the store and manages their pools of runner pods.
+// Package environment projects Environments into the store, and reconciles their pools of runner pods and
+// the commits that they follow.
 package environment
 
 import (
@@ -10,9 +11,7 @@ import (
 	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -29,9 +28,7 @@ import (
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=environments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=environments/status,verbs=patch
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch;create;patch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 
 // Store has the store methods that the controller needs.
 type Store interface {
@@ -39,27 +36,35 @@ type Store interface {
 	object.Defaults
 	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
 	ListDeployments(ctx context.Context, environment store.Key) ([]store.Deployment, error)
-	Token(ctx context.Context, sha256 []byte) (store.Token, error)
-	PutToken(ctx context.Context, t store.Token) error
+}
+
+// Pool reconciles the runner pod pools of Environments, as in package runnerpool.
+type Pool interface {
+	// Watch adds the objects of pools to the watches of the controller.
+	Watch(to *builder.Builder) *builder.Builder
+	// Reconcile writes the pool and reports it in the status. It returns the time until the next reconcile.
+	// rolling reports that the pool is getting a new release of the platform.
+	Reconcile(
+		ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, allowed plan.Runner, key store.Key,
+	) (after time.Duration, rolling bool, err error)
+	// Report reports a pool that stays unchanged. outdated reports that some runners have an earlier release
+	// of the platform.
+	Report(ctx context.Context, e *v1alpha1.Environment) (outdated bool, err error)
+	// EndRollout is called after each reconcile, unless the pool is rolling.
+	EndRollout(ctx context.Context, environment types.NamespacedName) error
+	// Forget is called for a deleted Environment.
+	Forget(environment types.NamespacedName)
 }
 
 // Reconciler reconciles Environments.
 type Reconciler struct {
 	*object.Base
 	Store Store
-	// Keys decrypts the sealed values of an Environment.
-	Keys object.Opener
-	// Pods has the operator's settings for runner pods.
-	Pods object.PodOptions
+	Pool  Pool
 	// Heads has the heads of branches.
 	Heads *Heads
-	// Pools has the pools that scale.
-	Pools *Pools
-
-	// wakeUp queues environments that wait for a claim of another environment.
-	wakeUp chan event.GenericEvent
-	// rollouts limits the number of pools that get a new image of the platform at the same time.
-	rollouts rolloutLimit
+	// Changed has environments to reconcile.
+	Changed chan event.GenericEvent
 }
 
 // Reconcile projects an Environment into the store and manages its pool.
@@ -72,10 +77,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return after, err
 	})
 	if !rolling { // the rollout has ended, or cannot continue
-		err = errors.Join(err, r.endRollout(ctx, req.NamespacedName))
+		err = errors.Join(err, r.Pool.EndRollout(ctx, req.NamespacedName))
 	}
 	if err == nil && environment.UID == "" {
-		r.Pools.forgetPool(req.NamespacedName)
+		r.Pool.Forget(req.NamespacedName)
 		err = r.wakeStalled(ctx, req.Namespace)
 	}
 	return result, err
@@ -107,7 +112,7 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 		after, err = r.leavePool(ctx, e, held, notAllowed)
 		return after, false, err
 	}
-	after, rolling, err = r.bringPool(ctx, e, project, allowed.Runner, key)
+	after, rolling, err = r.Pool.Reconcile(ctx, e, project, allowed.Runner, key)
 	// Pool and Git are independent: an error of one does not stop the other.
 	again, unfollowed := r.followGit(ctx, e, project, live, key)
 	if again > 0 && (after == 0 || again < after) {
@@ -118,16 +123,10 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 
 // leavePool keeps the pool unchanged, and reports it with the reason.
 func (r *Reconciler) leavePool(ctx context.Context, e *v1alpha1.Environment, held bool, notAllowed error) (after time.Duration, err error) {
-	r.Pools.forgetPool(client.ObjectKeyFromObject(e))
-	seen, err := r.showRunners(ctx, e, kept{})
+	outdated, err := r.Pool.Report(ctx, e)
 	if err != nil {
 		return 0, err
 	}
-	want := e.Spec.Runner.Replicas()
-	if _, scales := boundsOf(&e.Spec.Runner); scales {
-		want = seen.replicas
-	}
-	e.ShowRunners(max(seen.ready, 0), want)
 	switch {
 	case !held: // Ready has the reason already
 		after = object.Later
@@ -137,25 +136,10 @@ func (r *Reconciler) leavePool(ctx context.Context, e *v1alpha1.Environment, hel
 		v1alpha1.MarkStalled(e, v1alpha1.ReasonNotAllowed, notAllowed.Error())
 		after = r.PlanInterval()
 	}
-	if seen.releaseBefore {
+	if outdated {
 		e.MarkOfReleaseBefore()
 	}
 	return after, nil
-}
-
-// bringPool writes the pool and reports it. It returns the results of reconcile.
-func (r *Reconciler) bringPool(
-	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, allowed plan.Runner, key store.Key,
-) (after time.Duration, rolling bool, err error) {
-	wrote, err := r.keepPool(ctx, e, project, allowed, key)
-	if err != nil {
-		return 0, false, err
-	}
-	done, err := r.showPool(ctx, e, wrote)
-	if done || err != nil {
-		return r.PlanInterval(), false, err
-	}
-	return object.Later, wrote.waits || r.rollouts.isRollingOut(client.ObjectKeyFromObject(e), r.Now()), nil
 }
 
 // wakeStalled queues the environments of a namespace that wait for a slot of the plan or a slug, after
@@ -169,50 +153,27 @@ func (r *Reconciler) wakeStalled(ctx context.Context, namespace string) error {
 		if !v1alpha1.IsStalled(&list.Items[i]) {
 			continue
 		}
-		if err := r.wakePool(ctx, &list.Items[i]); err != nil {
+		if err := object.Queue(ctx, r.Changed, &list.Items[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// endRollout ends the rollout of a pool and queues the environment of the next one.
-func (r *Reconciler) endRollout(ctx context.Context, environment types.NamespacedName) error {
-	next, ok := r.rollouts.endRollout(environment, r.Now())
-	if !ok {
-		return nil
-	}
-	return r.wakePool(ctx, &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: next.Namespace, Name: next.Name}})
-}
-
-func (r *Reconciler) wakePool(ctx context.Context, environment *v1alpha1.Environment) error {
-	select {
-	case r.wakeUp <- event.GenericEvent{Object: environment}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	all := r.Enqueue(&v1alpha1.EnvironmentList{}, nil)
 	deployedTo := r.Enqueue(&v1alpha1.EnvironmentList{}, object.DeploysTo)
-	r.wakeUp = make(chan event.GenericEvent)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("environment").
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Environment{}).
 		Watches(&v1alpha1.Environment{}, r.Deleted()).
-		Owns(&appsv1.Deployment{}).
 		Watches(&v1alpha1.Project{}, all, builder.WithPredicates(object.Changed(projectState))).
 		Watches(&v1alpha1.Deployment{}, deployedTo, builder.WithPredicates(object.Changed(liveState))).
-		WatchesRawSource(source.Channel(r.wakeUp, &handler.EnqueueRequestForObject{})).
-		WatchesRawSource(source.Channel(r.Heads.changed, &handler.EnqueueRequestForObject{})).
-		WatchesRawSource(source.Channel(r.Pools.changed, &handler.EnqueueRequestForObject{}))
+		WatchesRawSource(source.Channel(r.Changed, &handler.EnqueueRequestForObject{}))
 	b = object.WatchSecrets(b, handler.EnqueueRequestsFromMapFunc(r.usersOf))
-	b = object.WatchPods(b, component, v1alpha1.LabelEnvironment)
-	return r.WatchPlans(b, all).Complete(r)
+	return r.WatchPlans(r.Pool.Watch(b), all).Complete(r)
 }
 
 // projectState returns the fields of a project that environments read. A change of the default

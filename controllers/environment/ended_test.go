@@ -22,10 +22,10 @@ var _ = Describe("An Environment that was brought to a commit", func() {
 	It("follows its source only while the commit is live or in progress", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		said := func() string {
 			GinkgoHelper()
-			f.ExpectReconciled(ctx, f.r, e)
+			f.ExpectReconciled(ctx, f.R, e)
 			condition := e.Status.Condition(v1alpha1.ConditionSourceFollowed)
 			_, ended, _ := strings.Cut(condition.Message, `"`+e.Status.Git.Deployment+`"`)
 			return string(condition.Status) + condition.Reason + ended
@@ -38,7 +38,7 @@ var _ = Describe("An Environment that was brought to a commit", func() {
 		Expect(said()).To(Equal("TrueSucceeded"))
 		f.deployed(ctx, one, false)
 		Expect(said()).To(Equal("FalseDeploymentFailed, which is not live, because another deployment is" + remedy))
-		f.ExpectAtRest(ctx, f.r, e)
+		f.ExpectAtRest(ctx, f.R, e)
 		f.ExpectExists(ctx, d)
 		d.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(f.Clock.Now().Truncate(time.Second))}
 		f.ExpectApplied(ctx, d)
@@ -54,13 +54,13 @@ var _ = Describe("An Environment that was brought to a commit", func() {
 		By("suspended, and another commit requested")
 		at(two)(e)
 		e.Spec.Suspend = true
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil(), "it would speak of the commit before")
 		e.Spec.Suspend = false
 
 		By("deleted while in progress")
 		at(two)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(said()).To(Equal("TrueSucceeded"))
 		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(e.Status.Git.Deployment)})
 		Expect(said()).To(Equal("FalseDeploymentFailed, which is gone" + remedy))

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/controllertest/environmenttest"
 	"github.com/agentplatform/agentplatform/controllers/environment"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/metrics"
@@ -25,7 +26,7 @@ import (
 
 // follower is a scene with a Git repository of its project.
 type follower struct {
-	*scene
+	*environmenttest.Scene
 	repository *gittest.Repository
 	branches   *environment.Branches
 	project    *v1alpha1.Project
@@ -49,14 +50,14 @@ func newFollower(ctx context.Context) *follower {
 		}
 		return 0
 	})
-	f.scene = bare()
+	f.Scene = environmenttest.New()
 	f.ExpectApplied(ctx, f.Secret("git", map[string]string{"ca.crt": ca}))
 	f.project = f.ExpectProject(ctx, func(p *v1alpha1.Project) {
 		p.Spec.Git = &v1alpha1.ProjectGit{URL: url, SecretRef: &v1alpha1.SecretReference{Name: "git"}}
 	})
 	rules, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()
 	Expect(err).NotTo(HaveOccurred())
-	f.branches = &environment.Branches{Base: f.Base, Guard: egress.New(rules), Heads: f.r.Heads, Metrics: metrics.NewManager(f.metrics)}
+	f.branches = &environment.Branches{Base: f.Base, Guard: egress.New(rules), Heads: f.R.Heads, Changed: f.Changed, Metrics: metrics.NewManager(f.metrics)}
 	return f
 }
 
@@ -71,14 +72,7 @@ func (f *follower) look(ctx context.Context) (woken []string, after time.Duratio
 	GinkgoHelper()
 	f.Clock.Step(10 * time.Minute)
 	after = f.ExpectReconciled(ctx, f.branches, f.project).RequeueAfter
-	for {
-		select {
-		case e := <-f.r.Heads.Moved():
-			woken = append(woken, e.Object.GetName())
-		default:
-			return woken, after
-		}
-	}
+	return f.Queued(), after
 }
 
 // deployments returns the deployments of the namespace.
@@ -143,7 +137,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f := newFollower(ctx)
 		first := f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", following)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(f.commits(ctx)).To(BeEmpty(), "nobody has looked yet")
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil())
 
@@ -152,7 +146,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		woken, after := f.look(ctx)
 		Expect(woken).To(ConsistOf("dev"))
 		Expect(after).To(And(BeNumerically(">=", time.Minute), BeNumerically("<=", 66*time.Second)))
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first))
 		d := f.deployments(ctx).Items[0]
 		Expect(f.Events.Sent()).To(ConsistOf("Normal CommitSeen: the repository's default branch is at commit " + first))
@@ -166,17 +160,17 @@ var _ = Describe("An Environment that follows a branch", func() {
 		By("the same head again, also after its status was lost")
 		woken, _ = f.look(ctx)
 		Expect(woken).To(BeEmpty())
-		f.ExpectAtRest(ctx, f.r, e)
+		f.ExpectAtRest(ctx, f.R, e)
 		e.Status.Git = nil
 		f.ExpectStatus(ctx, e)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first))
 		Expect(e.Status.Git.Deployment).To(Equal(d.Name))
 
 		By("another head, which waits for the earlier build")
 		between := f.repository.Commit("main", "agents/c.yaml", "name: c")
 		f.look(ctx)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first))
 		Expect(e.Status.SeenCommit).To(Equal(between), "it is seen all the same")
 		Expect(f.Events.Sent()).To(ContainElement(HaveSuffix(between)))
@@ -185,7 +179,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		second := f.repository.Commit("main", "agents/b.yaml", "name: b")
 		woken, _ = f.look(ctx)
 		Expect(woken).To(ConsistOf("dev"))
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first, second))
 
 		By("a failed commit is not retried")
@@ -194,7 +188,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 			list.Items[i].Status.Phase = v1alpha1.DeploymentFailed
 			f.ExpectStatus(ctx, &list.Items[i])
 		}
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(HaveLen(2))
 		condition := e.Status.Condition(v1alpha1.ConditionSourceFollowed)
 		Expect(condition.Status).To(Equal(metav1.ConditionFalse))
@@ -203,7 +197,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 
 		By("another branch without a poll")
 		e.Spec.Git.Branch = "other"
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil())
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceSeen)).To(BeNil())
 		Expect(e.Status.SeenCommit).To(BeEmpty())
@@ -211,7 +205,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 
 		By("no longer following")
 		e.Spec.Git.AutoDeploy = false
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(e.Status.Git).To(BeNil())
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed)).To(BeNil())
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceSeen)).To(BeNil())
@@ -226,11 +220,11 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.ExpectApplied(ctx, f.project)
 		first := f.repository.Commit("main", "teams/support/agents/a.yaml", "name: a", "README.md", "one")
 		e := f.Environment("dev", following)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		moves := func() []string {
 			GinkgoHelper()
 			f.look(ctx)
-			f.ExpectReconciled(ctx, f.r, e)
+			f.ExpectReconciled(ctx, f.R, e)
 			f.deployed(ctx, e.Status.Git.Commit, false)
 			return f.commits(ctx)
 		}
@@ -257,9 +251,9 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
 		first := f.repository.Commit("main", "agents/a.yaml", "name: a", "README.md", "one")
 		e := f.Environment("dev", following)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.look(ctx)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		f.deployed(ctx, first, true)
 		Expect(e.Status.Git.Tree).To(BeEmpty())
 
@@ -268,7 +262,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.ExpectApplied(ctx, f.project)
 		woken, _ := f.look(ctx)
 		Expect(woken).To(ConsistOf("dev"))
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(e.Status.Git.Tree).To(Equal(f.repository.Git(f.repository.Work, "rev-parse", "main:agents")))
 		Expect(e.Status.Git.Path).To(HaveValue(Equal("agents")))
 		Expect(f.commits(ctx)).To(ConsistOf(first, first))
@@ -280,7 +274,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		for i := range 4 {
 			woken, _ := f.look(ctx)
 			Expect(woken).To(HaveLen(max(0, 1-i)), "of what is told once")
-			f.ExpectReconciled(ctx, f.r, e)
+			f.ExpectReconciled(ctx, f.R, e)
 			Expect(f.commits(ctx)).To(ConsistOf(first, first))
 			Expect(e.Status.SeenCommit).To(Equal(second))
 			Expect(e.Status.Condition(v1alpha1.ConditionSourceSeen).Reason).To(Equal(v1alpha1.ReasonFolderUnseen))
@@ -289,7 +283,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		Expect(f.looks("folder_unseen")).To(Equal(4.0))
 		woken, _ = f.look(ctx)
 		Expect(woken).To(ConsistOf("dev"))
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first, first, second))
 		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceSeen)).To(BeTrue())
 	})
@@ -299,7 +293,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.repository.Git(f.repository.Dir+"/repo.git", "config", "uploadpack.allowFilter", "true")
 		f.project.Spec.Git.Path = "agents"
 		f.ExpectApplied(ctx, f.project)
-		f.reconciled(ctx, f.Environment("dev", following))
+		f.ApplyAndReconcile(ctx, f.Environment("dev", following))
 		for _, c := range []struct{ takes, apart time.Duration }{{9 * time.Second, 270 * time.Second}, {time.Second / 10, time.Minute}} {
 			f.repository.Commit("main", "agents/a.yaml", "name: "+c.takes.String())
 			f.slow.Store(int64(c.takes))
@@ -317,31 +311,31 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.ExpectApplied(ctx, f.project)
 		first := f.repository.Commit("main", "a/agents/a.yaml", "name: a", "b/agents/b.yaml", "name: b")
 		e := f.Environment("dev", following)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.look(ctx)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		before := e.Status.Git.Deployment
 		tree := e.Status.Git.Tree
 
 		f.project.Spec.Git.Path = "b"
 		f.ExpectApplied(ctx, f.project)
 		f.look(ctx)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first), "one build at a time")
 		Expect(e.Status.Git.Tree).To(Equal(tree), "that of what is built")
 		Expect(e.Status.Git.Path).To(HaveValue(Equal("a")))
 		f.built(ctx, before, first, "a")
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first, first))
 		Expect(e.Status.Git.Deployment).NotTo(Equal(before))
 		Expect(e.Status.Git.Path).To(HaveValue(Equal("b")))
 		f.built(ctx, e.Status.Git.Deployment, first, "b")
-		f.ExpectAtRest(ctx, f.r, e)
+		f.ExpectAtRest(ctx, f.R, e)
 
 		By("a status of an earlier release without the folder")
 		e.Status.Git.Path = nil
 		f.ExpectStatus(ctx, e)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first, first))
 		Expect(e.Status.Git.Path).To(HaveValue(Equal("b")))
 	})
@@ -353,11 +347,11 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.ExpectApplied(ctx, f.project)
 		first := f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", following)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		says := func(fetched, followed string) {
 			GinkgoHelper()
 			f.look(ctx)
-			f.ExpectReconciled(ctx, f.r, e)
+			f.ExpectReconciled(ctx, f.R, e)
 			for condition, want := range map[string]string{v1alpha1.ConditionSourceSeen: fetched, v1alpha1.ConditionSourceFollowed: followed} {
 				is := e.Status.Condition(condition)
 				Expect(string(is.Status)+"/"+is.Reason).To(Equal(want), is.Message)
@@ -387,14 +381,14 @@ var _ = Describe("An Environment that follows a branch", func() {
 
 		By("suspending it, which stops the polls")
 		e.Spec.Suspend = true
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceSeen)).To(BeNil())
 	})
 
 	It("polls without metrics", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		f.repository.Commit("main", "agents/a.yaml", "name: a")
-		f.reconciled(ctx, f.Environment("dev", following))
+		f.ApplyAndReconcile(ctx, f.Environment("dev", following))
 		f.branches.Metrics = nil
 		woken, _ := f.look(ctx)
 		Expect(woken).To(ConsistOf("dev"))
@@ -404,7 +398,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f := newFollower(ctx)
 		f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", following)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.look(ctx)
 		asked := f.requests.Load()
 		f.Clock.Step(4 * time.Second)
@@ -419,9 +413,9 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f := newFollower(ctx)
 		f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", following, func(e *v1alpha1.Environment) { e.Spec.Git.Branch = "release" })
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.look(ctx)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		condition := e.Status.Condition(v1alpha1.ConditionSourceFollowed)
 		Expect(condition.Reason).To(Equal(v1alpha1.ReasonFetchFailed))
 		Expect(condition.Message).To(Equal(`the repository has no branch "release"; push it or correct the name`))
@@ -430,7 +424,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		By("deleting the credentials")
 		f.ExpectGone(ctx, f.Secret("git", nil))
 		f.look(ctx)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed).Message).To(ContainSubstring(`Secret "git"`))
 
 		By("the project has no repository")
@@ -438,7 +432,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.ExpectApplied(ctx, f.project)
 		_, after := f.look(ctx)
 		Expect(after).To(BeZero())
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed).Reason).To(Equal(v1alpha1.ReasonGitMissing))
 	})
 
@@ -446,10 +440,10 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f := newFollower(ctx)
 		f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", following, func(e *v1alpha1.Environment) { e.Spec.Suspend = true })
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		_, after := f.look(ctx)
 		Expect(after).To(BeZero())
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(BeEmpty())
 	})
 })

@@ -50,29 +50,29 @@ var _ = Describe("An Environment that was moved with its store", func() {
 			"follower": following,
 		} {
 			e := f.Environment(name)
-			f.reconciled(ctx, e)
+			f.ApplyAndReconcile(ctx, e)
 			f.adopted(ctx, e, name+"-7", head)
 			follow(e)
-			f.reconciled(ctx, e)
+			f.ApplyAndReconcile(ctx, e)
 			f.look(ctx)
-			f.ExpectReconciled(ctx, f.r, e)
+			f.ExpectReconciled(ctx, f.R, e)
 			Expect(f.commits(ctx)).To(BeEmpty(), name)
 			Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: head, Path: ptr.To(""), Deployment: name + "-7", Revision: 1}))
 			Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeTrue())
-			f.ExpectAtRest(ctx, f.r, e)
+			f.ExpectAtRest(ctx, f.R, e)
 		}
 	})
 
 	It("builds commits that are not live or will not stay live", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev")
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.adopted(ctx, e, "before", one)
 		f.adopted(ctx, e, "now", two)
 		at := func(commit string) {
 			GinkgoHelper()
 			e.Spec.Git.Commit = v1alpha1.GitCommit(commit)
-			f.reconciled(ctx, e)
+			f.ApplyAndReconcile(ctx, e)
 		}
 		at(one)
 		Expect(f.commits(ctx)).To(ConsistOf(one), "it was live before, and its object is missing")
@@ -83,7 +83,7 @@ var _ = Describe("An Environment that was moved with its store", func() {
 		By("another one with a pending activation request")
 		d := f.deployed(ctx, one, false)
 		e.Spec.Git.Commit = ""
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		d.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(f.Clock.Now().Truncate(time.Second))}
 		f.ExpectApplied(ctx, d)
 		at(two)
@@ -96,7 +96,7 @@ var _ = Describe("An Environment that was moved with its store", func() {
 		d.MarkActivation(v1alpha1.ActivationSuperseded, "")
 		f.ExpectStatus(ctx, d)
 		e.Spec.Git.Commit = ""
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		at(two)
 		Expect(f.commits(ctx)).To(HaveLen(3))
 		Expect(e.Status.Git.Deployment).To(Equal("now"))
@@ -108,7 +108,7 @@ var _ = Describe("An Environment that was moved with its store", func() {
 		at := func(commit string) {
 			GinkgoHelper()
 			e.Spec.Git.Commit = v1alpha1.GitCommit(commit)
-			f.reconciled(ctx, e)
+			f.ApplyAndReconcile(ctx, e)
 		}
 		at(one)
 		f.deployed(ctx, one, false)
@@ -123,7 +123,7 @@ var _ = Describe("An Environment that was moved with its store", func() {
 	It("is built from the current folder, even if statuses are lost", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", func(e *v1alpha1.Environment) { e.Spec.Git.Commit = v1alpha1.GitCommit(one) })
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		old := &v1alpha1.Deployment{ObjectMeta: f.At(e.Status.Git.Deployment)}
 		f.ExpectExists(ctx, old)
 		f.recorded(ctx, e, old, one, "")
@@ -136,7 +136,7 @@ var _ = Describe("An Environment that was moved with its store", func() {
 			f.ExpectStatus(ctx, old)
 			e.Status = v1alpha1.EnvironmentStatus{}
 			f.ExpectStatus(ctx, e)
-			f.ExpectReconciled(ctx, f.r, e)
+			f.ExpectReconciled(ctx, f.R, e)
 		}
 
 		By("an Environment and a Deployment from a backup without a status")
@@ -148,7 +148,7 @@ var _ = Describe("An Environment that was moved with its store", func() {
 
 		By("a Deployment without the folder in its status, and a rollback to an earlier commit")
 		e.Spec.Git.Commit = v1alpha1.GitCommit(two)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.built(ctx, e.Status.Git.Deployment, two, "agents")
 		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(anew)})
 		e.Spec.Git.Commit = v1alpha1.GitCommit(one)

@@ -26,11 +26,11 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 	It("is promoted, and rolled back without a build", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one))
 		f.deployed(ctx, one, false)
 		at(two)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one, two))
 		first := f.deployed(ctx, one, false)
 		first.Spec.Activation = &v1alpha1.DeploymentActivation{RequestedAt: metav1.NewTime(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))} // a user's request that was rejected
@@ -38,39 +38,39 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		f.deployed(ctx, two, true)
 
 		at(one)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one, two))
 		back := f.deployed(ctx, one, true)
 		Expect(back.Spec.Activation).NotTo(BeNil())
 		Expect(back.Spec.Activation.RequestedAt.Time).To(BeTemporally("~", f.Clock.Now(), time.Second))
 		Expect(e.Status.Git).To(Equal(&v1alpha1.EnvironmentGitStatus{Commit: one, Path: ptr.To(""), Deployment: back.Name, Revision: 3}))
-		f.ExpectAtRest(ctx, f.r, e)
+		f.ExpectAtRest(ctx, f.R, e)
 	})
 
 	It("is built again if the bundle was deleted", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.deployed(ctx, one, false)
 		at(two)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.deployed(ctx, two, true)
 		at(one)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		back := f.deployed(ctx, one, false)
 		back.MarkActivation(v1alpha1.ActivationBundleGone, "gone")
 		f.ExpectStatus(ctx, back)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one, two, one))
 		Expect(e.Status.Git.Deployment).NotTo(Equal(back.Name))
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed).Status).To(Equal(metav1.ConditionTrue))
-		f.ExpectAtRest(ctx, f.r, e)
+		f.ExpectAtRest(ctx, f.R, e)
 	})
 
 	It("is built again from a changed folder, and earlier builds do not count", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		old := e.Status.Git.Deployment
 		f.built(ctx, old, one, "")
 		live := f.Deployment(old)
@@ -82,18 +82,18 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		Expect(err).NotTo(HaveOccurred())
 		_, err = f.Store.Database.ExecContext(ctx, `UPDATE deployments SET resolved_commit = ?`, one)
 		Expect(err).NotTo(HaveOccurred())
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(e.Status.LiveCommit).To(Equal(one))
 		Expect(e.Status.Git.Deployment).To(Equal(old))
 
 		f.project.Spec.Git.Path = "agents"
 		f.ExpectApplied(ctx, f.project)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one, one))
 		anew := e.Status.Git.Deployment
 		Expect(anew).NotTo(Equal(old))
 		f.ended(ctx, anew, v1alpha1.DeploymentFailed)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(e.Status.Condition(v1alpha1.ConditionSourceFollowed).Reason).To(Equal(v1alpha1.ReasonDeploymentFailed))
 		f.built(ctx, anew, one, "agents")
 		_, err = f.Store.Database.ExecContext(ctx, `UPDATE environments SET live_deployment_id = NULL, live_activated_at = NULL`)
@@ -101,10 +101,10 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 
 		By("promote and roll back")
 		at(two)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.built(ctx, e.Status.Git.Deployment, two, "agents")
 		at(one)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one, one, two))
 		Expect(e.Status.Git.Deployment).To(Equal(anew))
 
@@ -112,7 +112,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		f.built(ctx, anew, one, "agents")
 		f.project.Spec.Git.Path = ""
 		f.ExpectApplied(ctx, f.project)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one, one, two))
 		Expect(e.Status.Git.Deployment).To(Equal(old))
 	})
@@ -125,27 +125,27 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		f.ExpectApplied(ctx, mine)
 		f.deployed(ctx, one, true)
 		e := f.Environment("dev", at(one))
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one))
 		Expect(e.Status.Git.Deployment).To(Equal("mine"))
 
 		By("a user's deployment is not activated")
 		at(two)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.deployed(ctx, one, false)
 		f.deployed(ctx, two, true)
 		at(one)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one, two, one))
 	})
 
 	It("is rolled back although the status of the earlier deployment is stale", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.deployed(ctx, one, true)
 		at(two)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		second := f.deployed(ctx, two, true)
 		_, err := f.Store.BeginDeployment(ctx, store.DeploymentSpec{
 			Ref: f.Ref(second), ID: f.Key(second).ID, ProjectID: f.Key(second).ProjectID, EnvironmentID: f.Key(e).ID, Fingerprint: "a", SourceType: "git",
@@ -154,19 +154,19 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		_, err = f.Store.Database.ExecContext(ctx, `UPDATE environments SET live_deployment_id = ?, live_activated_at = 1`, f.Key(second).ID.String())
 		Expect(err).NotTo(HaveOccurred())
 		at(one)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(f.deployed(ctx, one, true).Spec.Activation).NotTo(BeNil())
 	})
 
 	It("is promoted during a build of another commit", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.deployed(ctx, one, true)
 		at(two)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		at(one)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one, two))
 		Expect(f.deployed(ctx, one, true).Spec.Activation).NotTo(BeNil(), "else the other one would go live when it is built")
 	})
@@ -174,16 +174,16 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 	It("is promoted, rolled back and promoted again, with a new build after each failure", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.deployed(ctx, one, true)
 		at(two)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		there := e.Status.Git.Deployment
 		f.ended(ctx, there, v1alpha1.DeploymentCancelled)
 		at(one)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		at(two)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		again := e.Status.Git.Deployment
 		Expect(again).NotTo(Equal(there))
 		Expect(f.commits(ctx)).To(ConsistOf(one, two, two))
@@ -192,7 +192,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		f.ended(ctx, again, v1alpha1.DeploymentFailed)
 		e.Status.Git = nil
 		f.ExpectStatus(ctx, e)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(e.Status.Git.Deployment).NotTo(BeElementOf(there, again))
 
 		By("nor a deleted Deployment that the store has")
@@ -205,7 +205,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(again)})
 		e.Status.Git = nil
 		f.ExpectStatus(ctx, e)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(e.Status.Git.Deployment).NotTo(BeElementOf(there, third.Name))
 		Expect(f.commits(ctx)).To(ConsistOf(one, two, two))
 	})
@@ -213,11 +213,11 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 	It("is not in progress if a newer deployment is", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		at(two)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		at(one)(e)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		Expect(f.commits(ctx)).To(ConsistOf(one, two, one))
 		Expect(e.Status.Git.Revision).To(Equal(int64(3)))
 
@@ -225,7 +225,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		asked := *e.Status.Git
 		e.Status.Git.Commit, e.Status.Git.Revision = two, 2
 		f.ExpectStatus(ctx, e)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(HaveLen(3))
 		Expect(*e.Status.Git).To(Equal(asked))
 	})
@@ -239,9 +239,9 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		quota.Status.Hard = quota.Spec.Hard
 		f.ExpectStatus(ctx, quota)
 		e := f.Environment("dev", at(one))
-		after := f.reconciled(ctx, e)
+		after := f.ApplyAndReconcile(ctx, e)
 		Expect(after).To(And(BeNumerically(">", 0), BeNumerically("<=", 30*time.Second)))
-		f.pool(ctx, e)
+		f.Pool(ctx, e)
 		condition := e.Status.Condition(v1alpha1.ConditionSourceFollowed)
 		Expect(condition.Status).To(Equal(metav1.ConditionFalse))
 		Expect(condition.Reason).To(Equal(v1alpha1.ReasonRefused))
@@ -252,7 +252,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 	It("does not adopt another user's Deployment", func(ctx SpecContext) {
 		f := newFollower(ctx)
 		e := f.Environment("dev", at(one))
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		name := e.Status.Git.Deployment
 		f.ExpectGone(ctx, &v1alpha1.Deployment{ObjectMeta: f.At(name)})
 		f.ExpectApplied(ctx, f.Deployment(name, func(d *v1alpha1.Deployment) {
@@ -260,7 +260,7 @@ var _ = Describe("An Environment whose manifest names a commit", func() {
 		}))
 		e.Status.Git = nil
 		f.ExpectStatus(ctx, e)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(e.Status.Git.Deployment).NotTo(Equal(name))
 		Expect(e.Status.Git.Revision).To(Equal(int64(2)))
 		Expect(f.commits(ctx)).To(ConsistOf(one, two))

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -85,10 +86,8 @@ func (p *Pushes) queueProjects(ctx context.Context) error {
 			p.recordRequest(look)
 			project := &v1alpha1.Project{}
 			project.Namespace, project.Name = look.Namespace, v1alpha1.ProjectName
-			select {
-			case p.told <- event.GenericEvent{Object: project}:
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			if err := object.Queue(ctx, p.told, project); err != nil {
+				return err
 			}
 		}
 		if len(page) < pushesPage {

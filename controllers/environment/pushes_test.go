@@ -60,11 +60,11 @@ var _ = Describe("A push that the gateway received", func() {
 		Expect(e.Object.GetNamespace()).To(Equal(f.Namespace))
 		Expect(e.Object.GetName()).To(Equal(f.project.Name))
 		f.ExpectReconciled(ctx, f.branches, f.project)
-		Expect(f.r.Heads.Moved()).To(Receive())
+		Expect(f.Changed).To(Receive())
 		Expect(f.asked(ctx)).To(BeEmpty(), "it is looked at")
 		environment := f.Environment("dev", following)
 		f.ExpectExists(ctx, environment)
-		f.ExpectReconciled(ctx, f.r, environment)
+		f.ExpectReconciled(ctx, f.R, environment)
 		Expect(f.commits(ctx)).To(ConsistOf(second))
 	})
 

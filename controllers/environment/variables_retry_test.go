@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	. "github.com/agentplatform/agentplatform/controllers/controllertest"
 )
 
 // stopped sets a deployment's status to failed with a reason.
@@ -26,7 +27,7 @@ var _ = Describe("An Environment whose Deployment failed because of its connecto
 		GinkgoHelper()
 		e.Spec.Variables = variables
 		f.ExpectApplied(ctx, e)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 	}
 	variable := func(value string) v1alpha1.EnvironmentVariable {
 		return v1alpha1.EnvironmentVariable{Name: "CRM", Value: ptr.To(value)}
@@ -36,21 +37,21 @@ var _ = Describe("An Environment whose Deployment failed because of its connecto
 		f := newFollower(ctx)
 		commit := f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", func(e *v1alpha1.Environment) { change(e, commit) })
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.look(ctx)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(ConsistOf(commit))
 		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureConnectors)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(HaveLen(1), "nothing has changed")
 
 		for tries := 2; tries <= 3; tries++ {
 			set(ctx, f, e, variable(string(rune('0'+tries))))
 			Expect(f.commits(ctx)).To(HaveLen(tries))
-			f.ExpectReconciled(ctx, f.r, e)
+			f.ExpectReconciled(ctx, f.R, e)
 			f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureConnectors)
-			f.ExpectReconciled(ctx, f.r, e)
-			f.ExpectAtRest(ctx, f.r, e)
+			f.ExpectReconciled(ctx, f.R, e)
+			f.ExpectAtRest(ctx, f.R, e)
 			Expect(f.commits(ctx)).To(HaveLen(tries), "once, although it failed again")
 		}
 		Expect(e.Status.IsTrue(v1alpha1.ConditionSourceFollowed)).To(BeFalse())
@@ -67,15 +68,15 @@ var _ = Describe("An Environment whose Deployment failed because of its connecto
 		e := f.Environment("dev", following, func(e *v1alpha1.Environment) {
 			e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "CRM", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "crm", Key: "token"}}}
 		})
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.look(ctx)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureConnectors)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(HaveLen(1))
 		secret.StringData = map[string]string{"token": "secret"}
 		f.ExpectApplied(ctx, secret)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(HaveLen(2))
 		Expect(e.Status.Git.Variables).NotTo(ContainSubstring("secret"))
 	})
@@ -85,23 +86,23 @@ var _ = Describe("An Environment whose Deployment failed because of its connecto
 		f.repository.Commit("main", "agents/a.yaml", "name: a")
 		f.ExpectApplied(ctx, f.Secret("crm", map[string]string{"secret": "x"}))
 		e := f.Environment("dev", following)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.look(ctx)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureBuild)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(HaveLen(1), "nothing has changed")
-		e.Spec.OAuthApps = []v1alpha1.OAuthApp{oauthApp("crm", "crm", "secret")}
+		e.Spec.OAuthApps = []v1alpha1.OAuthApp{OAuthApp("crm", "crm", "secret")}
 		f.ExpectApplied(ctx, e)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(HaveLen(2))
 		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureBuild)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(HaveLen(2), "once, although it failed again")
 		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureTests)
 		e.Spec.OAuthApps = nil
 		f.ExpectApplied(ctx, e)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(HaveLen(2), "tests need no OAuth app")
 	})
 
@@ -109,9 +110,9 @@ var _ = Describe("An Environment whose Deployment failed because of its connecto
 		f := newFollower(ctx)
 		f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", following)
-		f.reconciled(ctx, e)
+		f.ApplyAndReconcile(ctx, e)
 		f.look(ctx)
-		f.ExpectReconciled(ctx, f.r, e)
+		f.ExpectReconciled(ctx, f.R, e)
 		f.stopped(ctx, e.Status.Git.Deployment, reason)
 		set(ctx, f, e, variable("x"))
 		Expect(f.commits(ctx)).To(HaveLen(1))

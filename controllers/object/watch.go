@@ -161,3 +161,13 @@ func DeploysTo(deployment client.Object, environment v1alpha1.ConditionedObject)
 	d, ok := deployment.(*v1alpha1.Deployment)
 	return ok && string(d.Spec.Environment) == environment.GetName()
 }
+
+// Queue sends an object to the channel of a controller, which reconciles it.
+func Queue(ctx context.Context, changed chan<- event.GenericEvent, o client.Object) error {
+	select {
+	case changed <- event.GenericEvent{Object: o}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/internal/seal"
@@ -165,12 +166,7 @@ func (k *Keeper) queueConnector(ctx context.Context, ref store.ObjectRef) error 
 	}
 	connector := &v1alpha1.Connector{}
 	connector.Namespace, connector.Name = ref.Namespace, ref.Name
-	select {
-	case k.Anew <- event.GenericEvent{Object: connector}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return object.Queue(ctx, k.Anew, connector)
 }
 
 // sealAnew seals values with the current key that another key has sealed. If the other key is lost, the

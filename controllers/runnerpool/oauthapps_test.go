@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment_test
+package runnerpool_test
 
 import (
 	"strings"
@@ -15,25 +15,17 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// oauthApp returns an OAuth app whose client secret is in a key of a Secret.
-func oauthApp(name v1alpha1.OAuthAppName, secret v1alpha1.Name, key string) v1alpha1.OAuthApp {
-	return v1alpha1.OAuthApp{
-		Name: name, TokenURL: "https://login.example.com/token", ClientID: "agents",
-		ClientSecretRef: v1alpha1.SecretKeyReference{Name: secret, Key: key},
-	}
-}
-
 var _ = Describe("The OAuth apps of an Environment", func() {
 	It("reach its runners by name in a Secret that is deleted with the Environment, and a change replaces the pods", func(ctx SpecContext) {
 		s := newScene(ctx)
 		e := s.Environment("dev", func(e *v1alpha1.Environment) {
-			erp := oauthApp("erp", "apps", "erp")
+			erp := OAuthApp("erp", "apps", "erp")
 			erp.Scopes, erp.Audience = []v1alpha1.OAuthScope{"read", "write"}, "https://erp.example.com"
-			e.Spec.OAuthApps = []v1alpha1.OAuthApp{erp, oauthApp("crm", "apps", "crm")}
+			e.Spec.OAuthApps = []v1alpha1.OAuthApp{erp, OAuthApp("crm", "apps", "crm")}
 		})
 		secret := s.Secret("apps", map[string]string{"crm": "first\n", "erp": "hush"})
 		s.ExpectApplied(ctx, secret)
-		s.ready(ctx, e)
+		s.ExpectReady(ctx, e)
 		found, first := s.variables(ctx, e)
 		Expect(found.OAuthApps).To(Equal([]runnerconfig.OAuthApp{
 			{Name: "crm", TokenURL: "https://login.example.com/token", ClientID: "agents", ClientSecret: "first"},
@@ -42,7 +34,7 @@ var _ = Describe("The OAuth apps of an Environment", func() {
 				Scopes: []string{"read", "write"}, Audience: "https://erp.example.com",
 			},
 		}))
-		s.ExpectAtRest(ctx, s.r, e)
+		s.ExpectAtRest(ctx, s.R, e)
 		config := &corev1.Secret{ObjectMeta: s.At("dev-runner-config")}
 		s.ExpectExists(ctx, config)
 		Expect(metav1.IsControlledBy(config, e)).To(BeTrue(), "Kubernetes deletes it with the Environment")
@@ -50,7 +42,7 @@ var _ = Describe("The OAuth apps of an Environment", func() {
 		By("another client secret")
 		secret.StringData = map[string]string{"crm": "second"}
 		s.ExpectApplied(ctx, secret)
-		s.ExpectReconciled(ctx, s.r, e)
+		s.ExpectReconciled(ctx, s.R, e)
 		found, second := s.variables(ctx, e)
 		Expect(found.OAuthApps[0].ClientSecret).To(Equal("second"))
 		Expect(second).NotTo(Equal(first))
@@ -58,7 +50,7 @@ var _ = Describe("The OAuth apps of an Environment", func() {
 
 		By("no apps")
 		e.Spec.OAuthApps = nil
-		s.reconciled(ctx, e)
+		s.ApplyAndReconcile(ctx, e)
 		found, _ = s.variables(ctx, e)
 		Expect(found.OAuthApps).To(BeEmpty())
 	})
@@ -68,23 +60,23 @@ var _ = Describe("The OAuth apps of an Environment", func() {
 		s.ExpectApplied(ctx, s.Secret("apps", map[string]string{
 			"good": "x", "empty": " \n", "lines": "a\nb", "long": strings.Repeat("x", runnerconfig.MaxVariable+1),
 		}))
-		e := s.ready(ctx, s.Environment("dev", func(e *v1alpha1.Environment) {
-			e.Spec.OAuthApps = []v1alpha1.OAuthApp{oauthApp("crm", "apps", "good")}
+		e := s.ExpectReady(ctx, s.Environment("dev", func(e *v1alpha1.Environment) {
+			e.Spec.OAuthApps = []v1alpha1.OAuthApp{OAuthApp("crm", "apps", "good")}
 		}))
 		before, digest := s.variables(ctx, e)
 		for _, c := range []struct {
 			app            v1alpha1.OAuthApp
 			state, message string
 		}{
-			{oauthApp("crm", "nobody", "token"), "Ready=False/SecretMissing Reconciling", `"nobody"`},
-			{oauthApp("crm", "apps", "other"), "Ready=False/SecretInvalid Reconciling", `it has no key "other"`},
-			{oauthApp("crm", "apps", "empty"), "Ready=False/SecretInvalid Reconciling", `the OAuth app "crm" needs a client secret`},
-			{oauthApp("crm", "apps", "lines"), "Ready=False/SecretInvalid Reconciling", "contains a line break"},
-			{oauthApp("crm", "apps", "long"), "Ready=False/InvalidSpec Stalled observed", `spec.oauthApps: "crm" has a client secret of more than 8192 bytes`},
-			{oauthApp("crm", "dev-runner-config", "variables.json"), "Ready=False/InvalidSpec Stalled observed", `names Secret "dev-runner-config", which the platform creates`},
+			{OAuthApp("crm", "nobody", "token"), "Ready=False/SecretMissing Reconciling", `"nobody"`},
+			{OAuthApp("crm", "apps", "other"), "Ready=False/SecretInvalid Reconciling", `it has no key "other"`},
+			{OAuthApp("crm", "apps", "empty"), "Ready=False/SecretInvalid Reconciling", `the OAuth app "crm" needs a client secret`},
+			{OAuthApp("crm", "apps", "lines"), "Ready=False/SecretInvalid Reconciling", "contains a line break"},
+			{OAuthApp("crm", "apps", "long"), "Ready=False/InvalidSpec Stalled observed", `spec.oauthApps: "crm" has a client secret of more than 8192 bytes`},
+			{OAuthApp("crm", "dev-runner-config", "variables.json"), "Ready=False/InvalidSpec Stalled observed", `names Secret "dev-runner-config", which the platform creates`},
 		} {
 			e.Spec.OAuthApps = []v1alpha1.OAuthApp{c.app}
-			s.reconciled(ctx, e)
+			s.ApplyAndReconcile(ctx, e)
 			Expect(State(e)).To(Equal(c.state))
 			Expect(Message(e)).To(ContainSubstring(c.message))
 			after, same := s.variables(ctx, e)

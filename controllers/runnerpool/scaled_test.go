@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment_test
+package runnerpool_test
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -18,7 +19,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/environment"
+	"github.com/agentplatform/agentplatform/controllers/runnerpool"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -49,27 +50,27 @@ type scaled struct {
 	*scene
 	e      *v1alpha1.Environment
 	queue  *queue
-	scaler *environment.Scaler
+	scaler *runnerpool.Scaler
 }
 
 func newScaled(ctx context.Context, least, most int32) *scaled {
 	GinkgoHelper()
 	s := &scaled{scene: newScene(ctx), queue: &queue{demand: &store.Demand{}, asked: make(chan struct{}, 1)}}
-	s.scaler = &environment.Scaler{
-		Store: s.queue, Hints: s.Store, Pools: s.r.Pools, Clock: s.Clock, Logger: slog.New(slog.DiscardHandler),
+	s.scaler = &runnerpool.Scaler{
+		Store: s.queue, Hints: s.Store, Pools: s.Runners.Pools, Clock: s.Clock, Changed: s.Changed, Logger: slog.New(slog.DiscardHandler),
 	}
 	s.e = s.Environment("dev", func(e *v1alpha1.Environment) {
 		e.Spec.Runner.MinReplicas, e.Spec.Runner.MaxReplicas = ptr.To(least), ptr.To(most)
 	})
-	s.ready(ctx, s.e)
+	s.ExpectReady(ctx, s.e)
 	s.queue.key = s.Key(s.e)
 	return s
 }
 
 // restart forgets all state, like a restarted manager.
 func (s *scaled) restart() {
-	s.r.Pools = environment.NewPools(0)
-	s.scaler.Pools = s.r.Pools
+	s.Runners.Pools = runnerpool.NewPools(0)
+	s.scaler.Pools = s.Runners.Pools
 }
 
 // look checks the demand with these numbers of runs, and reconciles the environment if necessary. It
@@ -77,12 +78,9 @@ func (s *scaled) restart() {
 func (s *scaled) look(ctx context.Context, waiting, running int) int32 {
 	GinkgoHelper()
 	s.queue.demand = &store.Demand{Waiting: store.Runs{All: waiting}, Running: store.Runs{All: running}}
-	Expect(s.scaler.LookAtHinted(ctx)).To(Succeed())
-	select {
-	case woken := <-s.r.Pools.Changed():
-		Expect(client.ObjectKeyFromObject(woken.Object)).To(Equal(client.ObjectKeyFromObject(s.e)))
-		s.ExpectReconciled(ctx, s.r, s.e)
-	default:
+	Expect(s.scaler.CheckHinted(ctx)).To(Succeed())
+	if slices.Contains(s.Queued(), s.e.Name) {
+		s.ExpectReconciled(ctx, s.R, s.e)
 	}
 	return s.replicas(ctx)
 }
@@ -90,8 +88,8 @@ func (s *scaled) look(ctx context.Context, waiting, running int) int32 {
 // during calls look for some time, and returns the last result.
 func (s *scaled) during(ctx context.Context, d time.Duration, waiting, running int) (replicas int32) {
 	GinkgoHelper()
-	for ; d > 0; d -= environment.PollingInterval {
-		s.Clock.Step(min(d, environment.PollingInterval))
+	for ; d > 0; d -= runnerpool.PollingInterval {
+		s.Clock.Step(min(d, runnerpool.PollingInterval))
 		replicas = s.look(ctx, waiting, running)
 	}
 	return replicas
@@ -99,14 +97,14 @@ func (s *scaled) during(ctx context.Context, d time.Duration, waiting, running i
 
 func (s *scaled) replicas(ctx context.Context) int32 {
 	GinkgoHelper()
-	return *s.pool(ctx, s.e).Spec.Replicas
+	return *s.Pool(ctx, s.e).Spec.Replicas
 }
 
 // settled starts all desired runners.
 func (s *scaled) settled(ctx context.Context) {
 	GinkgoHelper()
-	s.started(ctx, s.e, s.replicas(ctx))
-	s.ExpectReconciled(ctx, s.r, s.e)
+	s.StartRunners(ctx, s.e, s.replicas(ctx))
+	s.ExpectReconciled(ctx, s.R, s.e)
 }
 
 func (s *scaled) runnersReady() string {
@@ -120,14 +118,14 @@ var _ = Describe("A pool that scales", func() {
 		Expect(s.replicas(ctx)).To(BeZero())
 		Expect(s.runnersReady()).To(Equal("True Succeeded: runners ready: 0"))
 		Expect(s.look(ctx, 0, 0)).To(BeZero())
-		s.ExpectAtRest(ctx, s.r, s.e)
+		s.ExpectAtRest(ctx, s.R, s.e)
 
 		By("a queued run")
 		Expect(s.look(ctx, 1, 0)).To(BeEquivalentTo(1))
 		Expect(s.Events.Sent()).To(ContainElement(HavePrefix("Normal ScaledUp: scaled from 0 to 1 runners: 1 or more runs wait")))
 		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
-		s.started(ctx, s.e, 0)
-		Expect(s.ExpectReconciled(ctx, s.r, s.e).RequeueAfter).To(BeNumerically(">", 0))
+		s.StartRunners(ctx, s.e, 0)
+		Expect(s.ExpectReconciled(ctx, s.R, s.e).RequeueAfter).To(BeNumerically(">", 0))
 		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
 		Expect(s.runnersReady()).To(Equal("False RunnersStarting: 0 of 1 runners ready"))
 		s.settled(ctx)
@@ -137,46 +135,46 @@ var _ = Describe("A pool that scales", func() {
 		By("more runs than the maximum of runners can execute")
 		Expect(s.look(ctx, 90, 10)).To(BeEquivalentTo(3))
 		s.settled(ctx)
-		s.ExpectAtRest(ctx, s.r, s.e)
+		s.ExpectAtRest(ctx, s.R, s.e)
 
 		By("fewer runs, and later none")
-		Expect(s.during(ctx, environment.DefaultStabilizationWindow-time.Second, 0, 12)).To(BeEquivalentTo(3))
+		Expect(s.during(ctx, runnerpool.DefaultStabilizationWindow-time.Second, 0, 12)).To(BeEquivalentTo(3))
 		Expect(s.during(ctx, time.Second, 0, 12)).To(BeEquivalentTo(2))
 		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
 		s.settled(ctx)
-		Expect(s.during(ctx, environment.DefaultStabilizationWindow, 0, 0)).To(BeZero())
+		Expect(s.during(ctx, runnerpool.DefaultStabilizationWindow, 0, 0)).To(BeZero())
 		Expect(s.Events.Sent()).To(ContainElement("Normal ScaledDown: scaled from 2 to 0 runners: no run for 5m0s"))
 		s.settled(ctx)
 		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
 		Expect(s.runnersReady()).To(Equal("True Succeeded: runners ready: 0"))
 		Expect(s.e.Status.Runner.Replicas).To(BeZero())
-		s.ExpectAtRest(ctx, s.r, s.e)
+		s.ExpectAtRest(ctx, s.R, s.e)
 	})
 
 	It("becomes ready with its minimum of runners", func(ctx SpecContext) {
 		s := newScaled(ctx, 2, 4)
 		Expect(s.replicas(ctx)).To(BeEquivalentTo(2))
 		Expect(s.look(ctx, 40, 0)).To(BeEquivalentTo(4))
-		s.started(ctx, s.e, 2)
-		s.ExpectReconciled(ctx, s.r, s.e)
+		s.StartRunners(ctx, s.e, 2)
+		s.ExpectReconciled(ctx, s.R, s.e)
 		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
 		Expect(s.runnersReady()).To(Equal("False RunnersStarting: 2 of 4 runners ready"))
-		s.started(ctx, s.e, 1)
-		s.ExpectReconciled(ctx, s.r, s.e)
+		s.StartRunners(ctx, s.e, 1)
+		s.ExpectReconciled(ctx, s.R, s.e)
 		Expect(State(s.e)).To(Equal("Ready=False/RunnersStarting Reconciling observed"))
 	})
 
 	It("reports why runners are missing, and is ready with the others", func(ctx SpecContext) {
 		s := newScaled(ctx, 0, 4)
 		s.look(ctx, 40, 0)
-		s.pod(ctx, s.e, corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+		s.CreatePod(ctx, s.e, corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "runner", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
 		}}})
-		s.started(ctx, s.e, 0)
-		s.ExpectReconciled(ctx, s.r, s.e)
+		s.StartRunners(ctx, s.e, 0)
+		s.ExpectReconciled(ctx, s.R, s.e)
 		Expect(State(s.e)).To(Equal("Ready=False/RunnersFailing Reconciling observed"))
-		s.started(ctx, s.e, 1)
-		s.ExpectReconciled(ctx, s.r, s.e)
+		s.StartRunners(ctx, s.e, 1)
+		s.ExpectReconciled(ctx, s.R, s.e)
 		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
 		Expect(s.runnersReady()).To(ContainSubstring("False RunnersFailing"))
 		Expect(Message(s.e)).To(ContainSubstring("1 of 4 runners"))
@@ -187,15 +185,15 @@ var _ = Describe("A pool that scales", func() {
 		Expect(s.look(ctx, 0, 30)).To(BeEquivalentTo(3))
 		s.settled(ctx)
 		s.restart()
-		s.ExpectReconciled(ctx, s.r, s.e)
+		s.ExpectReconciled(ctx, s.R, s.e)
 		Expect(s.replicas(ctx)).To(BeEquivalentTo(3), "it has looked at nothing yet")
 		s.queue.demand = nil
-		Expect(s.scaler.LookAtHinted(ctx)).To(MatchError(ContainSubstring("away")))
+		Expect(s.scaler.CheckHinted(ctx)).To(MatchError(ContainSubstring("away")))
 		s.Clock.Step(time.Hour)
-		s.ExpectReconciled(ctx, s.r, s.e)
+		s.ExpectReconciled(ctx, s.R, s.e)
 		Expect(s.replicas(ctx)).To(BeEquivalentTo(3), "nor can it")
 		Expect(s.look(ctx, 0, 1)).To(BeEquivalentTo(3))
-		Expect(s.during(ctx, environment.DefaultStabilizationWindow, 0, 1)).To(BeEquivalentTo(1))
+		Expect(s.during(ctx, runnerpool.DefaultStabilizationWindow, 0, 1)).To(BeEquivalentTo(1))
 	})
 
 	It("stays unchanged while the environment is suspended", func(ctx SpecContext) {
@@ -204,70 +202,70 @@ var _ = Describe("A pool that scales", func() {
 		s.settled(ctx)
 		s.e.Spec.Suspend = true
 		s.ExpectApplied(ctx, s.e)
-		s.ExpectReconciled(ctx, s.r, s.e)
+		s.ExpectReconciled(ctx, s.R, s.e)
 		Expect(State(s.e)).To(Equal("Ready=True/Suspended observed"))
 		Expect(s.runnersReady()).To(Equal("True Succeeded: runners ready: 2"))
 		Expect(s.look(ctx, 30, 0)).To(BeEquivalentTo(2))
-		Expect(s.during(ctx, environment.DefaultStabilizationWindow, 0, 0)).To(BeEquivalentTo(2))
-		s.ExpectAtRest(ctx, s.r, s.e)
+		Expect(s.during(ctx, runnerpool.DefaultStabilizationWindow, 0, 0)).To(BeEquivalentTo(2))
+		s.ExpectAtRest(ctx, s.R, s.e)
 
 		By("resuming")
 		s.e.Spec.Suspend = false
 		s.ExpectApplied(ctx, s.e)
-		s.ExpectReconciled(ctx, s.r, s.e)
+		s.ExpectReconciled(ctx, s.R, s.e)
 		Expect(s.look(ctx, 30, 0)).To(BeEquivalentTo(3))
 	})
 
 	It("keeps the replicas that another client has set", func(ctx SpecContext) {
 		s := newScaled(ctx, 0, 3)
 		scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 5}}
-		Expect(s.Admin.SubResource("scale").Update(ctx, s.pool(ctx, s.e), client.WithSubResourceBody(scale))).To(Succeed())
-		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(s.Admin.SubResource("scale").Update(ctx, s.Pool(ctx, s.e), client.WithSubResourceBody(scale))).To(Succeed())
+		s.ExpectReconciled(ctx, s.R, s.e)
 		Expect(s.look(ctx, 1, 0)).To(BeEquivalentTo(5))
-		Expect(s.r.Pools.Scale()).To(BeZero())
+		Expect(s.Runners.Pools.Len()).To(BeZero())
 		s.settled(ctx)
-		s.ExpectAtRest(ctx, s.r, s.e)
+		s.ExpectAtRest(ctx, s.R, s.e)
 	})
 
 	It("scales while it waits for the new release, and gets it at once at zero", func(ctx SpecContext) {
 		s := newScaled(ctx, 0, 3)
 		Expect(s.look(ctx, 1, 0)).To(BeEquivalentTo(1))
 		s.settled(ctx)
-		for i := range environment.PoolsAtOnce {
-			s.ready(ctx, s.Environment(string(rune('a'+i))+"-other"))
+		for i := range runnerpool.PoolsAtOnce {
+			s.ExpectReady(ctx, s.Environment(string(rune('a'+i))+"-other"))
 		}
-		s.r.Pods.Image = "platform:2"
-		for i := range environment.PoolsAtOnce {
+		s.Runners.Pods.Image = "platform:2"
+		for i := range runnerpool.PoolsAtOnce {
 			e := s.Environment(string(rune('a'+i)) + "-other")
 			s.ExpectExists(ctx, e)
-			s.ExpectReconciled(ctx, s.r, e)
+			s.ExpectReconciled(ctx, s.R, e)
 		}
-		image := func() string { return s.pool(ctx, s.e).Spec.Template.Spec.Containers[0].Image }
+		image := func() string { return s.Pool(ctx, s.e).Spec.Template.Spec.Containers[0].Image }
 		Expect(s.look(ctx, 20, 10)).To(BeEquivalentTo(3))
 		Expect(image()).To(Equal("platform:1"))
 		s.settled(ctx)
 		Expect(State(s.e)).To(Equal("Ready=True/Succeeded observed"))
 		Expect(Message(s.e)).To(ContainSubstring("after the runners of other environments"))
-		Expect(s.during(ctx, environment.MaxRolloutTime-environment.PollingInterval, 0, 0)).To(BeEquivalentTo(3))
-		s.ExpectReconciled(ctx, s.r, s.e)
+		Expect(s.during(ctx, runnerpool.MaxRolloutTime-runnerpool.PollingInterval, 0, 0)).To(BeEquivalentTo(3))
+		s.ExpectReconciled(ctx, s.R, s.e)
 		Expect(image()).To(Equal("platform:1"))
 
 		By("its rollout starts")
-		s.Clock.Step(environment.PollingInterval)
-		s.ExpectReconciled(ctx, s.r, s.e)
+		s.Clock.Step(runnerpool.PollingInterval)
+		s.ExpectReconciled(ctx, s.R, s.e)
 		Expect(image()).To(Equal("platform:2"))
 
 		By("another release, at zero")
 		s.settled(ctx)
-		Expect(s.during(ctx, environment.DefaultStabilizationWindow, 0, 0)).To(BeZero())
+		Expect(s.during(ctx, runnerpool.DefaultStabilizationWindow, 0, 0)).To(BeZero())
 		s.settled(ctx)
-		s.r.Pods.Image = "platform:3"
-		for i := range environment.PoolsAtOnce {
+		s.Runners.Pods.Image = "platform:3"
+		for i := range runnerpool.PoolsAtOnce {
 			e := s.Environment(string(rune('a'+i)) + "-other")
 			s.ExpectExists(ctx, e)
-			s.ExpectReconciled(ctx, s.r, e)
+			s.ExpectReconciled(ctx, s.R, e)
 		}
-		s.ExpectReconciled(ctx, s.r, s.e)
+		s.ExpectReconciled(ctx, s.R, s.e)
 		Expect(image()).To(Equal("platform:3"))
 	})
 
@@ -276,15 +274,15 @@ var _ = Describe("A pool that scales", func() {
 		Expect(s.look(ctx, 25, 0)).To(BeEquivalentTo(3))
 		s.e.Spec.Runner.MaxReplicas, s.e.Spec.Runner.MinReplicas = nil, ptr.To(int32(1))
 		s.ExpectApplied(ctx, s.e)
-		s.ExpectReconciled(ctx, s.r, s.e)
+		s.ExpectReconciled(ctx, s.R, s.e)
 		Expect(s.replicas(ctx)).To(BeEquivalentTo(1))
-		Expect(s.r.Pools.Scale()).To(BeZero())
+		Expect(s.Runners.Pools.Len()).To(BeZero())
 		s.e.Spec.Runner.MaxReplicas = ptr.To(int32(2))
 		s.ExpectApplied(ctx, s.e)
-		s.ExpectReconciled(ctx, s.r, s.e)
-		Expect(s.r.Pools.Scale()).To(Equal(1))
-		s.ExpectDeleted(ctx, s.r, s.e)
-		Expect(s.r.Pools.Scale()).To(BeZero())
+		s.ExpectReconciled(ctx, s.R, s.e)
+		Expect(s.Runners.Pools.Len()).To(Equal(1))
+		s.ExpectDeleted(ctx, s.R, s.e)
+		Expect(s.Runners.Pools.Len()).To(BeZero())
 	})
 
 	It("is checked at once after a notification", func(ctx SpecContext) {
@@ -303,7 +301,7 @@ var _ = Describe("A pool that scales", func() {
 			})).To(Succeed())
 			g.Expect(s.queue.asked).To(Receive())
 		}).WithTimeout(10 * time.Second).Should(Succeed())
-		Eventually(s.r.Pools.Changed()).WithTimeout(10 * time.Second).Should(Receive())
+		Eventually(s.Changed).WithTimeout(10 * time.Second).Should(Receive())
 		stop()
 		Eventually(ended).WithTimeout(10 * time.Second).Should(Receive(BeNil()))
 	})

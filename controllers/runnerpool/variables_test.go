@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment_test
+package runnerpool_test
 
 import (
 	"encoding/base64"
@@ -25,7 +25,7 @@ func (s *scene) variables(ctx SpecContext, e *v1alpha1.Environment) (runnerconfi
 	s.ExpectExists(ctx, config)
 	variables, err := runnerconfig.ParseVariables(config.Data[runnerconfig.VariablesFile])
 	Expect(err).NotTo(HaveOccurred())
-	return variables, s.pool(ctx, e).Spec.Template.Annotations["agentplatform.dev/config"]
+	return variables, s.Pool(ctx, e).Spec.Template.Annotations["agentplatform.dev/config"]
 }
 
 // sealed returns a value as the facade seals it for a variable of an environment.
@@ -49,7 +49,7 @@ var _ = Describe("The variables of an Environment", func() {
 		e.Spec.Variables = append(e.Spec.Variables, v1alpha1.EnvironmentVariable{Name: "PASSWORD", SealedValue: s.sealed(e, "PASSWORD", "hush")})
 		secret := s.Secret("crm", map[string]string{"token": "first"})
 		s.ExpectApplied(ctx, secret)
-		s.ready(ctx, e)
+		s.ExpectReady(ctx, e)
 		found, first := s.variables(ctx, e)
 		Expect(found.Variables).To(Equal([]runnerconfig.Variable{
 			{Name: "EMPTY"}, {Name: "PASSWORD", Value: "hush", Sensitive: true}, {Name: "REGION", Value: "eu"}, {Name: "TOKEN", Value: "first", Sensitive: true},
@@ -58,15 +58,15 @@ var _ = Describe("The variables of an Environment", func() {
 		By("another order, and a value that is sealed again")
 		slices.Reverse(e.Spec.Variables)
 		e.Variable("PASSWORD").SealedValue = s.sealed(e, "PASSWORD", "hush")
-		s.reconciled(ctx, e)
+		s.ApplyAndReconcile(ctx, e)
 		_, same := s.variables(ctx, e)
 		Expect(same).To(Equal(first), "nothing has changed for the runners")
-		s.ExpectAtRest(ctx, s.r, e)
+		s.ExpectAtRest(ctx, s.R, e)
 
 		By("another value in the Secret")
 		secret.StringData = map[string]string{"token": "second"}
 		s.ExpectApplied(ctx, secret)
-		s.ExpectReconciled(ctx, s.r, e)
+		s.ExpectReconciled(ctx, s.R, e)
 		found, second := s.variables(ctx, e)
 		Expect(found.Variables).To(ContainElement(runnerconfig.Variable{Name: "TOKEN", Value: "second", Sensitive: true}))
 		Expect(second).NotTo(Equal(first))
@@ -74,14 +74,14 @@ var _ = Describe("The variables of an Environment", func() {
 
 		By("another value in the object")
 		e.Variable("REGION").Value = ptr.To("us")
-		s.reconciled(ctx, e)
+		s.ApplyAndReconcile(ctx, e)
 		_, third := s.variables(ctx, e)
 		Expect([]string{first, second}).NotTo(ContainElement(third))
 	})
 
 	It("keep their values if one of them is unavailable", func(ctx SpecContext) {
 		s := newScene(ctx)
-		e := s.ready(ctx, s.Environment("dev", func(e *v1alpha1.Environment) {
+		e := s.ExpectReady(ctx, s.Environment("dev", func(e *v1alpha1.Environment) {
 			e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "REGION", Value: ptr.To("eu")}}
 		}))
 		before, digest := s.variables(ctx, e)
@@ -106,7 +106,7 @@ var _ = Describe("The variables of an Environment", func() {
 			{v1alpha1.EnvironmentVariable{Name: "TOKEN", SealedValue: s.sealed(e, "ANOTHER", "x")}, "Ready=False/InvalidSpec Stalled observed", "cannot be decrypted"},
 		} {
 			e.Spec.Variables = []v1alpha1.EnvironmentVariable{c.variable}
-			s.reconciled(ctx, e)
+			s.ApplyAndReconcile(ctx, e)
 			Expect(State(e)).To(Equal(c.state))
 			Expect(Message(e)).To(ContainSubstring(c.message))
 			after, same := s.variables(ctx, e)
@@ -114,7 +114,7 @@ var _ = Describe("The variables of an Environment", func() {
 			Expect(same).To(Equal(digest))
 		}
 		e.Spec.Variables = nil
-		s.reconciled(ctx, e)
+		s.ApplyAndReconcile(ctx, e)
 		after, _ := s.variables(ctx, e)
 		Expect(after.Variables).To(BeEmpty())
 	})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment
+package runnerpool
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -26,8 +25,6 @@ type Pools struct {
 	// due has the pools to check. fresh has one value if a pool was added to due.
 	due   map[store.Key]bool
 	fresh chan struct{}
-	// changed names the environments whose desired replicas changed.
-	changed chan event.GenericEvent
 }
 
 // scaledPool is one pool that scales.
@@ -47,7 +44,7 @@ func NewPools(window time.Duration) *Pools {
 	return &Pools{
 		window: cmp.Or(window, DefaultStabilizationWindow),
 		of:     map[types.NamespacedName]*scaledPool{}, names: map[store.Key]types.NamespacedName{}, due: map[store.Key]bool{},
-		fresh: make(chan struct{}, 1), changed: make(chan event.GenericEvent, waitingHeads),
+		fresh: make(chan struct{}, 1),
 	}
 }
 

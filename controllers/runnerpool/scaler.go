@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment
+package runnerpool
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
@@ -38,6 +39,8 @@ type Scaler struct {
 	Hints store.Notifier
 	Pools *Pools
 	Clock clock.Clock
+	// Changed receives the environments whose desired replicas changed.
+	Changed chan<- event.GenericEvent
 	// Metrics receives the totals. If nil, nothing is recorded.
 	Metrics *metrics.Manager
 	Logger  *slog.Logger
@@ -119,11 +122,5 @@ func (s *Scaler) Look(ctx context.Context, key store.Key) error {
 	if !changed {
 		return nil
 	}
-	e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}
-	select {
-	case s.Pools.changed <- event.GenericEvent{Object: e}:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return object.Queue(ctx, s.Changed, &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}})
 }

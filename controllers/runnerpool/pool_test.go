@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment_test
+package runnerpool_test
 
 import (
 	"encoding/json"
@@ -17,8 +17,9 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/environment"
+	"github.com/agentplatform/agentplatform/controllers/controllertest/environmenttest"
 	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/runnerpool"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
@@ -27,31 +28,31 @@ import (
 var _ = Describe("The pool of an Environment", func() {
 	It("is repaired after a user deletes or changes a part of it", func(ctx SpecContext) {
 		s := newScene(ctx)
-		e := s.ready(ctx, s.Environment("dev"))
+		e := s.ExpectReady(ctx, s.Environment("dev"))
 		config := &corev1.Secret{ObjectMeta: s.At("dev-runner-config")}
 		s.ExpectExists(ctx, config)
 		content := config.Data
 		config.Data = map[string][]byte{runnerconfig.ProvidersFile: []byte("edited")}
 		s.ExpectApplied(ctx, config)
-		pool := s.pool(ctx, e)
+		pool := s.Pool(ctx, e)
 		spec := pool.Spec.DeepCopy()
 		pool.Spec.Template.Spec.Containers[0].Image, pool.Spec.Replicas = "edited", ptr.To(int32(9))
 		s.ExpectApplied(ctx, pool)
-		s.ExpectReconciled(ctx, s.r, e)
+		s.ExpectReconciled(ctx, s.R, e)
 		s.ExpectExists(ctx, config)
 		Expect(config.Data).To(Equal(content))
-		Expect(s.pool(ctx, e).Spec).To(Equal(*spec))
+		Expect(s.Pool(ctx, e).Spec).To(Equal(*spec))
 
 		s.ExpectGone(ctx, config)
-		s.ExpectGone(ctx, s.pool(ctx, e))
-		s.ExpectReconciled(ctx, s.r, e)
-		Expect(s.Children(ctx, e.UID)).To(ConsistOf(children))
-		Expect(s.pool(ctx, e).Spec).To(Equal(*spec))
+		s.ExpectGone(ctx, s.Pool(ctx, e))
+		s.ExpectReconciled(ctx, s.R, e)
+		Expect(s.Children(ctx, e.UID)).To(ConsistOf(environmenttest.ChildrenOfDev))
+		Expect(s.Pool(ctx, e).Spec).To(Equal(*spec))
 	})
 
 	It("has a token in the store, and a new one if it is missing", func(ctx SpecContext) {
 		s := newScene(ctx)
-		e := s.ready(ctx, s.Environment("dev"))
+		e := s.ExpectReady(ctx, s.Environment("dev"))
 		secret := &corev1.Secret{ObjectMeta: s.At("dev-runner-token")}
 		known := func() (string, error) {
 			GinkgoHelper()
@@ -66,19 +67,19 @@ var _ = Describe("The pool of an Environment", func() {
 		}
 		first, err := known()
 		Expect(err).NotTo(HaveOccurred())
-		pods := s.pool(ctx, e).Spec.Template
+		pods := s.Pool(ctx, e).Spec.Template
 		s.ExpectGone(ctx, secret)
-		s.ExpectReconciled(ctx, s.r, e)
+		s.ExpectReconciled(ctx, s.R, e)
 		second, err := known()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(second).NotTo(Equal(first))
-		Expect(s.pool(ctx, e).Spec.Template).NotTo(Equal(pods), "pods with the token of before are no use")
+		Expect(s.Pool(ctx, e).Spec.Template).NotTo(Equal(pods), "pods with the token of before are no use")
 		_, err = s.Store.Token(ctx, seal.Digest(first))
 		Expect(err).To(MatchError(store.ErrNotFound))
 
 		secret.Data = map[string][]byte{object.TokenKey: nil}
 		s.ExpectApplied(ctx, secret)
-		s.ExpectReconciled(ctx, s.r, e)
+		s.ExpectReconciled(ctx, s.R, e)
 		third, err := known()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(third).NotTo(BeEmpty(), "an empty one is none")
@@ -92,16 +93,16 @@ var _ = Describe("The pool of an Environment", func() {
 			}}
 		})
 		e := s.Environment("dev")
-		Expect(s.reconciled(ctx, e)).To(Equal(object.Later))
+		Expect(s.ApplyAndReconcile(ctx, e)).To(Equal(object.Later))
 		Expect(State(e)).To(Equal("Ready=False/SecretMissing Reconciling"))
 		key := s.Secret("llm", map[string]string{"else": "x"})
 		s.ExpectApplied(ctx, key)
-		s.ExpectReconciled(ctx, s.r, e)
+		s.ExpectReconciled(ctx, s.R, e)
 		Expect(State(e)).To(Equal("Ready=False/SecretInvalid Reconciling"))
 
 		key.StringData = map[string]string{"key": "first\nsecond"}
 		s.ExpectApplied(ctx, key)
-		s.ExpectReconciled(ctx, s.r, e)
+		s.ExpectReconciled(ctx, s.R, e)
 		Expect(State(e)).To(Equal("Ready=False/SecretInvalid Reconciling"))
 		Expect(Message(e)).To(And(ContainSubstring(`its key "key" contains a line break`), Not(ContainSubstring("second"))))
 
@@ -109,7 +110,7 @@ var _ = Describe("The pool of an Environment", func() {
 		for _, value := range []string{"first", "second"} {
 			key.StringData = map[string]string{"key": value + "\n"} // like a value from a file
 			s.ExpectApplied(ctx, key)
-			s.ExpectReconciled(ctx, s.r, e)
+			s.ExpectReconciled(ctx, s.R, e)
 			config := &corev1.Secret{ObjectMeta: s.At("dev-runner-config")}
 			s.ExpectExists(ctx, config)
 			var providers runnerconfig.Providers
@@ -117,81 +118,81 @@ var _ = Describe("The pool of an Environment", func() {
 			Expect(providers.Providers).To(Equal([]runnerconfig.Provider{
 				{Prefix: "llm", Type: runnerconfig.ProviderOpenAI, BaseURL: "https://llm.example.com/v1", APIKey: value},
 			}))
-			digests[s.pool(ctx, e).Spec.Template.Annotations["agentplatform.dev/config"]] = true
+			digests[s.Pool(ctx, e).Spec.Template.Annotations["agentplatform.dev/config"]] = true
 		}
 		Expect(digests).To(HaveLen(2))
-		s.started(ctx, e, 1)
-		s.ExpectAtRest(ctx, s.r, e)
+		s.StartRunners(ctx, e, 1)
+		s.ExpectAtRest(ctx, s.R, e)
 	})
 
 	It("gets a new image of the platform after other pools", func(ctx SpecContext) {
 		s := newScene(ctx)
 		var all []*v1alpha1.Environment
-		for i := range environment.PoolsAtOnce + 2 {
-			all = append(all, s.ready(ctx, s.Environment(fmt.Sprintf("e%d", i))))
+		for i := range runnerpool.PoolsAtOnce + 2 {
+			all = append(all, s.ExpectReady(ctx, s.Environment(fmt.Sprintf("e%d", i))))
 		}
-		s.r.Pods.Image = "platform:2"
+		s.Runners.Pods.Image = "platform:2"
 		images := func() (updated int) {
 			GinkgoHelper()
 			for _, e := range all {
-				s.ExpectReconciled(ctx, s.r, e)
-				if s.pool(ctx, e).Spec.Template.Spec.Containers[0].Image == "platform:2" {
+				s.ExpectReconciled(ctx, s.R, e)
+				if s.Pool(ctx, e).Spec.Template.Spec.Containers[0].Image == "platform:2" {
 					updated++
 				}
 			}
 			return updated
 		}
-		Expect(images()).To(Equal(environment.PoolsAtOnce))
+		Expect(images()).To(Equal(runnerpool.PoolsAtOnce))
 		Expect(State(all[0])).To(Equal("Ready=False/RunnersStarting Reconciling observed"))
 		last := all[len(all)-1]
 		Expect(State(last)).To(Equal("Ready=True/Succeeded observed"), "the runners of before go on")
 		Expect(Message(last)).To(ContainSubstring("after the runners of other environments"))
-		Expect(images()).To(Equal(environment.PoolsAtOnce), "nobody has come to an end")
-		Expect(s.woken()).To(BeEmpty())
+		Expect(images()).To(Equal(runnerpool.PoolsAtOnce), "nobody has come to an end")
+		Expect(s.Queued()).To(BeEmpty())
 
 		By("one rollout ends")
-		s.started(ctx, all[0], 1)
-		s.ExpectReconciled(ctx, s.r, all[0])
+		s.StartRunners(ctx, all[0], 1)
+		s.ExpectReconciled(ctx, s.R, all[0])
 		Expect(State(all[0])).To(Equal("Ready=True/Succeeded observed"))
-		Expect(s.woken()).To(Equal([]string{all[environment.PoolsAtOnce].Name}), "who came first")
-		Expect(images()).To(Equal(environment.PoolsAtOnce + 1))
+		Expect(s.Queued()).To(Equal([]string{all[runnerpool.PoolsAtOnce].Name}), "who came first")
+		Expect(images()).To(Equal(runnerpool.PoolsAtOnce + 1))
 
 		By("one rollout takes too long")
-		s.Clock.Step(environment.MaxRolloutTime)
-		s.ExpectReconciled(ctx, s.r, all[1])
-		Expect(s.woken()).To(And(Not(BeEmpty()), HaveEach(last.Name)))
-		Expect(images()).To(Equal(environment.PoolsAtOnce + 2))
+		s.Clock.Step(runnerpool.MaxRolloutTime)
+		s.ExpectReconciled(ctx, s.R, all[1])
+		Expect(s.Queued()).To(And(Not(BeEmpty()), HaveEach(last.Name)))
+		Expect(images()).To(Equal(runnerpool.PoolsAtOnce + 2))
 	})
 
 	It("is updated for its Environment while it waits for the new release", func(ctx SpecContext) {
 		s := newScene(ctx)
 		var first []*v1alpha1.Environment
-		for i := range environment.PoolsAtOnce {
-			first = append(first, s.ready(ctx, s.Environment(fmt.Sprintf("e%d", i))))
+		for i := range runnerpool.PoolsAtOnce {
+			first = append(first, s.ExpectReady(ctx, s.Environment(fmt.Sprintf("e%d", i))))
 		}
-		e := s.ready(ctx, s.Environment("dev", func(e *v1alpha1.Environment) {
+		e := s.ExpectReady(ctx, s.Environment("dev", func(e *v1alpha1.Environment) {
 			e.Spec.Runner.NodeSelector, e.Spec.Runner.ImagePullSecrets = map[string]string{"disk": "fast"}, []v1alpha1.SecretReference{{Name: "pull"}}
 		}))
-		s.r.Pods.Image, s.r.Pods.DispatchURL, s.r.Pods.TrustDispatchCA = "platform:2", "https://dispatch:8081", true
+		s.Runners.Pods.Image, s.Runners.Pods.DispatchURL, s.Runners.Pods.TrustDispatchCA = "platform:2", "https://dispatch:8081", true
 		for _, other := range first {
-			s.ExpectReconciled(ctx, s.r, other)
+			s.ExpectReconciled(ctx, s.R, other)
 		}
-		before := s.pool(ctx, e)
-		s.ExpectReconciled(ctx, s.r, e)
-		Expect(s.pool(ctx, e).Generation).To(Equal(before.Generation), "no runner is restarted")
+		before := s.Pool(ctx, e)
+		s.ExpectReconciled(ctx, s.R, e)
+		Expect(s.Pool(ctx, e).Generation).To(Equal(before.Generation), "no runner is restarted")
 		Expect(Message(e)).To(ContainSubstring("after the runners of other environments"))
-		s.ExpectAtRest(ctx, s.r, e)
+		s.ExpectAtRest(ctx, s.R, e)
 
 		By("its Environment changes")
 		e.Spec.Variables = []v1alpha1.EnvironmentVariable{{Name: "REVOKED", Value: ptr.To("new")}}
 		e.Spec.Runner.Concurrency, e.Spec.Runner.NodeSelector, e.Spec.Runner.ImagePullSecrets = 3, map[string]string{"disk": "large"}, nil
 		e.Spec.Runner.Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Gi")}
-		s.reconciled(ctx, e)
+		s.ApplyAndReconcile(ctx, e)
 		Expect(State(e)).To(Equal("Ready=False/RunnersStarting Reconciling"))
 		config := &corev1.Secret{ObjectMeta: s.At("dev-runner-config")}
 		s.ExpectExists(ctx, config)
 		Expect(string(config.Data[runnerconfig.VariablesFile])).To(ContainSubstring("REVOKED"))
-		pods := s.pool(ctx, e).Spec.Template
+		pods := s.Pool(ctx, e).Spec.Template
 		Expect(pods.Annotations["agentplatform.dev/config"]).NotTo(Equal(before.Spec.Template.Annotations["agentplatform.dev/config"]))
 		Expect(pods.Spec.NodeSelector).To(Equal(map[string]string{"disk": "large"}))
 		Expect(pods.Spec.ImagePullSecrets).To(BeEmpty())
@@ -200,45 +201,45 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(runner.Args).To(ContainElements("--concurrency=3", "--dispatch-url=http://dispatch:8081"))
 		Expect(pods.Spec.Volumes).To(HaveLen(2))
 		Expect(runner.Resources.Limits.Memory().String()).To(Equal("1Gi"))
-		s.started(ctx, e, 1)
-		s.ExpectReconciled(ctx, s.r, e)
+		s.StartRunners(ctx, e, 1)
+		s.ExpectReconciled(ctx, s.R, e)
 		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"))
 		Expect(Message(e)).To(ContainSubstring("after the runners of other environments"))
-		s.ExpectAtRest(ctx, s.r, e)
+		s.ExpectAtRest(ctx, s.R, e)
 
 		By("a user deletes its configuration")
 		s.ExpectGone(ctx, config)
-		s.ExpectReconciled(ctx, s.r, e)
+		s.ExpectReconciled(ctx, s.R, e)
 		s.ExpectExists(ctx, config)
-		Expect(s.pool(ctx, e).Spec.Template).To(Equal(pods))
+		Expect(s.Pool(ctx, e).Spec.Template).To(Equal(pods))
 
 		By("its rollout starts")
-		s.Clock.Step(environment.MaxRolloutTime)
-		s.ExpectReconciled(ctx, s.r, e)
-		runner = s.pool(ctx, e).Spec.Template.Spec.Containers[0]
+		s.Clock.Step(runnerpool.MaxRolloutTime)
+		s.ExpectReconciled(ctx, s.R, e)
+		runner = s.Pool(ctx, e).Spec.Template.Spec.Containers[0]
 		Expect(runner.Image).To(Equal("platform:2"))
 		Expect(runner.Args).To(ContainElements("--concurrency=3", "--dispatch-url=https://dispatch:8081"))
 		Expect(runner.Args).NotTo(ContainElement("--dispatch-url=http://dispatch:8081"))
-		Expect(s.pool(ctx, e).Spec.Template.Spec.Volumes).To(HaveLen(3))
+		Expect(s.Pool(ctx, e).Spec.Template.Spec.Volumes).To(HaveLen(3))
 	})
 
 	DescribeTable("is repaired at once, including the release, if its pods match no release", func(ctx SpecContext, edit func(*corev1.PodSpec)) {
 		s := newScene(ctx)
 		var first []*v1alpha1.Environment
-		for i := range environment.PoolsAtOnce {
-			first = append(first, s.ready(ctx, s.Environment(fmt.Sprintf("e%d", i))))
+		for i := range runnerpool.PoolsAtOnce {
+			first = append(first, s.ExpectReady(ctx, s.Environment(fmt.Sprintf("e%d", i))))
 		}
-		e := s.ready(ctx, s.Environment("dev"))
-		s.r.Pods.Image = "platform:2"
+		e := s.ExpectReady(ctx, s.Environment("dev"))
+		s.Runners.Pods.Image = "platform:2"
 		for _, other := range first {
-			s.ExpectReconciled(ctx, s.r, other)
+			s.ExpectReconciled(ctx, s.R, other)
 		}
-		pool := s.pool(ctx, e)
+		pool := s.Pool(ctx, e)
 		before := pool.Spec.Template.Spec.DeepCopy()
 		edit(&pool.Spec.Template.Spec)
 		s.ExpectApplied(ctx, pool)
-		s.ExpectReconciled(ctx, s.r, e)
-		after := s.pool(ctx, e).Spec.Template.Spec
+		s.ExpectReconciled(ctx, s.R, e)
+		after := s.Pool(ctx, e).Spec.Template.Spec
 		before.Containers[0].Image = "platform:2"
 		Expect(after).To(Equal(*before))
 	},
@@ -249,45 +250,45 @@ var _ = Describe("The pool of an Environment", func() {
 
 	It("gets its own image at once if it has none", func(ctx SpecContext) {
 		s := newScene(ctx)
-		for i := range environment.PoolsAtOnce + 2 {
+		for i := range runnerpool.PoolsAtOnce + 2 {
 			e := s.Environment(fmt.Sprintf("e%d", i))
-			s.reconciled(ctx, e)
-			Expect(s.pool(ctx, e).Spec.Template.Spec.Containers[0].Image).To(Equal("platform:1"))
+			s.ApplyAndReconcile(ctx, e)
+			Expect(s.Pool(ctx, e).Spec.Template.Spec.Containers[0].Image).To(Equal("platform:1"))
 		}
 	})
 
 	It("does not delay others after it is deleted or fails", func(ctx SpecContext) {
 		s := newScene(ctx)
 		var all []*v1alpha1.Environment
-		for i := range environment.PoolsAtOnce + 2 {
-			all = append(all, s.ready(ctx, s.Environment(fmt.Sprintf("e%d", i))))
+		for i := range runnerpool.PoolsAtOnce + 2 {
+			all = append(all, s.ExpectReady(ctx, s.Environment(fmt.Sprintf("e%d", i))))
 		}
-		s.r.Pods.Image = "platform:2"
+		s.Runners.Pods.Image = "platform:2"
 		for _, e := range all {
-			s.ExpectReconciled(ctx, s.r, e)
+			s.ExpectReconciled(ctx, s.R, e)
 		}
-		s.ExpectDeleted(ctx, s.r, all[0])
-		Expect(s.woken()).To(Equal([]string{all[environment.PoolsAtOnce].Name}))
-		s.pod(ctx, all[1], corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+		s.ExpectDeleted(ctx, s.R, all[0])
+		Expect(s.Queued()).To(Equal([]string{all[runnerpool.PoolsAtOnce].Name}))
+		s.CreatePod(ctx, all[1], corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "runner", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
 		}}})
-		Expect(s.ExpectReconciled(ctx, s.r, all[1]).RequeueAfter).To(Equal(object.Later))
+		Expect(s.ExpectReconciled(ctx, s.R, all[1]).RequeueAfter).To(Equal(object.Later))
 		Expect(State(all[1])).To(Equal("Ready=False/RunnersFailing Reconciling observed"))
-		Expect(s.woken()).To(BeEmpty(), "a release that cannot start stops at a few")
+		Expect(s.Queued()).To(BeEmpty(), "a release that cannot start stops at a few")
 
 		By("its rollout times out")
-		s.Clock.Step(environment.MaxRolloutTime)
-		s.ExpectReconciled(ctx, s.r, all[1])
-		Expect(s.woken()).To(Equal([]string{all[environment.PoolsAtOnce+1].Name}))
+		s.Clock.Step(runnerpool.MaxRolloutTime)
+		s.ExpectReconciled(ctx, s.R, all[1])
+		Expect(s.Queued()).To(Equal([]string{all[runnerpool.PoolsAtOnce+1].Name}))
 	})
 
 	It("is reported without changes to it", func(ctx SpecContext) {
 		s := newScene(ctx)
-		e := s.ready(ctx, s.Environment("dev"))
+		e := s.ExpectReady(ctx, s.Environment("dev"))
 		e.Spec.Suspend = true
 		s.ExpectApplied(ctx, e)
-		s.started(ctx, e, 0)
-		s.ExpectReconciled(ctx, s.r, e)
+		s.StartRunners(ctx, e, 0)
+		s.ExpectReconciled(ctx, s.R, e)
 		Expect(State(e)).To(Equal("Ready=True/Suspended observed"))
 		Expect(e.Status.Runner.ReadyReplicas).To(BeZero())
 		Expect(e.Status.Condition(v1alpha1.ConditionRunnersReady).Message).To(Equal("0 of 1 runners ready"))
@@ -296,65 +297,65 @@ var _ = Describe("The pool of an Environment", func() {
 	It("reports the release of unchanged runners", func(ctx SpecContext) {
 		const before = "; its runners have the previous release of the platform"
 		s := newScene(ctx, func(p *v1alpha1.Project) { p.Spec.Limits.Environments = ptr.To(int32(2)) })
-		suspended, greedy := s.ready(ctx, s.Environment("suspended")), s.ready(ctx, s.Environment("greedy"))
+		suspended, greedy := s.ExpectReady(ctx, s.Environment("suspended")), s.ExpectReady(ctx, s.Environment("greedy"))
 		suspended.Spec.Suspend = true
-		s.reconciled(ctx, suspended)
+		s.ApplyAndReconcile(ctx, suspended)
 		Expect(Message(suspended)).To(And(HavePrefix("suspended"), Not(HaveSuffix(before))), "they are of this one")
 		greedy.Spec.Runner.Resources.Limits = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("64")}
-		s.reconciled(ctx, greedy)
+		s.ApplyAndReconcile(ctx, greedy)
 		Expect(Message(greedy)).NotTo(HaveSuffix(before))
 
-		s.r.Pods.Image = "platform:2"
+		s.Runners.Pods.Image = "platform:2"
 		for e, state := range map[*v1alpha1.Environment]string{
 			suspended: "Ready=True/Suspended observed", greedy: "Ready=False/NotAllowed Stalled observed",
 		} {
-			s.ExpectReconciled(ctx, s.r, e)
+			s.ExpectReconciled(ctx, s.R, e)
 			Expect(State(e)).To(Equal(state))
 			Expect(Message(e)).To(HaveSuffix(before))
-			Expect(s.pool(ctx, e).Spec.Template.Spec.Containers[0].Image).To(Equal("platform:1"))
-			s.ExpectAtRest(ctx, s.r, e)
+			Expect(s.Pool(ctx, e).Spec.Template.Spec.Containers[0].Image).To(Equal("platform:1"))
+			s.ExpectAtRest(ctx, s.R, e)
 		}
 		project := s.Project()
 		s.ExpectExists(ctx, project)
 		project.Spec.Limits.Environments = ptr.To(int32(1))
 		s.ExpectApplied(ctx, project)
 		greedy.Spec.Runner.Resources.Limits = nil
-		s.reconciled(ctx, greedy)
+		s.ApplyAndReconcile(ctx, greedy)
 		Expect(State(greedy)).To(Equal("Ready=False/LimitReached Stalled observed"))
 		Expect(Message(greedy)).To(HaveSuffix(before))
 
 		By("resuming")
 		suspended.Spec.Suspend = false
-		s.reconciled(ctx, suspended)
-		Expect(s.pool(ctx, suspended).Spec.Template.Spec.Containers[0].Image).To(Equal("platform:2"))
+		s.ApplyAndReconcile(ctx, suspended)
+		Expect(s.Pool(ctx, suspended).Spec.Template.Spec.Containers[0].Image).To(Equal("platform:2"))
 		Expect(Message(suspended)).NotTo(HaveSuffix(before))
 	})
 
 	It("keeps the replicas that an autoscaler has set", func(ctx SpecContext) {
 		s := newScene(ctx)
-		e := s.ready(ctx, s.Environment("dev"))
+		e := s.ExpectReady(ctx, s.Environment("dev"))
 		scale := &autoscalingv1.Scale{Spec: autoscalingv1.ScaleSpec{Replicas: 4}}
-		Expect(s.Admin.SubResource("scale").Update(ctx, s.pool(ctx, e), client.WithSubResourceBody(scale))).To(Succeed())
-		s.ExpectReconciled(ctx, s.r, e)
-		Expect(s.pool(ctx, e).Spec.Replicas).To(HaveValue(BeEquivalentTo(4)))
+		Expect(s.Admin.SubResource("scale").Update(ctx, s.Pool(ctx, e), client.WithSubResourceBody(scale))).To(Succeed())
+		s.ExpectReconciled(ctx, s.R, e)
+		Expect(s.Pool(ctx, e).Spec.Replicas).To(HaveValue(BeEquivalentTo(4)))
 		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"), "those of before take runs")
-		s.started(ctx, e, 4)
-		s.ExpectReconciled(ctx, s.r, e)
+		s.StartRunners(ctx, e, 4)
+		s.ExpectReconciled(ctx, s.R, e)
 		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"))
-		s.ExpectAtRest(ctx, s.r, e)
+		s.ExpectAtRest(ctx, s.R, e)
 
 		By("changing another field")
 		e.Spec.Runner.Concurrency = 7
-		s.reconciled(ctx, e)
-		Expect(s.pool(ctx, e).Spec.Replicas).To(HaveValue(BeEquivalentTo(4)))
-		Expect(s.pool(ctx, e).Spec.Template.Spec.Containers[0].Args).To(ContainElement("--concurrency=7"))
+		s.ApplyAndReconcile(ctx, e)
+		Expect(s.Pool(ctx, e).Spec.Replicas).To(HaveValue(BeEquivalentTo(4)))
+		Expect(s.Pool(ctx, e).Spec.Template.Spec.Containers[0].Args).To(ContainElement("--concurrency=7"))
 	})
 
 	It("is polled while it starts", func(ctx SpecContext) {
 		s := newScene(ctx)
-		e := s.ready(ctx, s.Environment("dev", func(e *v1alpha1.Environment) { e.Spec.Runner.MinReplicas = ptr.To(int32(3)) }))
-		s.started(ctx, e, 2)
-		wait := s.ExpectReconciled(ctx, s.r, e).RequeueAfter
+		e := s.ExpectReady(ctx, s.Environment("dev", func(e *v1alpha1.Environment) { e.Spec.Runner.MinReplicas = ptr.To(int32(3)) }))
+		s.StartRunners(ctx, e, 2)
+		wait := s.ExpectReconciled(ctx, s.R, e).RequeueAfter
 		Expect(wait).To(And(BeNumerically(">", 0), BeNumerically("<=", 30*time.Second)))
 		Expect(Message(e)).To(Equal("2 of 3 runners ready"))
 	})
@@ -364,9 +365,9 @@ var _ = Describe("The pool of an Environment", func() {
 			s := newScene(ctx)
 			e := s.Environment("dev")
 			s.ExpectApplied(ctx, e)
-			s.ExpectSurvives(ctx, fault, s.r, e, children...)
-			s.started(ctx, e, 1)
-			s.ExpectReconciled(ctx, s.r, e)
+			s.ExpectSurvives(ctx, fault, s.R, e, environmenttest.ChildrenOfDev...)
+			s.StartRunners(ctx, e, 1)
+			s.ExpectReconciled(ctx, s.R, e)
 			Expect(v1alpha1.IsReady(e)).To(BeTrue())
 		})
 	}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package runnerpool
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/object"
+)
+
+// showPool reports the state of the pool and whether the environment is in effect. done reports that
+// all runners have the current configuration.
+func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment, wrote kept) (done bool, err error) {
+	seen, err := r.showRunners(ctx, e, wrote)
+	// A pool that scales is in effect with fewer replicas than desired, unless runners with an earlier
+	// configuration remain.
+	enough := wrote.scales && seen.before == 0 && seen.ready >= wrote.enough
+	switch {
+	case err != nil:
+		return false, err
+	case seen.problem != "" && enough && seen.ready > 0:
+		e.ShowRunnersFailing(seen.problem)
+		v1alpha1.MarkReady(e, "in effect, but only "+strconv.Itoa(int(seen.ready))+" of "+strconv.Itoa(int(wrote.replicas))+" runners are ready: "+seen.problem)
+		return false, nil
+	case seen.problem != "":
+		e.MarkRunnersFailing(seen.problem)
+		return false, nil
+	case seen.ready < 0 && (!wrote.changed || wrote.scaled) && v1alpha1.IsReady(e):
+		return false, nil // another client changed the pool or its number of replicas; the next reconcile reports the result
+	case seen.ready < wrote.replicas && enough:
+		e.ShowRunners(seen.ready, wrote.replicas)
+	case seen.ready < wrote.replicas:
+		e.MarkRunnersStarting(max(seen.ready, 0), wrote.replicas)
+		return false, nil
+	default:
+		e.MarkRunnersReady(seen.ready)
+	}
+	if wrote.waits {
+		v1alpha1.MarkReady(e, "in effect; its runners get the platform's new release after the runners of other environments")
+		return false, nil
+	}
+	e.MarkInEffect()
+	return seen.ready >= wrote.replicas, nil
+}
+
+// runners is the state of a pool.
+type runners struct {
+	// replicas is the desired number of runners.
+	replicas int32
+	// ready is the number of ready runners with the current configuration, or -1 if it is unknown.
+	// before is the number of runners with an earlier configuration.
+	ready, before int32
+	// problem is the reason why runners are missing.
+	problem string
+	// releaseBefore reports that some runners have an earlier release of the platform.
+	releaseBefore bool
+}
+
+// showRunners reports the number of runners.
+func (r *Reconciler) showRunners(ctx context.Context, e *v1alpha1.Environment, wrote kept) (runners, error) {
+	found, err := r.getPool(ctx, e)
+	if err != nil {
+		return runners{}, err
+	}
+	e.Status.Runner = v1alpha1.RunnerPoolStatus{
+		Replicas: found.Status.Replicas, ReadyReplicas: found.Status.ReadyReplicas, Selector: selector(e),
+	}
+	seen := rollout(found, wrote.generation)
+	seen.releaseBefore = metav1.IsControlledBy(found, e) && hasRunners(found) &&
+		found.Annotations[object.AnnotationPlatform] != platformDigest(r.Pods)
+	if seen.problem == "" && seen.ready < wrote.replicas {
+		seen.problem, err = r.podProblem(ctx, e)
+	}
+	return seen, err
+}
+
+// podProblem returns why a runner pod does not run, or "".
+func (r *Reconciler) podProblem(ctx context.Context, e *v1alpha1.Environment) (string, error) {
+	pods := &corev1.PodList{}
+	if err := r.Client.List(ctx, pods, client.InNamespace(e.Namespace), client.MatchingLabels(poolLabels(e))); err != nil {
+		return "", fmt.Errorf("listing the runner pods: %w", err)
+	}
+	for i := range pods.Items {
+		if problem := object.PodProblem(&pods.Items[i]); problem != "" {
+			return problem, nil
+		}
+	}
+	return "", nil
+}
+
+// rollout returns the minimum number of ready pods with the current configuration, and the reason why
+// pods are missing. The number is -1 before Kubernetes has observed the pool. Pods with an earlier
+// configuration do not count, because they stay until the new ones are ready.
+func rollout(pool *appsv1.Deployment, generation int64) runners {
+	s, seen := pool.Status, runners{replicas: ptr.Deref(pool.Spec.Replicas, 0), ready: -1}
+	if s.ObservedGeneration < max(pool.Generation, generation) {
+		return seen
+	}
+	for _, c := range s.Conditions {
+		failed := c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue
+		stuck := c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse
+		if failed || stuck {
+			seen.problem = c.Message
+		}
+	}
+	seen.before = s.Replicas - s.UpdatedReplicas
+	seen.ready = max(s.AvailableReplicas-seen.before, 0)
+	return seen
+}
