@@ -43,6 +43,14 @@ type Retry struct {
 	ScheduleSeconds []int `yaml:"schedule_seconds" json:"schedule_seconds,omitzero" maxItems:"20" doc:"Delay before each attempt after the previous one, in seconds, give or take a fifth; at most 86400. The first is 0. The last delay repeats. Default: 0, 5 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h."`
 }
 
+// ParseConfig parses settings in the form of the store.
+func ParseConfig(raw json.RawMessage) (c Config, err error) {
+	if err = json.Unmarshal(raw, &c); err != nil {
+		return Config{}, fmt.Errorf("reading the settings of a connector: %w", err)
+	}
+	return c, nil
+}
+
 // FieldError is the problem of a setting. It contains no value, except the beginning of a header's name.
 type FieldError struct {
 	// Field is the name of the setting.
@@ -80,10 +88,19 @@ func (c Config) Signature(k Kind) string {
 	return c.Authentication
 }
 
+// RequiresFiles reports whether runs of events without attachments fail.
+func (c Config) RequiresFiles() bool { return c.FilesRequired != nil && *c.FilesRequired }
+
+// RequiresFiles is Config.RequiresFiles for settings in the form of the store.
+func RequiresFiles(raw json.RawMessage) (bool, error) {
+	c, err := ParseConfig(raw)
+	return c.RequiresFiles(), err
+}
+
 // WithDefaults returns the settings of a kind with the defaults of the missing ones.
 func (c Config) WithDefaults(k Kind) Config {
 	if k.HasCallers() {
-		required, files := c.RequiresAuthentication(k), c.FilesRequired != nil && *c.FilesRequired
+		required, files := c.RequiresAuthentication(k), c.RequiresFiles()
 		c.RequireAuthentication, c.FilesRequired = &required, &files
 		switch {
 		case !required:

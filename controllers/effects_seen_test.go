@@ -150,6 +150,14 @@ func inRow(change func(*v1alpha1.Connector), field string, want any) effect {
 	return effect{func(ctx context.Context, s *stage) any { GinkgoHelper(); return s.row(ctx, change) }, HaveField(field, want)}
 }
 
+// inSettings reads the settings in the row of a connector.
+func inSettings(change func(*v1alpha1.Connector), want string) effect {
+	return effect{func(ctx context.Context, s *stage) any {
+		GinkgoHelper()
+		return string(s.row(ctx, change).Config)
+	}, ContainSubstring(want)}
+}
+
 // inCron reads the configuration of a cron connector.
 func inCron(change func(*v1alpha1.CronConnector), want string) effect {
 	return effect{func(ctx context.Context, s *stage) any {

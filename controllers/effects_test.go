@@ -286,15 +286,15 @@ var effects = map[string]effect{
 	"Connector.displayName": inRow(func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask us" }, "Name", "Ask us"),
 	"Connector.mode":        inRow(func(c *v1alpha1.Connector) { c.Spec.Mode = v1alpha1.ModeSync }, "Mode", "sync"),
 	"Connector.enabled":     inRow(func(c *v1alpha1.Connector) { c.Spec.Enabled = ptr.To(false) }, "Enabled", false),
-	"Connector.webhook.authentication": inRow(func(c *v1alpha1.Connector) {
+	"Connector.webhook.authentication": inSettings(func(c *v1alpha1.Connector) {
 		c.Spec.ID, c.Spec.Webhook.Authentication = "7b0c7a52-6c1f-4c3e-9a55-ffffffffffff", v1alpha1.AuthenticationNone
-	}, "RequireAuthentication", false),
-	"Connector.webhook.contextHeaders": inRow(func(c *v1alpha1.Connector) {
+	}, `"authentication":"none"`),
+	"Connector.webhook.contextHeaders": inSettings(func(c *v1alpha1.Connector) {
 		c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"X-GitHub-Event", "x-github-event"}
-	}, "ContextHeaders", []string{"x-github-event"}),
-	"Connector.webhook.timeoutSeconds": inRow(func(c *v1alpha1.Connector) {
+	}, `"context_headers":["x-github-event"]`),
+	"Connector.webhook.timeoutSeconds": inSettings(func(c *v1alpha1.Connector) {
 		c.Spec.Mode, c.Spec.Webhook.TimeoutSeconds = v1alpha1.ModeSync, ptr.To(int32(77))
-	}, "TimeoutSeconds", 77),
+	}, `"timeout_seconds":77`),
 	"Connector.cron.schedule":    inCron(func(c *v1alpha1.CronConnector) { c.Schedule = "5 4 * * *" }, `"schedule":"5 4 * * *"`),
 	"Connector.cron.timeZone":    inCron(func(c *v1alpha1.CronConnector) { c.TimeZone = "Asia/Tokyo" }, `"timezone":"Asia/Tokyo"`),
 	"Connector.cron.missedTicks": inCron(func(c *v1alpha1.CronConnector) { c.MissedTicks = v1alpha1.MissedTicksLatest }, `"missed_ticks":"latest"`),
@@ -302,7 +302,7 @@ var effects = map[string]effect{
 	"Connector.cron.payload": inCron(func(c *v1alpha1.CronConnector) {
 		c.Payload = &runtime.RawExtension{Raw: []byte(`{"a":[1]}`)}
 	}, `"payload":{"a":[1]}`),
-	"Connector.webhook.filesRequired": inRow(func(c *v1alpha1.Connector) { c.Spec.Webhook.FilesRequired = true }, "FilesRequired", true),
+	"Connector.webhook.filesRequired": inSettings(func(c *v1alpha1.Connector) { c.Spec.Webhook.FilesRequired = true }, `"files_required":true`),
 	"Connector.webhook.url":           inOutbound(func(c *v1alpha1.Connector) { c.Spec.Webhook.URL = "https://other.example.com/" }, `"url":"https://other.example.com/"`),
 	"Connector.webhook.retry.maxAttempts": inOutbound(func(c *v1alpha1.Connector) {
 		c.Spec.Webhook.Retry = &v1alpha1.DeliveryRetry{MaxAttempts: ptr.To(int32(3))}

@@ -65,11 +65,3 @@ func (c Concurrency) KeyOf(input []byte, evaluate func(expression string) (strin
 	}
 	return ConcurrencyKey{Text: key, Drop: c.Drop}, nil
 }
-
-// KeyOf returns the key of a run of one of the route's agents; see Concurrency.KeyOf.
-func (r Route) KeyOf(agent string, input []byte, evaluate func(expression string) (string, error)) (ConcurrencyKey, error) {
-	if !r.Live {
-		return ConcurrencyKey{Unknown: true}, nil
-	}
-	return r.Concurrency[agent].KeyOf(input, evaluate)
-}

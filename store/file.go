@@ -100,12 +100,8 @@ func filesWhere(files []File, is func(File) bool) (out []File) {
 	return out
 }
 
-// MissingFiles returns why an event with these files does not satisfy a link that requires files;
-// "" if it does.
-func MissingFiles(c Connector, link Link, files []File) string {
-	if !c.FilesRequired && !link.FilesRequired {
-		return ""
-	}
+// MissingFiles returns why an event with these files does not satisfy a link or connector that requires files; "" if it does.
+func MissingFiles(files []File) string {
 	switch issues := FileIssues(files); {
 	case len(issues) > 0:
 		return fmt.Sprintf("files are required, but %d of %d were omitted; the first is %q, for %s",

@@ -60,11 +60,10 @@ func TestReviewFiles_OmitsBeyondBudget(t *testing.T) {
 // A file beyond the review budget counts as missing if a link or its connector requires files.
 func TestMissingFiles_CountsFilesBeyondReview(t *testing.T) {
 	t.Parallel()
-	files, needs := sized(4, 7), store.Link{FilesRequired: true}
-	require.Empty(t, store.MissingFiles(store.Connector{}, needs, files))
+	files := sized(4, 7)
+	require.Empty(t, store.MissingFiles(files))
 	store.ReviewFiles(files, 10)
-	require.Contains(t, store.MissingFiles(store.Connector{}, needs, files), "1 of 2 were omitted")
-	require.Contains(t, store.MissingFiles(store.Connector{FilesRequired: true}, store.Link{}, files), "review_budget")
-	require.Empty(t, store.MissingFiles(store.Connector{}, store.Link{}, files))
-	require.Equal(t, "files are required, but the event has none", store.MissingFiles(store.Connector{}, needs, nil))
+	require.Contains(t, store.MissingFiles(files), "1 of 2 were omitted")
+	require.Contains(t, store.MissingFiles(files), "review_budget")
+	require.Equal(t, "files are required, but the event has none", store.MissingFiles(nil))
 }

@@ -129,17 +129,6 @@ type Connector struct {
 	Config json.RawMessage
 	// Sealed holds the sealed credential fields; nil without credentials.
 	Sealed []byte
-	// RequireAuthentication, TimeoutSeconds, FilesRequired, Signature and ContextHeaders are copies
-	// from Config, because the gateway reads them for every request.
-	RequireAuthentication bool
-	TimeoutSeconds        int
-	FilesRequired         bool
-	// Signature is the scheme with which callers sign (github | gitlab | stripe | slack |
-	// standard_webhooks); "" if callers send the secret.
-	Signature string
-	// ContextHeaders are the lower-case names of the request headers that runs may see; at most
-	// MaxContextHeaders.
-	ContextHeaders []string
 	// SecretVersion is the version of the generated secret. It never decreases: a lower version
 	// leaves the secrets unchanged.
 	SecretVersion int64
@@ -358,16 +347,6 @@ type Routes interface {
 	// ConnectorIDs returns a page of at most limit connector keys of all projects, in order, after
 	// the given one.
 	ConnectorIDs(ctx context.Context, after Key, limit int) ([]Key, error)
-}
-
-// Route is a connector with the data that the gateway needs, read in one snapshot.
-type Route struct {
-	Connector Connector
-	Links     []Link
-	// Live means that a deployment is live in the environment. Concurrency has the concurrency
-	// settings of its linked agents. If either changes, the version of the connector changes.
-	Live        bool
-	Concurrency map[string]Concurrency
 }
 
 // Catalog reads the projection for the facade and the controllers.

@@ -15,7 +15,7 @@ import (
 
 // cron makes a connector tick every hour.
 func cron(c *store.Connector) {
-	c.Type, c.RequireAuthentication, c.SecretDigest, c.TimeoutSeconds = store.TypeCron, false, nil, 0
+	c.Type, c.SecretDigest = store.TypeCron, nil
 	c.Config = []byte(`{"schedule":"@hourly","timezone":"UTC","missed_ticks":"latest","prompt":"Go","payload":{"a":1}}`)
 }
 

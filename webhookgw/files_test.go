@@ -104,7 +104,7 @@ func TestFiles_Required(t *testing.T) {
 	b.deploy("hello", "welcome")
 	b.runner(completed)
 	file := func(data string) string { return `{"files":[{"data":"` + data + `"}]}` }
-	all := b.connector("sync", func(c *store.Connector) { c.FilesRequired = true }, "hello")
+	all := b.connector("sync", func(c *store.Connector) { c.Config = []byte(`{"files_required":true}`) }, "hello")
 	one := b.connector("sync", nil, "hello")
 	link := store.Link{
 		Ref: ref("ConnectorLink", uuid.NewString(), 1), ID: uuid.New(), ProjectID: b.project, ConnectorID: one.ID, AgentName: "welcome", FilesRequired: true,

@@ -133,8 +133,8 @@ func (b *bundle) connector(mode string, edit func(*store.Connector), agents ...s
 	name := "c" + uuid.NewString()
 	c := store.Connector{
 		Ref: ref("Connector", name, 1), ID: uuid.New(), ProjectID: b.project, EnvironmentID: b.environment,
-		Name: name, Type: "webhook", Mode: mode, Enabled: true, Config: json.RawMessage(`{}`),
-		RequireAuthentication: true, TimeoutSeconds: 30, SecretDigest: seal.Digest(secret),
+		Name: name, Type: "webhook", Mode: mode, Enabled: true, Config: json.RawMessage(`{"timeout_seconds":30}`),
+		SecretDigest: seal.Digest(secret),
 	}
 	if edit != nil {
 		edit(&c)

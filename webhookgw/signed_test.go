@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -55,7 +56,7 @@ func newSigning(t *testing.T, edit func(*Options)) *signing {
 // generated returns a version of a connector's generated secret.
 func (s *signing) generated(c store.Connector, version int64) string {
 	secret, err := s.keys.Secret(s.derivation, seal.Generated{
-		ProjectID: c.ProjectID, ConnectorID: c.ID, Version: version, Standard: c.Signature == "standard_webhooks",
+		ProjectID: c.ProjectID, ConnectorID: c.ID, Version: version, Standard: strings.Contains(string(c.Config), "standard_webhooks"),
 	})
 	require.NoError(s.t, err)
 	return secret
@@ -64,7 +65,7 @@ func (s *signing) generated(c store.Connector, version int64) string {
 // derives gives a connector a version of the generated secret.
 func (s *signing) derives(scheme string, version int64) func(*store.Connector) {
 	return func(c *store.Connector) {
-		c.Signature, c.SecretVersion, c.SecretKey, c.SecretGracePeriod = scheme, version, s.derivation, time.Hour
+		c.Config, c.SecretVersion, c.SecretKey, c.SecretGracePeriod = authenticatedBy(scheme), version, s.derivation, time.Hour
 		c.SecretDigest = seal.Digest(s.generated(*c, version))
 	}
 }
@@ -76,8 +77,13 @@ func (s *signing) brings(scheme string, secrets ...string) func(*store.Connector
 		require.NoError(s.t, err)
 		c.Sealed, c.SealedKey, err = s.keys.Seal(seal.CredentialsField(c.ProjectID, c.ID), plain)
 		require.NoError(s.t, err)
-		c.Signature, c.SecretDigest, c.SecretGracePeriod = scheme, seal.Digest(secrets[0]), time.Hour
+		c.Config, c.SecretDigest, c.SecretGracePeriod = authenticatedBy(scheme), seal.Digest(secrets[0]), time.Hour
 	}
+}
+
+// authenticatedBy returns the settings of a webhook whose callers sign by a scheme, or send the secret.
+func authenticatedBy(scheme string) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"authentication":%q}`, scheme))
 }
 
 func macOf(secret, text string) string {
@@ -267,7 +273,7 @@ func TestHeaders_ReachTheRunner(t *testing.T) {
 		return completed(run)
 	})
 	c := b.connector("sync", func(c *store.Connector) {
-		c.ContextHeaders = []string{"x-github-event", "x-many", "x-long", "x-odd", "x-absent", "host"}
+		c.Config = []byte(`{"context_headers":["x-github-event","x-many","x-long","x-odd","x-absent","host"]}`)
 	}, "hello")
 	got := b.post(b.gateway, c.ID.String(), `{}`, func(r *http.Request) {
 		r.Host = "hooks.example.com"

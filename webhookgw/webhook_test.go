@@ -34,7 +34,7 @@ func TestWebhook_CheckOrder(t *testing.T) {
 	crons := b.connector("inbound", cron).ID.String()
 	disabled := b.connector("inbound", func(c *store.Connector) { c.Enabled = false }, "hello").ID.String()
 	retired := b.connector("inbound", func(c *store.Connector) { c.Enabled, c.Retired, c.DefinedInCode = false, true, true }, "hello").ID.String()
-	open := b.connector("inbound", func(c *store.Connector) { c.RequireAuthentication, c.SecretDigest = false, nil }).ID.String()
+	open := b.connector("inbound", func(c *store.Connector) { c.Config, c.SecretDigest = []byte(`{"authentication":"none"}`), nil }).ID.String()
 	lonely := b.connector("sync", nil).ID.String()
 	wrong := func(r *http.Request) { r.Header.Set("X-Service-Secret", "wrong") }
 	header := func(name, value string) func(*http.Request) {
@@ -212,7 +212,7 @@ func TestSync_TimeoutKeepsRun(t *testing.T) {
 	t.Parallel()
 	waiting := make(waits, 1)
 	b := setupWith(t, func(o *Options) { o.WithTimeout = waiting.withTimeout })
-	c := b.connector("sync", func(c *store.Connector) { c.TimeoutSeconds = 7 }, "hello")
+	c := b.connector("sync", func(c *store.Connector) { c.Config = []byte(`{"timeout_seconds":7}`) }, "hello")
 	answer := make(chan reply, 1)
 	go func() { answer <- b.post(b.gateway, c.ID.String(), `{}`, nil) }()
 	begun := <-waiting

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
@@ -59,7 +60,7 @@ func (s *ConnectorRuns) replayConnectorRun(ctx context.Context, c *rest.Caller, 
 	if err != nil {
 		return rest.Response[ConnectorRun]{}, err
 	}
-	a, err := replay.One(ctx, s.Store, expr.On, original, requestKey(ctx, c, "replay"))
+	a, err := replay.One(ctx, s.Store, replay.Rules{Evaluate: expr.On, RequiresFiles: connector.RequiresFiles}, original, requestKey(ctx, c, "replay"))
 	var refused *replay.Refused
 	switch {
 	case errors.As(err, &refused):

@@ -33,7 +33,6 @@ var _ = Describe("A cron Connector", func() {
 		Expect(s.Children(ctx, c.UID)).To(BeEmpty())
 		row := s.row(ctx, c)
 		Expect([]string{row.Type, row.Mode}).To(Equal([]string{"cron", "inbound"}))
-		Expect(row.RequireAuthentication).To(BeFalse())
 		Expect(row.Secrets).To(BeEmpty())
 		Expect(row.Config).To(MatchJSON(`{"schedule":"0 3 * * *","timezone":"UTC","missed_ticks":"skip","prompt":"Report","payload":{"a":1}}`))
 		s.ExpectAtRest(ctx, s.r, c)

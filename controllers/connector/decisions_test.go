@@ -43,7 +43,7 @@ func TestRow_HasEveryField(t *testing.T) {
 	want := store.Connector{
 		Ref: store.ObjectRef{Namespace: "team", Kind: "Connector", Name: "ask", ObjectUID: "u", Generation: 3},
 		ID:  ids.Connector, ProjectID: ids.Project, EnvironmentID: ids.Environment, Name: "ask", Type: "webhook", Mode: "inbound", Enabled: true,
-		Config: []byte(`{"require_authentication":true,"authentication":"secret"}`), RequireAuthentication: true, SecretVersion: 1, SecretKey: "key-1",
+		Config: []byte(`{"require_authentication":true,"authentication":"secret"}`), SecretVersion: 1, SecretKey: "key-1",
 		SecretDigest: seal.Digest("the secret"), SecretGracePeriod: 24 * time.Hour,
 	}
 	for name, c := range map[string]struct {
@@ -64,23 +64,23 @@ func TestRow_HasEveryField(t *testing.T) {
 			func(r *store.Connector) { r.DefinedInCode = true },
 		},
 		"sync": {func(c *v1alpha1.Connector) { c.Spec.Mode = v1alpha1.ModeSync }, func(r *store.Connector) {
-			r.Mode, r.TimeoutSeconds = "sync", 300
+			r.Mode = "sync"
 		}},
 		"sync, for a minute": {func(c *v1alpha1.Connector) {
 			c.Spec.Mode, c.Spec.Webhook.TimeoutSeconds, c.Spec.Webhook.FilesRequired = v1alpha1.ModeSync, ptr.To(int32(60)), true
 		}, func(r *store.Connector) {
-			r.Mode, r.TimeoutSeconds, r.FilesRequired, r.Config = "sync", 60, true, []byte(`{"require_authentication":true,"authentication":"secret","files_required":true,"timeout_seconds":60}`)
+			r.Mode, r.Config = "sync", []byte(`{"require_authentication":true,"authentication":"secret","files_required":true,"timeout_seconds":60}`)
 		}},
 		"GitHub": {func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationGitHub }, func(r *store.Connector) {
-			r.Signature, r.Config = "github", []byte(`{"require_authentication":true,"authentication":"github"}`)
+			r.Config = []byte(`{"require_authentication":true,"authentication":"github"}`)
 		}},
 		"headers": {func(c *v1alpha1.Connector) {
 			c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"X-GitHub-Event", "x-github-event", "X-A"}
 		}, func(r *store.Connector) {
-			r.ContextHeaders, r.Config = []string{"x-github-event", "x-a"}, []byte(`{"require_authentication":true,"authentication":"secret","context_headers":["x-github-event","x-a"]}`)
+			r.Config = []byte(`{"require_authentication":true,"authentication":"secret","context_headers":["x-github-event","x-a"]}`)
 		}},
 		"everybody may call": {func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone }, func(r *store.Connector) {
-			r.RequireAuthentication, r.SecretDigest, r.Config = false, nil, []byte(`{"require_authentication":false,"authentication":"none"}`)
+			r.SecretDigest, r.Config = nil, []byte(`{"require_authentication":false,"authentication":"none"}`)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

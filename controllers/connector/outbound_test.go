@@ -55,7 +55,6 @@ var _ = Describe("An outbound Connector", func() {
 		Expect(c.Status.URL).To(BeEmpty())
 		Expect(c.Status.IsTrue(v1alpha1.ConditionDelivering)).To(BeTrue())
 		row := s.row(ctx, c)
-		Expect(row.RequireAuthentication).To(BeFalse())
 		Expect(string(row.Config)).To(Equal(`{"url":"https://example.com/results"}`))
 		Expect(row.Sealed).To(BeNil())
 		secret := &corev1.Secret{ObjectMeta: s.At("results-connector")}

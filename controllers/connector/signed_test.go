@@ -24,8 +24,7 @@ var _ = Describe("A Connector of a provider that signs requests", func() {
 		s.reconciled(ctx, c)
 		Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
 		row := s.row(ctx, c)
-		Expect(row.Signature).To(Equal("github"))
-		Expect(row.RequireAuthentication).To(BeTrue())
+		Expect(row.Config).To(MatchJSON(`{"require_authentication":true,"authentication":"github"}`))
 		Expect(row.Sealed).To(BeNil())
 		Expect(s.shown(ctx, c)).To(HavePrefix("whs_"))
 		Expect(row.SecretDigest).To(Equal(seal.Digest(s.shown(ctx, c))))
@@ -34,7 +33,7 @@ var _ = Describe("A Connector of a provider that signs requests", func() {
 		By("signing in the format of Standard Webhooks")
 		c.Spec.Webhook.Authentication = v1alpha1.AuthenticationStandardWebhooks
 		s.reconciled(ctx, c)
-		Expect(s.row(ctx, c).Signature).To(Equal("standard_webhooks"))
+		Expect(s.row(ctx, c).Config).To(MatchJSON(`{"require_authentication":true,"authentication":"standard_webhooks"}`))
 		Expect(s.shown(ctx, c)).To(HavePrefix("whsec_"))
 		Expect(s.row(ctx, c).SecretDigest).To(Equal(seal.Digest(s.shown(ctx, c))))
 	})

@@ -43,8 +43,6 @@ func Row(ref store.ObjectRef, c *v1alpha1.Connector, ids Identity, secret, keyID
 		Ref: ref, ID: ids.Connector, ProjectID: ids.Project, EnvironmentID: ids.Environment,
 		Name: c.Title(), Type: string(c.Type()), Mode: kind.Mode(), Enabled: c.IsEnabled(),
 		DefinedInCode: c.DefinedInCode(), Retired: c.Retired(), Activation: c.Activation(), Config: bytes.TrimSpace(text.Bytes()), SecretKey: keyID,
-		RequireAuthentication: config.RequiresAuthentication(kind), TimeoutSeconds: int(config.Timeout(kind).Seconds()),
-		FilesRequired: c.RequiresFiles(), Signature: config.Signature(kind), ContextHeaders: config.ContextHeaders,
 		SecretVersion: int64(c.SecretVersion()), SecretGracePeriod: c.SecretGracePeriod(),
 	}
 	if c.HasSecret() {

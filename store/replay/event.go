@@ -11,14 +11,13 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // replayed is an event that is being replayed.
 type replayed struct {
 	store    Store
-	evaluate store.Evaluator
+	rules    Rules
 	original store.ConnectorRun
 	key      *store.Idempotency
 	// step is the step of the bulk replay; nil without one.
@@ -130,19 +129,9 @@ func (r *replayed) newEvent(route store.Route, in store.EventInput) (store.Event
 	if event.ConnectorRunID, err = uuid.NewV7(); err != nil {
 		return event, fmt.Errorf("generating an ID: %w", err)
 	}
-	evaluate := r.evaluate(in.Data)
-	for _, link := range route.Links {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return event, fmt.Errorf("generating an ID: %w", err)
-		}
-		run := store.EventRun{ID: id, LinkID: link.ID, AgentName: link.AgentName}
-		if missing := store.MissingFiles(c, link, in.Files); missing != "" {
-			run.ErrorCode, run.Error = runerror.FilesRequired, missing
-		} else if run.Concurrency, err = route.KeyOf(link.AgentName, in.Data, evaluate); err != nil {
-			run.ErrorCode, run.Error = runerror.KeyUnavailable, err.Error()
-		}
-		event.Runs = append(event.Runs, run)
+	filesRequired, err := r.rules.RequiresFiles(c.Config)
+	if err != nil {
+		return event, fmt.Errorf("reading connector %s: %w", c.ID, err)
 	}
-	return event, nil
+	return event, route.AddRuns(&event, filesRequired, r.rules.Evaluate(in.Data))
 }

@@ -6,6 +6,7 @@ package replay
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -32,6 +33,14 @@ type Store interface {
 	DropBlob(ctx context.Context, key store.Key) error
 	// DestinationsOf is a method of store.Destinations.
 	DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error)
+}
+
+// Rules decide about what the store does not understand itself.
+type Rules struct {
+	// Evaluate evaluates concurrency keys.
+	Evaluate store.Evaluator
+	// RequiresFiles reports whether a connector with this Config requires files.
+	RequiresFiles func(config json.RawMessage) (bool, error)
 }
 
 // ErrUnstorable means that the store cannot store a value, now or later.
@@ -77,9 +86,8 @@ func (r *Refused) Later() bool {
 
 // One replays a connector run, at most once per request key: the verdict is Accepted, Repeated or
 // KeyReused. For a delivery that waits for its next attempt, it makes that attempt due now, and the
-// admission names the delivery itself. evaluate evaluates concurrency keys. It returns a Refused if
-// the connector run cannot be replayed.
-func One(ctx context.Context, s Store, evaluate store.Evaluator, original store.ConnectorRun, key *store.Idempotency) (store.Admission, error) {
+// admission names the delivery itself. It returns a Refused if the connector run cannot be replayed.
+func One(ctx context.Context, s Store, rules Rules, original store.ConnectorRun, key *store.Idempotency) (store.Admission, error) {
 	connector := store.Key{ProjectID: original.ProjectID, ID: original.ConnectorID}
 	if key != nil {
 		earlier, err := s.KnownRequest(ctx, connector, *key)
@@ -94,7 +102,7 @@ func One(ctx context.Context, s Store, evaluate store.Evaluator, original store.
 	if err != nil {
 		return store.Admission{}, fmt.Errorf("measuring project %s: %w", original.ProjectID, err)
 	}
-	return replayRun(ctx, load, replayed{store: s, evaluate: evaluate, original: original, key: key})
+	return replayRun(ctx, load, replayed{store: s, rules: rules, original: original, key: key})
 }
 
 // Test sends a test delivery to an outbound connector, at most once per request key: the verdict is
@@ -124,9 +132,9 @@ func Test(ctx context.Context, s Store, t store.TestDelivery) (store.Admission, 
 // are written, or neither. It returns a Refused if the connector run cannot be replayed, and
 // store.ErrReplayMoved if another process has taken the step.
 func Step(
-	ctx context.Context, s Store, evaluate store.Evaluator, load store.ProjectLoad, original store.ConnectorRun, step store.ReplayStep,
+	ctx context.Context, s Store, rules Rules, load store.ProjectLoad, original store.ConnectorRun, step store.ReplayStep,
 ) (store.Admission, error) {
-	return replayRun(ctx, load, replayed{store: s, evaluate: evaluate, original: original, step: &step})
+	return replayRun(ctx, load, replayed{store: s, rules: rules, original: original, step: &step})
 }
 
 // replayRun replays an event or a delivery.

@@ -18,8 +18,7 @@ import (
 // connectorColumns are columns of connectors c with the objects k that hold their IDs, environments
 // e and projects pr. A connector is enabled only while both exist.
 const connectorColumns = `c.id, c.project_id, c.environment_id, c.name, c.type, c.mode,
-	c.enabled AND e.id IS NOT NULL AND pr.project_id IS NOT NULL, e.id IS NULL, c.retired, c.defined_in_code, c.config, c.sealed, c.require_authentication,
-	c.timeout_seconds, c.files_required, c.signature, c.context_headers, c.secret_version, c.secret_key, c.sealed_key, c.secrets, c.secret_grace_us,
+	c.enabled AND e.id IS NOT NULL AND pr.project_id IS NOT NULL, e.id IS NULL, c.retired, c.defined_in_code, c.config, c.sealed, c.secret_version, c.secret_key, c.sealed_key, c.secrets, c.secret_grace_us,
 	c.deployment_id, c.version, c.created_at, c.updated_at, ` + refColumns
 
 // validityColumns determine the valid secrets: the time, and the ends of revoked keys as
@@ -57,9 +56,7 @@ func connectorFields(c *store.Connector) (dest []any, finish func()) {
 	)
 	dest = append([]any{
 		&c.ID, &c.ProjectID, &c.EnvironmentID, &c.Name, &c.Type, &c.Mode, &c.Enabled, &c.EnvironmentGone, &c.Retired, &c.DefinedInCode,
-		&config, &c.Sealed, &c.RequireAuthentication, &c.TimeoutSeconds, &c.FilesRequired,
-		&c.Signature, document{&c.ContextHeaders}, &c.SecretVersion,
-		&c.SecretKey, &c.SealedKey, document{&c.Secrets}, &grace, &c.DeploymentID, &c.Version, scanTime(&c.CreatedAt), scanTime(&c.UpdatedAt),
+		&config, &c.Sealed, &c.SecretVersion, &c.SecretKey, &c.SealedKey, document{&c.Secrets}, &grace, &c.DeploymentID, &c.Version, scanTime(&c.CreatedAt), scanTime(&c.UpdatedAt),
 	}, refFields(&c.Ref)...)
 	dest = append(dest, scanTime(&now), &ends)
 	return dest, func() {
@@ -265,29 +262,21 @@ func upsertConnector(ctx context.Context, tx *Tx, connector store.Connector) err
 	if err != nil {
 		return err
 	}
-	headers, err := marshalText(connector.ContextHeaders)
-	if err != nil {
-		return err
-	}
 	_, err = tx.exec(ctx, `INSERT INTO connectors (project_id, id, environment_id, name, type, mode, enabled, retired,
-			defined_in_code, config, sealed, require_authentication, timeout_seconds, files_required, secret_version,
-			secrets, secret_grace_us, secret_key, sealed_key, signature, context_headers, shadowed, version, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, FALSE, now_us(), now_us(), now_us())
+			defined_in_code, config, sealed, secret_version,
+			secrets, secret_grace_us, secret_key, sealed_key, shadowed, version, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, FALSE, now_us(), now_us(), now_us())
 		ON CONFLICT (project_id, id) DO UPDATE SET environment_id = excluded.environment_id,
 			name = excluded.name, type = excluded.type, mode = excluded.mode, enabled = excluded.enabled,
 			retired = excluded.retired, defined_in_code = excluded.defined_in_code, config = excluded.config,
-			sealed = excluded.sealed, require_authentication = excluded.require_authentication,
-			timeout_seconds = excluded.timeout_seconds, files_required = excluded.files_required,
+			sealed = excluded.sealed,
 			secret_version = excluded.secret_version, secrets = excluded.secrets,
 			secret_grace_us = excluded.secret_grace_us, secret_key = excluded.secret_key,
-			sealed_key = excluded.sealed_key, signature = excluded.signature, context_headers = excluded.context_headers,
-			shadowed = FALSE,
+			sealed_key = excluded.sealed_key, shadowed = FALSE,
 			version = `+nextVersion+`, updated_at = excluded.updated_at`,
 		connector.ProjectID, connector.ID, connector.EnvironmentID, connector.Name, connector.Type, connector.Mode,
 		connector.Enabled, connector.Retired, connector.DefinedInCode, string(connector.Config), connector.Sealed,
-		connector.RequireAuthentication, connector.TimeoutSeconds, connector.FilesRequired, connector.SecretVersion,
-		secrets, connector.SecretGracePeriod.Microseconds(), connector.SecretKey, connector.SealedKey,
-		connector.Signature, headers)
+		connector.SecretVersion, secrets, connector.SecretGracePeriod.Microseconds(), connector.SecretKey, connector.SealedKey)
 	tx.Hint(store.TopicRoute, connector.Key())
 	if err != nil {
 		return err
@@ -304,10 +293,8 @@ func sameConnector(a, b store.Connector) bool {
 	return a.EnvironmentID == b.EnvironmentID && a.Name == b.Name && a.Type == b.Type &&
 		a.Mode == b.Mode && a.Enabled == b.Enabled && a.Retired == b.Retired && a.DefinedInCode == b.DefinedInCode &&
 		bytes.Equal(a.Config, b.Config) && bytes.Equal(a.Sealed, b.Sealed) &&
-		a.RequireAuthentication == b.RequireAuthentication && a.TimeoutSeconds == b.TimeoutSeconds &&
-		a.FilesRequired == b.FilesRequired && a.SecretVersion == b.SecretVersion &&
+		a.SecretVersion == b.SecretVersion &&
 		a.SecretKey == b.SecretKey && a.SealedKey == b.SealedKey &&
-		a.Signature == b.Signature && slices.Equal(a.ContextHeaders, b.ContextHeaders) &&
 		a.SecretGracePeriod.Truncate(time.Microsecond) == b.SecretGracePeriod.Truncate(time.Microsecond) &&
 		slices.EqualFunc(a.Secrets, b.Secrets, func(x, y store.AcceptedSecret) bool {
 			return bytes.Equal(x.SHA256, y.SHA256) && x.Version == y.Version && x.Key == y.Key && (x.NotAfter == nil) == (y.NotAfter == nil) &&

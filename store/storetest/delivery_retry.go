@@ -26,7 +26,7 @@ func (w *world) recordAttempts(attempts ...store.Attempt) {
 
 // retryNow replays a waiting delivery, which keeps its ID.
 func (w *world) retryNow(d store.ConnectorRun, key *store.Idempotency, want store.Verdict) {
-	a, err := replay.One(w.ctx, w.s, keyless, d, key)
+	a, err := replay.One(w.ctx, w.s, replayRules, d, key)
 	w.NoError(err)
 	w.Equal(store.Admission{Verdict: want, ConnectorRunID: d.ID, RunIDs: d.RunIDs}, a)
 }
@@ -53,7 +53,7 @@ var hurryPromises = []promise{
 		w.Equal(store.ConnectorRunCompleted, w.connectorRun(d.ID).Status)
 		_, err = w.s.RetryDeliveryNow(w.ctx, d.Key(), nil)
 		w.ErrorIs(err, store.ErrNotFound)
-		_, err = replay.One(w.ctx, w.s, keyless, d, nil)
+		_, err = replay.One(w.ctx, w.s, replayRules, d, nil)
 		var r *replay.Refused
 		w.ErrorAs(err, &r, "it has ended since it was read")
 		w.Equal(replay.Changing, r.Reason)
@@ -152,7 +152,7 @@ var hurryPromises = []promise{
 			c := out
 			change(&c)
 			w.NoError(w.s.PutConnector(w.ctx, c))
-			_, err := replay.One(w.ctx, w.s, keyless, d, requestKey("1", "this"))
+			_, err := replay.One(w.ctx, w.s, replayRules, d, requestKey("1", "this"))
 			var r *replay.Refused
 			w.ErrorAs(err, &r)
 			w.Equal(reason, r.Reason, r.Detail)

@@ -31,13 +31,13 @@ var projectionPromises = []promise{
 	}},
 	{"an older generation never overwrites", func(w *world) {
 		newer := w.connector
-		newer.Ref.Generation, newer.TimeoutSeconds = 2, 60
+		newer.Ref.Generation, newer.Config = 2, waits(60)
 		w.NoError(w.s.PutConnector(w.ctx, newer))
 		var stale *store.StaleError
 		w.ErrorAs(w.s.PutConnector(w.ctx, w.connector), &stale)
 		got, err := w.s.Connector(w.ctx, w.connector.Key())
 		w.NoError(err)
-		w.Equal(60, got.TimeoutSeconds)
+		w.Equal(waits(60), got.Config)
 		w.NoError(w.s.PutConnector(w.ctx, newer), "the same generation again is no error")
 	}},
 	{"a new object UID means deleted and re-created", func(w *world) {
@@ -194,12 +194,6 @@ var connectorPromises = []promise{
 		changed.Config = json.RawMessage(`{"mode":"inbound"}`)
 		w.NoError(w.s.PutConnector(w.ctx, changed))
 		raised("a change of the connector")
-		changed.Signature = "stripe"
-		w.NoError(w.s.PutConnector(w.ctx, changed))
-		raised("another signature")
-		changed.ContextHeaders = []string{"x-b"}
-		w.NoError(w.s.PutConnector(w.ctx, changed))
-		raised("other headers")
 		link := w.newLink("more", w.connector.ID, "third", origin)
 		w.NoError(w.s.PutLink(w.ctx, link))
 		raised("a new link")

@@ -4,11 +4,13 @@ package storetest
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/replay"
@@ -19,6 +21,9 @@ func keyless([]byte) func(string) (string, error) {
 	return func(string) (string, error) { return "", store.ErrInvalid }
 }
 
+// replayRules are the rules of replays in these tests.
+var replayRules = replay.Rules{Evaluate: keyless, RequiresFiles: connector.RequiresFiles}
+
 // connectorRun returns an event or a delivery in its current state.
 func (w *world) connectorRun(id uuid.UUID) store.ConnectorRun {
 	run, err := w.s.ConnectorRun(w.ctx, w.key(id))
@@ -28,7 +33,7 @@ func (w *world) connectorRun(id uuid.UUID) store.ConnectorRun {
 
 // replayRun replays a connector run that can be replayed.
 func (w *world) replayRun(id uuid.UUID) store.ConnectorRun {
-	a, err := replay.One(w.ctx, w.s, keyless, asEnded(w.connectorRun(id)), nil)
+	a, err := replay.One(w.ctx, w.s, replayRules, asEnded(w.connectorRun(id)), nil)
 	w.NoError(err)
 	w.Equal(store.Accepted, a.Verdict)
 	again := w.connectorRun(a.ConnectorRunID)
@@ -51,17 +56,11 @@ func (w *world) refusedReplay(id uuid.UUID, code replay.Reason) {
 	if code != replay.InProgress {
 		original = asEnded(original)
 	}
-	_, err := replay.One(w.ctx, w.s, keyless, original, nil)
+	_, err := replay.One(w.ctx, w.s, replayRules, original, nil)
 	var r *replay.Refused
 	w.ErrorAs(err, &r)
 	w.Equal(code, r.Reason, r.Detail)
 	w.Equal(before, w.allRows(w.project.ID), code)
-}
-
-// needsNoFiles accepts events without files.
-func (w *world) needsNoFiles() {
-	w.connector.FilesRequired = false
-	w.NoError(w.s.PutConnector(w.ctx, w.connector))
 }
 
 // requestKey returns the idempotency key of a request with a body.
@@ -79,7 +78,6 @@ func (w *world) completedDelivery(c store.Connector) store.ConnectorRun {
 var replayPromises = []promise{
 	{"an open connector run is not replayed", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.needsNoFiles()
 		e := w.event()
 		w.accept(&e)
 		w.refusedReplay(e.ConnectorRunID, replay.InProgress)
@@ -88,7 +86,6 @@ var replayPromises = []promise{
 	}},
 	{"a replayed event starts runs of the current links", func(w *world) {
 		w.deploy("one", "first", "second", "third")
-		w.needsNoFiles()
 		e := w.event()
 		beyond := w.storedFile("c", "beyond")
 		beyond.Reason = store.FileBeyondReview
@@ -137,7 +134,6 @@ var replayPromises = []promise{
 		w.Equal(e.ConnectorRunID, *runs[1].ReplayOf)
 	}},
 	{"a large input is copied, and the copy is kept", func(w *world) {
-		w.needsNoFiles()
 		e, blob := w.singleEvent(), newUUIDv7()
 		large := bytes.Repeat([]byte("x"), 2*store.BlobChunk+1)
 		_, err := w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(large))
@@ -207,13 +203,16 @@ var replayPromises = []promise{
 		w.deploy("one", "first", "second")
 		link := w.links[0]
 		link.FilesRequired = true
-		w.needsNoFiles()
 		w.NoError(w.s.PutLink(w.ctx, link))
 		e := w.event()
 		w.accept(&e)
 		again := w.replayRun(e.ConnectorRunID)
 		w.Equal(runerror.FilesRequired, w.run(again.RunIDs[0]).ErrorCode)
 		w.Equal(store.RunQueued, w.run(again.RunIDs[1]).Status)
+		w.connector.Config = json.RawMessage(`{"files_required":true}`)
+		w.NoError(w.s.PutConnector(w.ctx, w.connector))
+		again = w.replayRun(e.ConnectorRunID)
+		w.Equal(runerror.FilesRequired, w.run(again.RunIDs[1]).ErrorCode, "the connector requires files")
 	}},
 	{"a repeated request is one replay, also after changes", func(w *world) {
 		w.deploy("one", "first")
@@ -222,18 +221,18 @@ var replayPromises = []promise{
 		e := w.singleEvent()
 		w.accept(&e)
 		for _, original := range []store.ConnectorRun{asEnded(w.connectorRun(e.ConnectorRunID)), delivered} {
-			first, err := replay.One(w.ctx, w.s, keyless, original, requestKey("1", "this"))
+			first, err := replay.One(w.ctx, w.s, replayRules, original, requestKey("1", "this"))
 			w.NoError(err)
 			w.Equal(store.Accepted, first.Verdict)
 			for _, c := range []store.Connector{w.connector, out} {
 				c.Enabled = false
 				w.NoError(w.s.PutConnector(w.ctx, c))
 			}
-			again, err := replay.One(w.ctx, w.s, keyless, original, requestKey("1", "this"))
+			again, err := replay.One(w.ctx, w.s, replayRules, original, requestKey("1", "this"))
 			w.NoError(err)
 			w.Equal(store.Repeated, again.Verdict)
 			w.Equal(first.ConnectorRunID, again.ConnectorRunID)
-			other, err := replay.One(w.ctx, w.s, keyless, original, requestKey("1", "that"))
+			other, err := replay.One(w.ctx, w.s, replayRules, original, requestKey("1", "that"))
 			w.NoError(err)
 			w.Equal(store.KeyReused, other.Verdict)
 			for _, c := range []store.Connector{w.connector, out} {

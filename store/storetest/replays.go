@@ -61,7 +61,6 @@ func (w *world) originals(r store.Replay, limit int) store.ReplayPage {
 // endedEvents returns ended events of the world's connector with these statuses, oldest first.
 func (w *world) endedEvents(statuses ...store.RunStatus) (ids []uuid.UUID) {
 	w.deploy("past", "first", "second")
-	w.needsNoFiles()
 	for _, status := range statuses {
 		e := w.singleEvent()
 		w.accept(&e)
@@ -81,7 +80,7 @@ func replayStep(r store.Replay, original uuid.UUID) store.ReplayStep {
 
 // replayStep replays an original as a step.
 func (w *world) replayStep(original store.ConnectorRun, step store.ReplayStep) (store.Admission, error) {
-	return replay.Step(w.ctx, w.s, keyless, w.projectLoad(), original, step)
+	return replay.Step(w.ctx, w.s, replayRules, w.projectLoad(), original, step)
 }
 
 // originalIDs returns the IDs of connector runs.
@@ -242,7 +241,7 @@ var replaysPromises = []promise{
 				at := r
 				for _, original := range originals {
 					step := replayStep(at, original.ID)
-					_, err := replay.Step(w.ctx, w.s, keyless, load, original, step)
+					_, err := replay.Step(w.ctx, w.s, replayRules, load, original, step)
 					switch {
 					case err == nil:
 						taken[i]++

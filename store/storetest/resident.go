@@ -94,7 +94,7 @@ func (r *resident) createEnvironment(name string) {
 
 func (r *resident) connect(name, mode string) {
 	c := r.newConnector(name)
-	if c.FilesRequired, c.Mode = false, mode; mode == store.TypeCron {
+	if c.Mode = mode; mode == store.TypeCron {
 		c = r.newCron(name, hourly)
 	}
 	c.ID, c.Enabled = r.choose(store.KindConnector, name), true
@@ -187,7 +187,7 @@ func (r *resident) replaysOne(name string) {
 	if len(runs) == 0 {
 		return
 	}
-	a, err := replay.One(r.ctx, r.s, keyless, runs[0], nil)
+	a, err := replay.One(r.ctx, r.s, replayRules, runs[0], nil)
 	var refused *replay.Refused
 	if errors.As(err, &refused) {
 		r.recordLine("replay of %s: %s", name, refused.Reason)

@@ -280,7 +280,6 @@ var sendPromises = []promise{
 	}},
 	{"sends and notices have one hop more than their event, and its traceparent", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.needsNoFiles()
 		w.outboundTo("results", automatic)
 		w.outboundTo("told", toolPolicy("tell"))
 		w.outboundFrom("nobody", "ops", telling)
@@ -476,7 +475,7 @@ var sendPromises = []promise{
 		route, err := w.s.Route(w.ctx, store.Key{ProjectID: w.project.ID, ID: last.ConnectorID})
 		w.NoError(err)
 		c := route.Connector
-		c.TimeoutSeconds++
+		c.Config = waits(77)
 		w.NoError(w.s.PutConnector(w.ctx, c))
 		is("a change of its connector, which does not change the link")
 	}},

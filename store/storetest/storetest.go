@@ -11,6 +11,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -197,11 +198,14 @@ func (w *world) newEnvironment(name string, created time.Time) store.Environment
 func (w *world) newConnector(name string) store.Connector {
 	return store.Connector{
 		Ref: objectRef(store.KindConnector, name), ID: uuid.New(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
-		Name: name, Type: "webhook", Mode: "sync", Enabled: true, Config: json.RawMessage(`{"mode":"sync"}`),
-		Sealed: []byte{0, 1, 255}, RequireAuthentication: true, TimeoutSeconds: 30, FilesRequired: true,
-		Signature: "github", ContextHeaders: []string{"x-github-event", "x-b"},
+		Name: name, Type: "webhook", Mode: "sync", Enabled: true, Config: waits(30), Sealed: []byte{0, 1, 255},
 		SecretDigest: []byte("secret one"), SecretGracePeriod: 24 * time.Hour,
 	}
+}
+
+// waits returns the settings of a sync webhook whose callers wait so many seconds.
+func waits(seconds int) json.RawMessage {
+	return json.RawMessage(fmt.Sprintf(`{"timeout_seconds":%d}`, seconds))
 }
 
 func (w *world) newLink(name string, connector uuid.UUID, agent string, created time.Time) store.Link {

@@ -17,7 +17,7 @@ import (
 // newCron returns a cron connector that is not stored yet.
 func (w *world) newCron(name string, config connector.Config) store.Connector {
 	c := w.newConnector(name)
-	c.Type, c.Mode, c.RequireAuthentication, c.SecretDigest, c.TimeoutSeconds = store.TypeCron, "inbound", false, nil, 0
+	c.Type, c.Mode, c.SecretDigest = store.TypeCron, "inbound", nil
 	text, err := json.Marshal(config)
 	w.NoError(err)
 	c.Config = text

@@ -75,7 +75,7 @@ func connect(tb testing.TB, st store.Store, scene *storebench.Scene, mode, agent
 	connector := uuid.New()
 	require.NoError(tb, st.PutConnector(tb.Context(), store.Connector{
 		Ref: refOf(store.KindConnector), ID: connector, ProjectID: scene.Project, EnvironmentID: scene.Environment,
-		Name: mode + " of " + agent, Type: "webhook", Mode: mode, Enabled: true, Config: []byte(`{}`), TimeoutSeconds: hookTimeout,
+		Name: mode + " of " + agent, Type: "webhook", Mode: mode, Enabled: true, Config: fmt.Appendf(nil, `{"authentication":"none","timeout_seconds":%d}`, hookTimeout),
 	}))
 	require.NoError(tb, st.PutLink(tb.Context(), store.Link{
 		Ref: refOf(store.KindConnectorLink), ID: uuid.New(), ProjectID: scene.Project, ConnectorID: connector, AgentName: agent, ObjectCreatedAt: time.Unix(1, 0),

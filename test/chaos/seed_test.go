@@ -115,7 +115,7 @@ func seed(t *testing.T, s store.Store, special agent) hooks {
 		require.NoError(t, s.PutConnector(ctx, store.Connector{
 			Ref: ref(store.KindConnector, id.String()), ID: id, ProjectID: project, EnvironmentID: environment,
 			Name: id.String(), Type: "webhook", Mode: "inbound", Enabled: true, Config: json.RawMessage(`{}`),
-			RequireAuthentication: true, TimeoutSeconds: 30, SecretDigest: seal.Digest(secret),
+			SecretDigest: seal.Digest(secret),
 		}))
 		for i, a := range h.linked[id] {
 			link := uuid.New()

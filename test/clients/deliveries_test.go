@@ -47,7 +47,7 @@ func (p *platform) deliver() delivery {
 	}))
 	p.t.Cleanup(receiver.Close)
 	out := p.connector("results", func(c *store.Connector) {
-		c.Mode, c.Config, c.SecretKey, c.RequireAuthentication = "outbound", []byte(fmt.Sprintf(`{"url":%q}`, receiver.URL)), p.derivation, false
+		c.Mode, c.Config, c.SecretKey = "outbound", []byte(fmt.Sprintf(`{"url":%q}`, receiver.URL)), p.derivation
 	})
 	in := p.connector("events", nil)
 	answer, err := http.Post(p.webhookURL(in), "application/json", strings.NewReader(`{}`))

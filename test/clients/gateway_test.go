@@ -105,7 +105,7 @@ func (p *platform) connector(name string, edit func(*store.Connector)) store.Con
 	p.t.Helper()
 	c := store.Connector{
 		Ref: objectRef("Connector", name), ID: uuid.New(), ProjectID: p.project, EnvironmentID: p.environment, Name: name, Type: "webhook", Mode: "inbound",
-		Enabled: true, Config: []byte(`{}`), RequireAuthentication: true, SecretDigest: seal.Digest(secret), SecretVersion: 1,
+		Enabled: true, Config: []byte(`{}`), SecretDigest: seal.Digest(secret), SecretVersion: 1,
 	}
 	link := store.Link{
 		Ref: objectRef("ConnectorLink", name), ID: uuid.New(), ProjectID: p.project, ConnectorID: c.ID, AgentName: "hello", ObjectCreatedAt: time.Unix(1, 0),

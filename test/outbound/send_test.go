@@ -135,7 +135,7 @@ func (p *place) deploy(agent, steps string, more ...string) {
 func (p *place) connect(mode, config, agent string, outbound *store.OutboundPolicy) store.Connector {
 	c := store.Connector{
 		Ref: ref("Connector"), ID: uuid.New(), ProjectID: p.project, EnvironmentID: p.environment, Name: mode + uuid.NewString(), Type: "webhook",
-		Mode: mode, Enabled: true, Config: json.RawMessage(config), TimeoutSeconds: 30, SecretKey: p.derivation, SecretVersion: 1,
+		Mode: mode, Enabled: true, Config: json.RawMessage(config), SecretKey: p.derivation, SecretVersion: 1,
 	}
 	require.NoError(p.t, p.store.PutConnector(p.t.Context(), c))
 	require.NoError(p.t, p.store.PutLink(p.t.Context(), store.Link{
@@ -169,7 +169,7 @@ func TestSend_FromToolToDestination(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.deploy("hello", `steps: [{turn: 1, tool_calls: [{name: tell, arguments: {payload: {order: 7}}}, {name: shout, arguments: {payload: [7]}}]}, {text: done}]`)
-	in := p.connect("sync", `{}`, "hello", nil)
+	in := p.connect("sync", `{"authentication":"none"}`, "hello", nil)
 	good, arrived := destination(t, http.StatusNoContent)
 	bad, refused := destination(t, http.StatusBadRequest)
 	ops, told := destination(t, http.StatusOK)
@@ -219,7 +219,7 @@ func TestSend_FromToolToDestination(t *testing.T) {
 func TestSend_FromMiddlewareToDestination(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	in := p.connect("sync", `{}`, "hello", nil)
+	in := p.connect("sync", `{"authentication":"none"}`, "hello", nil)
 	url, arrived := destination(t, http.StatusNoContent)
 	out := p.connect("outbound", fmt.Sprintf(`{"url":%q}`, url), "hello", &store.OutboundPolicy{Mode: store.LinkMiddleware})
 	tool := p.connect("outbound", fmt.Sprintf(`{"url":%q}`, url), "hello", &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: "tell"})
@@ -259,7 +259,7 @@ func TestSend_LoopEnds(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.deploy("hello", `steps: [{text: again}]`)
-	in := p.connect("inbound", `{}`, "hello", nil)
+	in := p.connect("inbound", `{"authentication":"none"}`, "hello", nil)
 	url := fmt.Sprintf("http://%s/hooks/%s/%s", p.gateway.PublicAddr(), p.project, in.ID)
 	out := p.connect("outbound", fmt.Sprintf(`{"url":%q}`, url), "hello", &store.OutboundPolicy{Mode: store.LinkAutomatic})
 	answer, err := http.Post(url, "application/json", bytes.NewReader([]byte(`{}`)))

@@ -42,11 +42,11 @@ type destination struct {
 // connector, except *keyring.MissingError and keyring.ErrNoKeys, which concern this process.
 func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 	var (
-		conf   connector.Config
 		sealed seal.Credentials
 	)
-	if err := json.Unmarshal(c.Config, &conf); err != nil {
-		return to, fmt.Errorf("reading the connector's configuration: %w", err)
+	conf, err := connector.ParseConfig(c.Config)
+	if err != nil {
+		return to, err
 	}
 	if len(c.Sealed) > 0 {
 		plain, err := keys.Open(seal.CredentialsField(c.ProjectID, c.ID), c.Sealed)

@@ -36,7 +36,7 @@ type requestFacts struct {
 	// read means that the body was read. If its signature was right, scheme and signer have the
 	// scheme and the digest of the secret.
 	read   bool
-	scheme string
+	scheme signature.Scheme
 	signer []byte
 	// handshake means that the request is a handshake, which is no event and needs no agent.
 	handshake bool
@@ -50,18 +50,18 @@ func (h *Handler) factsOf(r *http.Request) requestFacts {
 }
 
 // credential returns the secret of a connector that admits the request, or nil.
-func (f requestFacts) credential(c store.Connector) *store.AcceptedSecret {
+func (f requestFacts) credential(c *webhook) *store.AcceptedSecret {
 	switch {
-	case !c.RequireAuthentication:
+	case !c.authenticates:
 		return nil
-	case c.Signature == string(signature.GitLab):
-		return matchingSecret(c.Secrets, []string{f.header.Get("X-Gitlab-Token")})
-	case !hasSignedBody(c):
-		return matchingSecret(c.Secrets, f.secrets)
+	case c.scheme == signature.GitLab:
+		return matchingSecret(c.Connector.Secrets, []string{f.header.Get("X-Gitlab-Token")})
+	case !c.signsBody():
+		return matchingSecret(c.Connector.Secrets, f.secrets)
 	}
-	for i, s := range c.Secrets {
+	for i, s := range c.Connector.Secrets {
 		if f.signer != nil && bytes.Equal(s.SHA256, f.signer) {
-			return &c.Secrets[i]
+			return &c.Connector.Secrets[i]
 		}
 	}
 	return nil
@@ -117,8 +117,8 @@ var errUnsigned = httpserver.NewProblem(http.StatusUnauthorized, httpserver.Code
 // admitRequest checks everything except the body, in the order of the contract: method, mode, secret,
 // state, size. It returns nil if the request is admitted. If callers sign the body, nil means that
 // the body can be read.
-func admitRequest(route store.Route, f requestFacts) *httpserver.Problem {
-	c := route.Connector
+func admitRequest(route *webhook, f requestFacts) *httpserver.Problem {
+	c := &route.Connector
 	refuse := func(status int, code httpserver.Code, detail string) *httpserver.Problem {
 		p := httpserver.NewProblem(status, code, detail)
 		return &p
@@ -130,15 +130,15 @@ func admitRequest(route store.Route, f requestFacts) *httpserver.Problem {
 		return refuse(http.StatusBadRequest, httpserver.CodeNoWebhook, "This connector runs on a schedule and accepts no requests. Call an inbound or sync webhook.")
 	case c.Type != "webhook" || (c.Mode != modeInbound && c.Mode != modeSync):
 		return refuse(http.StatusBadRequest, httpserver.CodeOutboundOnly, "This connector sends results and accepts no requests. Call an inbound or sync connector.")
-	case c.RequireAuthentication && c.Signature != "" && f.get:
+	case route.authenticates && route.scheme != "" && f.get:
 		return &postOnly
-	case hasSignedBody(c) && !f.read:
-		return admitBody(c, f)
-	case hasSignedBody(c) && f.scheme != c.Signature:
+	case route.signsBody() && !f.read:
+		return admitBody(route, f)
+	case route.signsBody() && f.scheme != route.scheme:
 		return &errSecretChanged
-	case c.RequireAuthentication && c.Signature != "" && f.credential(c) == nil:
+	case route.authenticates && route.scheme != "" && f.credential(route) == nil:
 		return &errUnsigned
-	case c.RequireAuthentication && f.credential(c) == nil:
+	case route.authenticates && f.credential(route) == nil:
 		return refuse(http.StatusUnauthorized, httpserver.CodeInvalidSecret, "The secret is missing or wrong. Send the connector's secret in the header X-Service-Secret.")
 	case c.EnvironmentGone:
 		return refuse(http.StatusConflict, httpserver.CodeEnvironmentGone, "The environment of this connector was deleted. The connector accepts no more requests.")
@@ -162,8 +162,8 @@ func admitRequest(route store.Route, f requestFacts) *httpserver.Problem {
 
 // admitBody decides whether the body of a signed request is read. A body that cannot have a right
 // signature is not read.
-func admitBody(c store.Connector, f requestFacts) *httpserver.Problem {
-	if _, err := signature.New(signature.Scheme(c.Signature), f.header, f.now); err != nil {
+func admitBody(c *webhook, f requestFacts) *httpserver.Problem {
+	if _, err := signature.New(c.scheme, f.header, f.now); err != nil {
 		return &errUnsigned
 	}
 	if f.contentLength > MaxBody {

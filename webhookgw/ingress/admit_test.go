@@ -83,7 +83,7 @@ func TestAdmit_WrongSecretsReadRouteOnce(t *testing.T) {
 // The number of hops is stored with the event.
 func TestAdmit_DetectsLoops(t *testing.T) {
 	t.Parallel()
-	route := store.Route{Connector: store.Connector{Type: "webhook", Mode: modeInbound, Enabled: true}}
+	route := &webhook{Route: store.Route{Connector: store.Connector{Type: "webhook", Mode: modeInbound, Enabled: true}}}
 	for hops, code := range map[string]httpserver.Code{"": "", "8": "", "x": "", "1001": "", "9": httpserver.CodeTooManyHops, "1000": httpserver.CodeTooManyHops} {
 		t.Run(hops, func(t *testing.T) {
 			f := requestFacts{header: http.Header{}}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -56,7 +55,7 @@ type recordedEvent struct {
 
 // answerSync waits for the runs of an accepted webhook and returns their results. If they exceed
 // the connector's timeout, it returns 504 and they continue.
-func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store.Route, admission admission, end *runWatch) error {
+func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route *webhook, admission admission, end *runWatch) error {
 	at := recordedEvent{run: store.Key{ProjectID: route.Connector.ProjectID, ID: admission.ConnectorRunID}, runs: admission.RunIDs, files: answerOf(admission.files)}
 	if admission.Verdict == store.Accepted && len(route.Links) == 1 {
 		at.agent = route.Links[0].AgentName
@@ -64,16 +63,12 @@ func (h *Handler) answerSync(w http.ResponseWriter, r *http.Request, route store
 	if len(at.runs) == 0 {
 		return fmt.Errorf("connector run %s has no runs", at.run)
 	}
-	timeout := time.Duration(route.Connector.TimeoutSeconds) * time.Second
-	if timeout <= 0 {
-		timeout = defaultSyncTimeout
-	}
 	h.opts.Metrics.SyncWaits()
 	if wantsEvents(r) {
 		at.events = beginEvents(w, admission)
 		defer at.events.close()
 	}
-	ctx, cancel := h.opts.WithTimeout(r.Context(), timeout)
+	ctx, cancel := h.opts.WithTimeout(r.Context(), route.timeout)
 	defer cancel()
 	first, err := h.awaitFirst(ctx, at, end)
 	switch {

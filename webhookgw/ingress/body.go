@@ -44,8 +44,8 @@ func (in input) writtenBlobs() (ids []uuid.UUID) {
 // readInput reads and checks the body of an admitted request. It stores a large body and its files
 // while they arrive, or from the buffer of a signed body. Problems are errors of the caller, or
 // mean that there is no capacity. With an error it also returns the blobs that were written.
-func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c store.Connector, judged *signedBody) (in input, err error) {
-	connector := c.Key()
+func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c *webhook, judged *signedBody) (in input, err error) {
+	connector := c.Connector.Key()
 	media, err := mediaOf(r)
 	if err != nil {
 		return in, err
@@ -89,15 +89,15 @@ func (h *Handler) readInput(w http.ResponseWriter, r *http.Request, c store.Conn
 }
 
 // openBody returns the body, arriving or buffered. done frees its capacity.
-func (h *Handler) openBody(w http.ResponseWriter, r *http.Request, c store.Connector, judged *signedBody) (body io.Reader, done func(), err error) {
+func (h *Handler) openBody(w http.ResponseWriter, r *http.Request, c *webhook, judged *signedBody) (body io.Reader, done func(), err error) {
 	if judged != nil { // it has its capacity already
 		return judged.bodyReader(), func() {}, nil
 	}
 	size := incomingBytes(r)
-	if err := quota.Refusal(h.incoming.Take(c.ProjectID, size), errManyIncoming, errAllIncoming); err != nil {
+	if err := quota.Refusal(h.incoming.Take(c.Connector.ProjectID, size), errManyIncoming, errAllIncoming); err != nil {
 		return nil, nil, err
 	}
-	return httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), pace), func() { h.incoming.Give(c.ProjectID, size) }, nil
+	return httpserver.Paced(w, http.MaxBytesReader(w, r.Body, MaxBody), pace), func() { h.incoming.Give(c.Connector.ProjectID, size) }, nil
 }
 
 // incomingBytes returns the capacity that the start of a body needs.

@@ -9,18 +9,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // newEvent returns the rows of a request for a route, with one run for each link.
-func newEvent(route store.Route, req request) (store.Event, error) {
+func newEvent(route *webhook, req request) (store.Event, error) {
 	event := store.Event{
 		ConnectorRunID: req.run, ProjectID: route.Connector.ProjectID, EnvironmentID: route.Connector.EnvironmentID,
 		ConnectorID: route.Connector.ID, ConnectorVersion: route.Connector.Version, Trigger: store.TriggerWebhook, Class: req.class,
@@ -28,26 +25,10 @@ func newEvent(route store.Route, req request) (store.Event, error) {
 		Files: req.input.files, Headers: req.headers, Hops: webhookapi.Hops(req.facts.header),
 		Traceparent: tracecontext.FromHeader(req.facts.header),
 	}
-	if s := req.facts.credential(route.Connector); s != nil {
+	if s := req.facts.credential(route); s != nil {
 		event.SecretNotAfter = s.NotAfter
 	}
-	evaluate := expr.On(req.input.inline)
-	for _, link := range route.Links {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return store.Event{}, fmt.Errorf("generating an ID: %w", err)
-		}
-		run := store.EventRun{ID: id, LinkID: link.ID, AgentName: link.AgentName}
-		if missing := store.MissingFiles(route.Connector, link, req.input.files); missing != "" && !req.input.repeat {
-			run.ErrorCode, run.Error = runerror.FilesRequired, missing
-		} else if !req.input.repeat { // no input was read, and nothing is recorded
-			if run.Concurrency, err = route.KeyOf(link.AgentName, req.input.inline, evaluate); err != nil {
-				run.ErrorCode, run.Error = runerror.KeyUnavailable, err.Error()
-			}
-		}
-		event.Runs = append(event.Runs, run)
-	}
-	return event, nil
+	return event, route.AddRuns(&event, route.filesRequired, expr.On(req.input.inline))
 }
 
 // admission is the result of a request, with the files of its event.

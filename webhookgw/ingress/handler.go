@@ -183,8 +183,8 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 	if route.Connector.Mode == modeSync && !prefersAsync(r) {
 		req.class = store.ClassSync
 	}
-	full := h.checkCapacity(r, route.Connector, req.class)
-	if full != nil && !canBeHandshake(route.Connector, r) {
+	full := h.checkCapacity(r, route, req.class)
+	if full != nil && !canBeHandshake(route, r) {
 		return full
 	}
 	req.signed, route, err = h.verified(w, r, route, &req.facts)
@@ -215,7 +215,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 }
 
 // receiveSync handles a request whose caller waits for the results.
-func (h *Handler) receiveSync(w http.ResponseWriter, r *http.Request, route store.Route, req request) error {
+func (h *Handler) receiveSync(w http.ResponseWriter, r *http.Request, route *webhook, req request) error {
 	project := route.Connector.ProjectID
 	if err := quota.Refusal(h.callers.Take(project, 1), errManyCallers, errAllCallers); err != nil {
 		return err
@@ -247,8 +247,8 @@ var (
 )
 
 // recordRequest reads the body of an admitted request and commits it as a connector run.
-func (h *Handler) recordRequest(w http.ResponseWriter, r *http.Request, route store.Route, req request) (store.Route, admission, error) {
-	in, err := h.readInput(w, r, route.Connector, req.signed)
+func (h *Handler) recordRequest(w http.ResponseWriter, r *http.Request, route *webhook, req request) (*webhook, admission, error) {
+	in, err := h.readInput(w, r, route, req.signed)
 	req.signed.closeFile() // it is no longer needed, however long the caller waits
 	req.facts.read = true
 	kept := false
@@ -263,7 +263,7 @@ func (h *Handler) recordRequest(w http.ResponseWriter, r *http.Request, route st
 	if err != nil {
 		return route, admission{}, err
 	}
-	req.input, req.headers = in, contextHeaders(route.Connector, r)
+	req.input, req.headers = in, contextHeaders(route, r)
 	begin := time.Now() // after the caller has sent its body
 	route, a, err := h.commitRequest(r.Context(), route, req)
 	kept = err == nil && a.Verdict == store.Accepted
@@ -297,13 +297,13 @@ func (h *Handler) filesOf(ctx context.Context, connectorRun store.Key) ([]store.
 
 // checkCapacity rejects requests without free capacity, except duplicates of earlier requests, which get the
 // earlier response.
-func (h *Handler) checkCapacity(r *http.Request, c store.Connector, class store.Class) error {
-	full := h.loads.quotaError(c.ProjectID, c.EnvironmentID, class)
+func (h *Handler) checkCapacity(r *http.Request, c *webhook, class store.Class) error {
+	full := h.loads.quotaError(c.Connector.ProjectID, c.Connector.EnvironmentID, class)
 	if full == nil {
 		return nil
 	}
 	if key, wrong := requestKeyOf(c, r, nil); wrong == nil && key.name != "" {
-		if known, err := h.isKnownKey(r.Context(), c.Key(), key); err != nil || known {
+		if known, err := h.isKnownKey(r.Context(), c.Connector.Key(), key); err != nil || known {
 			return err
 		}
 	}
@@ -312,23 +312,23 @@ func (h *Handler) checkCapacity(r *http.Request, c store.Connector, class store.
 
 // admittedRoute returns the route of a request that passed all checks except that of the body. A
 // rejection by the cached route is checked again with a fresh one.
-func (h *Handler) admittedRoute(ctx context.Context, key store.Key, f requestFacts) (store.Route, error) {
+func (h *Handler) admittedRoute(ctx context.Context, key store.Key, f requestFacts) (*webhook, error) {
 	if route, ok := h.routes.cachedRoute(key); ok && admitRequest(route, f) == nil {
 		return route, nil
 	}
 	return h.admittedFreshRoute(ctx, key, f)
 }
 
-func (h *Handler) admittedFreshRoute(ctx context.Context, key store.Key, f requestFacts) (store.Route, error) {
+func (h *Handler) admittedFreshRoute(ctx context.Context, key store.Key, f requestFacts) (*webhook, error) {
 	route, err := h.routes.loadRoute(ctx, key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return store.Route{}, notFound
+		return nil, notFound
 	case err != nil:
-		return store.Route{}, err
+		return nil, err
 	}
 	if p := admitRequest(route, f); p != nil {
-		return store.Route{}, *p
+		return nil, *p
 	}
 	return route, nil
 }
@@ -347,7 +347,7 @@ type request struct {
 
 // commitRequest stores a request. It retries with the current route if the route changed meanwhile. It
 // returns the route that was committed.
-func (h *Handler) commitRequest(ctx context.Context, route store.Route, req request) (store.Route, admission, error) {
+func (h *Handler) commitRequest(ctx context.Context, route *webhook, req request) (*webhook, admission, error) {
 	for until := h.opts.Now().Add(routeRetryTime); ; {
 		event, err := newEvent(route, req)
 		if err != nil {

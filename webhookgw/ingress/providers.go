@@ -25,8 +25,8 @@ type challenge string
 func (challenge) Error() string { return "the request is a handshake" }
 
 // canBeHandshake reports whether a request can be a handshake, by its headers.
-func canBeHandshake(c store.Connector, r *http.Request) bool {
-	if c.Signature != string(signature.Slack) || !hasSignedBody(c) || lengthOf(r) > maxHandshake || lengthOf(r) < 0 {
+func canBeHandshake(c *webhook, r *http.Request) bool {
+	if c.scheme != signature.Slack || !c.signsBody() || lengthOf(r) > maxHandshake || lengthOf(r) < 0 {
 		return false
 	}
 	media, err := mediaOf(r)
@@ -35,8 +35,8 @@ func canBeHandshake(c store.Connector, r *http.Request) bool {
 
 // handshake returns the challenge of a signed request that is a handshake. A body of more than
 // maxHandshake is none.
-func handshake(c store.Connector, in []byte) (asked challenge, shakes bool) {
-	if c.Signature != string(signature.Slack) || len(in) > maxHandshake {
+func handshake(c *webhook, in []byte) (asked challenge, shakes bool) {
+	if c.scheme != signature.Slack || len(in) > maxHandshake {
 		return "", false
 	}
 	var body struct {
@@ -57,15 +57,15 @@ func answerHandshake(w http.ResponseWriter, c challenge) {
 // requestKeyOf returns the idempotency key of a request. If the provider signs an ID, the ID is the key
 // and headers are ignored. So a replayed request cannot become another event. IDs in a body are
 // only used if the body was verified.
-func requestKeyOf(c store.Connector, r *http.Request, judged *signedBody) (requestKey, error) {
-	switch scheme := signature.Scheme(c.Signature); scheme {
+func requestKeyOf(c *webhook, r *http.Request, judged *signedBody) (requestKey, error) {
+	switch c.scheme {
 	case signature.StandardWebhooks:
 		return keyNamed("webhook-id", r.Header.Get("Webhook-Id"), false)
 	case signature.Stripe, signature.Slack:
 		if judged == nil {
 			return requestKey{}, nil
 		}
-		return keyOfSigned(scheme, judged.bodyReader(), judged.proof), nil
+		return keyOfSigned(c.scheme, judged.bodyReader(), judged.proof), nil
 	case signature.GitHub:
 		if r.Header.Get("Idempotency-Key") == "" {
 			return keyNamed("x-github-delivery", r.Header.Get("X-Github-Delivery"), false)
@@ -94,9 +94,9 @@ func keyOfSigned(scheme signature.Scheme, body io.Reader, proof []byte) requestK
 
 // contextHeaders returns the headers that the connector's runs see. They are valid UTF-8 and
 // truncated. Several headers of the same name are joined as in HTTP.
-func contextHeaders(c store.Connector, r *http.Request) map[string]string {
+func contextHeaders(c *webhook, r *http.Request) map[string]string {
 	var out map[string]string
-	for _, name := range c.ContextHeaders {
+	for _, name := range c.contextHeaders {
 		values := r.Header.Values(name)
 		if name == "host" {
 			values = []string{r.Host} // net/http does not list it as a header

@@ -28,7 +28,7 @@ import (
 type routeCache struct {
 	source store.Routes
 	logger *slog.Logger
-	cached *lru.Cache[store.Key, store.Route]
+	cached *lru.Cache[store.Key, *webhook]
 	// known and unknown limit the concurrent reads.
 	known, unknown *semaphore.Weighted
 	lost           chan struct{} // capacity 1: hints about new connectors may be lost
@@ -49,7 +49,7 @@ type routeReading struct {
 
 type routeRead struct {
 	done  chan struct{}
-	route store.Route
+	route *webhook
 	err   error
 }
 
@@ -58,7 +58,7 @@ var errStrangers = temporaryProblem(http.StatusServiceUnavailable, httpserver.Co
 	"Too many requests for unknown URLs are in progress. If this URL is right, send the request again.")
 
 func newRouteCache(source store.Routes, logger *slog.Logger) *routeCache {
-	cached, err := lru.New[store.Key, store.Route](maxRoutes)
+	cached, err := lru.New[store.Key, *webhook](maxRoutes)
 	if err != nil {
 		panic("creating a cache of routes: " + err.Error()) // lru.New only fails for sizes below 1
 	}
@@ -70,7 +70,7 @@ func newRouteCache(source store.Routes, logger *slog.Logger) *routeCache {
 }
 
 // cachedRoute returns the cached route, if there is one.
-func (r *routeCache) cachedRoute(key store.Key) (store.Route, bool) { return r.cached.Get(key) }
+func (r *routeCache) cachedRoute(key store.Key) (*webhook, bool) { return r.cached.Get(key) }
 
 // isKnown reports whether a connector exists or existed recently.
 func (r *routeCache) isKnown(key store.Key) bool {
@@ -82,16 +82,16 @@ func (r *routeCache) isKnown(key store.Key) bool {
 
 // loadRoute reads a route after the call started. It returns store.ErrNotFound if the connector does not
 // exist, and errStrangers if too many unknown IDs are being read.
-func (r *routeCache) loadRoute(ctx context.Context, key store.Key) (store.Route, error) {
+func (r *routeCache) loadRoute(ctx context.Context, key store.Key) (*webhook, error) {
 	mine, err := r.joinRead(key)
 	if err != nil {
-		return store.Route{}, err
+		return nil, err
 	}
 	select {
 	case <-mine.done:
 		return mine.route, mine.err
 	case <-ctx.Done():
-		return store.Route{}, context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
 }
 
@@ -138,7 +138,7 @@ func (r *routeCache) readRoutes(key store.Key, at *routeReading) {
 	}
 }
 
-func (r *routeCache) fetchRoute(key store.Key, stranger bool) (store.Route, error) {
+func (r *routeCache) fetchRoute(key store.Key, stranger bool) (*webhook, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 	defer cancel()
 	budget := r.known
@@ -147,12 +147,16 @@ func (r *routeCache) fetchRoute(key store.Key, stranger bool) (store.Route, erro
 	}
 	switch err := budget.Acquire(ctx, 1); {
 	case err != nil && stranger:
-		return store.Route{}, errStrangers
+		return nil, errStrangers
 	case err != nil:
-		return store.Route{}, fmt.Errorf("waiting to read a route: %w", err)
+		return nil, fmt.Errorf("waiting to read a route: %w", err)
 	}
 	defer budget.Release(1)
-	return r.source.Route(ctx, key)
+	route, err := r.source.Route(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return newWebhook(route)
 }
 
 func (r *routeCache) remember(key store.Key, result *routeRead) {

@@ -50,7 +50,7 @@ func (c *connectors) Route(_ context.Context, key store.Key) (store.Route, error
 	if err == nil && !known {
 		err = store.ErrNotFound
 	}
-	return store.Route{Connector: store.Connector{ProjectID: key.ProjectID, ID: key.ID}}, err
+	return store.Route{Connector: store.Connector{ProjectID: key.ProjectID, ID: key.ID, Config: []byte(`{}`)}}, err
 }
 
 func (c *connectors) ConnectorIDs(_ context.Context, after store.Key, limit int) ([]store.Key, error) {

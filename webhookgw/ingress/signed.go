@@ -29,12 +29,6 @@ type Keys interface {
 	Open(field seal.Field, sealed []byte) ([]byte, error)
 }
 
-// hasSignedBody reports whether callers of a connector sign the body. GitLab sends a token, which is
-// compared like other secrets.
-func hasSignedBody(c store.Connector) bool {
-	return c.RequireAuthentication && c.Signature != "" && c.Signature != string(signature.GitLab)
-}
-
 // signing has the plaintext secrets that can sign requests to a connector, and their digests.
 type signing struct {
 	secrets []string
@@ -43,19 +37,19 @@ type signing struct {
 
 // signingOf returns the secrets that a connector currently accepts. Generated secrets are derived,
 // others are unsealed. The digests in the connector decide which are valid.
-func signingOf(c store.Connector, keys Keys) (s signing, err error) {
+func signingOf(c *webhook, keys Keys) (s signing, err error) {
 	if keys == nil {
 		return s, keyring.ErrNoKeys
 	}
-	brought, err := broughtBy(c, keys)
+	brought, err := broughtBy(&c.Connector, keys)
 	if err != nil {
 		return s, err
 	}
-	for _, accepted := range c.Secrets {
+	for _, accepted := range c.Connector.Secrets {
 		candidates := brought
 		if accepted.Key != "" {
 			derived, err := keys.Secret(accepted.Key, seal.Generated{
-				ProjectID: c.ProjectID, ConnectorID: c.ID, Version: accepted.Version, Standard: c.Signature == string(signature.StandardWebhooks),
+				ProjectID: c.Connector.ProjectID, ConnectorID: c.Connector.ID, Version: accepted.Version, Standard: c.scheme == signature.StandardWebhooks,
 			})
 			if err != nil {
 				return s, fmt.Errorf("deriving the secret: %w", err)
@@ -71,7 +65,7 @@ func signingOf(c store.Connector, keys Keys) (s signing, err error) {
 	return s, nil
 }
 
-func broughtBy(c store.Connector, keys Keys) ([]string, error) {
+func broughtBy(c *store.Connector, keys Keys) ([]string, error) {
 	if len(c.Sealed) == 0 {
 		return nil, nil
 	}
@@ -87,10 +81,10 @@ func broughtBy(c store.Connector, keys Keys) ([]string, error) {
 }
 
 // signing returns the secrets of a connector, or errKeyring if they are not available.
-func (h *Handler) signing(c store.Connector) (signing, error) {
+func (h *Handler) signing(c *webhook) (signing, error) {
 	s, err := signingOf(c, h.opts.Keys)
 	if err != nil {
-		h.opts.Logger.Error("reading the signing secret of a connector", "connector", c.Key(), "error", err)
+		h.opts.Logger.Error("reading the signing secret of a connector", "connector", c.Connector.Key(), "error", err)
 		return s, errKeyring
 	}
 	return s, nil
@@ -100,20 +94,20 @@ func (h *Handler) signing(c store.Connector) (signing, error) {
 // in the store. The first store.MaxInlineInput bytes are in memory and the rest in an unnamed file,
 // which the system deletes in any case.
 type signedBody struct {
-	handler   *Handler
-	connector store.Connector
-	header    http.Header
-	large     bool  // its length is unknown or large
-	holds     int64 // reserved capacity before verification
-	memory    int64 // reserved memory for incoming bodies
-	secrets   signing
-	verifier  *signature.Verifier
-	begun     []byte   // the first store.MaxInlineInput bytes
-	rest      *os.File // the bytes after them, or nil
-	size      int64
-	place     bool // it has a slot of the spooled files
-	closed    bool
-	proof     []byte // the right signature
+	handler  *Handler
+	webhook  *webhook
+	header   http.Header
+	large    bool  // its length is unknown or large
+	holds    int64 // reserved capacity before verification
+	memory   int64 // reserved memory for incoming bodies
+	secrets  signing
+	verifier *signature.Verifier
+	begun    []byte   // the first store.MaxInlineInput bytes
+	rest     *os.File // the bytes after them, or nil
+	size     int64
+	place    bool // it has a slot of the spooled files
+	closed   bool
+	proof    []byte // the right signature
 	// free means that the body does not count as wrong bytes: its signature is right, or the error
 	// is ours.
 	free bool
@@ -121,11 +115,11 @@ type signedBody struct {
 
 // verified reads the body of a request and verifies its signature. It returns nil if callers do not
 // sign. It also returns the route of the verification. The caller closes the body.
-func (h *Handler) verified(w http.ResponseWriter, r *http.Request, route store.Route, f *requestFacts) (*signedBody, store.Route, error) {
-	if !hasSignedBody(route.Connector) {
+func (h *Handler) verified(w http.ResponseWriter, r *http.Request, route *webhook, f *requestFacts) (*signedBody, *webhook, error) {
+	if !route.signsBody() {
 		return nil, route, nil
 	}
-	s, err := h.signedBody(r, route.Connector)
+	s, err := h.signedBody(r, route)
 	if err != nil {
 		return nil, route, err
 	}
@@ -142,8 +136,8 @@ func (h *Handler) verified(w http.ResponseWriter, r *http.Request, route store.R
 }
 
 // signedBody starts a body. The caller ends and closes it.
-func (h *Handler) signedBody(r *http.Request, c store.Connector) (*signedBody, error) {
-	s := &signedBody{handler: h, connector: c, header: r.Header, memory: 2 * incomingBytes(r)}
+func (h *Handler) signedBody(r *http.Request, c *webhook) (*signedBody, error) {
+	s := &signedBody{handler: h, webhook: c, header: r.Header, memory: 2 * incomingBytes(r)}
 	length := lengthOf(r)
 	s.large, s.holds = length < 0 || length > store.MaxInlineInput, unverified(r)
 	var err error
@@ -153,11 +147,11 @@ func (h *Handler) signedBody(r *http.Request, c store.Connector) (*signedBody, e
 	if s.verifier, err = h.verifier(c, r.Header, s.secrets); err != nil {
 		return nil, err
 	}
-	if !h.wrongs.reserveBody(c.Key(), s.holds, s.large) {
+	if !h.wrongs.reserveBody(c.Connector.Key(), s.holds, s.large) {
 		return nil, errManyUnverified
 	}
-	if err := quota.Refusal(h.incoming.Take(c.ProjectID, s.memory), errManyIncoming, errAllIncoming); err != nil {
-		h.wrongs.settleBody(c.Key(), s.holds, 0, s.large)
+	if err := quota.Refusal(h.incoming.Take(c.Connector.ProjectID, s.memory), errManyIncoming, errAllIncoming); err != nil {
+		h.wrongs.settleBody(c.Connector.Key(), s.holds, 0, s.large)
 		return nil, err
 	}
 	s.begun = make([]byte, 0, min(max(length, 0), store.MaxInlineInput))
@@ -166,8 +160,8 @@ func (h *Handler) signedBody(r *http.Request, c store.Connector) (*signedBody, e
 
 // verifier returns a verifier for the current time. Errors in the headers were reported at the
 // admission, unless the signature expired since.
-func (h *Handler) verifier(c store.Connector, header http.Header, secrets signing) (*signature.Verifier, error) {
-	v, err := signature.New(signature.Scheme(c.Signature), header, h.opts.Now(), secrets.secrets...)
+func (h *Handler) verifier(c *webhook, header http.Header, secrets signing) (*signature.Verifier, error) {
+	v, err := signature.New(c.scheme, header, h.opts.Now(), secrets.secrets...)
 	if err != nil {
 		return nil, errUnsigned
 	}
@@ -219,7 +213,7 @@ func (s *signedBody) openFile() (err error) {
 		return nil
 	}
 	places := s.handler.spooled
-	if err := quota.Refusal(places.Take(s.connector.ProjectID, 1), errManyUnverified, errAllBodies); err != nil {
+	if err := quota.Refusal(places.Take(s.webhook.Connector.ProjectID, 1), errManyUnverified, errAllBodies); err != nil {
 		return err
 	}
 	s.place = true
@@ -235,7 +229,7 @@ func (s *signedBody) openFile() (err error) {
 // unspooled returns the response for a failed file, which is an internal error.
 func (s *signedBody) unspooled(err error) error {
 	s.free = true
-	s.handler.opts.Logger.Error("buffering a body to verify its signature", "connector", s.connector.Key(), "error", err)
+	s.handler.opts.Logger.Error("buffering a body to verify its signature", "connector", s.webhook.Connector.Key(), "error", err)
 	return errUnspooled
 }
 
@@ -253,7 +247,7 @@ func (s *signedBody) releaseBytes() {
 	if s.free {
 		read = 0
 	}
-	s.handler.wrongs.settleBody(s.connector.Key(), s.holds, read, s.large)
+	s.handler.wrongs.settleBody(s.webhook.Connector.Key(), s.holds, read, s.large)
 }
 
 // closeFile frees the body, once. It does nothing for nil.
@@ -265,7 +259,7 @@ func (s *signedBody) closeFile() {
 	if s.rest != nil {
 		_ = s.rest.Close() // this also deletes the file
 	}
-	project := s.connector.ProjectID
+	project := s.webhook.Connector.ProjectID
 	if s.place {
 		s.handler.spooled.Give(project, 1)
 	}
@@ -284,18 +278,18 @@ func (s *signedBody) signerDigest(v *signature.Verifier, of signing) []byte {
 
 // verifySigned runs the checks of a request with a read body that come before the content of the body:
 // signature and state. It returns the route of the checks. It returns a handshake as an error.
-func (h *Handler) verifySigned(ctx context.Context, route store.Route, s *signedBody, f *requestFacts) (store.Route, error) {
-	f.read, f.scheme = true, s.connector.Signature
+func (h *Handler) verifySigned(ctx context.Context, route *webhook, s *signedBody, f *requestFacts) (*webhook, error) {
+	f.read, f.scheme = true, s.webhook.scheme
 	if f.signer = s.signerDigest(s.verifier, s.secrets); f.signer == nil {
 		if err := h.judgedFresh(ctx, s, f); err != nil {
 			return route, err
 		}
 	}
 	s.free = true
-	asked, shakes := handshake(s.connector, s.begun)
+	asked, shakes := handshake(s.webhook, s.begun)
 	if f.handshake = shakes; admitRequest(route, *f) != nil {
 		var err error
-		if route, err = h.admittedFreshRoute(ctx, s.connector.Key(), *f); err != nil {
+		if route, err = h.admittedFreshRoute(ctx, s.webhook.Connector.Key(), *f); err != nil {
 			return route, err
 		}
 	}
@@ -308,17 +302,17 @@ func (h *Handler) verifySigned(ctx context.Context, route store.Route, s *signed
 // judgedFresh verifies a signature again with the current connector, so that no request is rejected
 // because of an outdated cache.
 func (h *Handler) judgedFresh(ctx context.Context, s *signedBody, f *requestFacts) error {
-	fresh, err := h.routes.loadRoute(ctx, s.connector.Key())
+	fresh, err := h.routes.loadRoute(ctx, s.webhook.Connector.Key())
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return notFound
 	case err != nil:
 		s.free = true
 		return err
-	case fresh.Connector.Signature != s.connector.Signature:
+	case fresh.scheme != s.webhook.scheme:
 		return errSecretChanged
 	}
-	secrets, err := h.signing(fresh.Connector)
+	secrets, err := h.signing(fresh)
 	switch {
 	case err != nil:
 		s.free = true
@@ -326,7 +320,7 @@ func (h *Handler) judgedFresh(ctx context.Context, s *signedBody, f *requestFact
 	case slices.Equal(secrets.secrets, s.secrets.secrets):
 		return errUnsigned
 	}
-	v, err := h.verifier(fresh.Connector, s.header, secrets)
+	v, err := h.verifier(fresh, s.header, secrets)
 	if err != nil {
 		return err
 	}

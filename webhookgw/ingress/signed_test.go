@@ -26,6 +26,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/internal/testenv/memtest"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/webhookgw/signature"
 )
 
 // plain has keys that seal nothing.
@@ -52,7 +53,7 @@ func newGitHub(t *testing.T) *gitHub {
 		if err == nil {
 			c.Sealed, c.Secrets = raw, []store.AcceptedSecret{{SHA256: seal.Digest(secret)}}
 		}
-		c.RequireAuthentication, c.Signature = true, "github"
+		c.Config = []byte(`{"authentication":"github"}`)
 	}
 	h := New(Options{Store: g.keeper, Keys: plain{}, Logger: quiet(), Now: func() time.Time { return time.Unix(g.clock.Load(), 0) }})
 	g.Handler = h
@@ -403,7 +404,7 @@ func TestHandshake_WithoutCapacity(t *testing.T) {
 	g.keeper.mode = modeSync
 	g.keeper.change = func(c *store.Connector) {
 		gitHub(c)
-		c.Signature = "slack"
+		c.Config = []byte(`{"authentication":"slack"}`)
 	}
 	g.loads.projects[project] = &measuredLoad{at: time.Now(), load: store.ProjectLoad{Limits: store.ProjectLimits{Storage: 1}, Stored: 1}}
 	require.NoError(t, g.callers.Take(project, maxCallers/projectShare))
@@ -459,7 +460,7 @@ func FuzzProviders(f *testing.F) {
 	f.Add("stripe", []byte(`{"id":"evt_1","ID":7}`), "a\xffb")
 	f.Add("github", []byte(`[["id","1"]]`), "")
 	f.Fuzz(func(t *testing.T, scheme string, body []byte, value string) {
-		c := store.Connector{RequireAuthentication: true, Signature: scheme, ContextHeaders: []string{"x-a", "host"}}
+		c := &webhook{authenticates: true, scheme: signature.Scheme(scheme), contextHeaders: []string{"x-a", "host"}}
 		if asked, shakes := handshake(c, body); shakes {
 			require.Equal(t, "slack", scheme)
 			require.LessOrEqual(t, len(asked), maxChallenge)

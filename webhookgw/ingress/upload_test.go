@@ -52,7 +52,7 @@ type keeper struct {
 func (*keeper) RecordRejections(context.Context, []store.Rejected) error { return nil }
 
 func (k *keeper) Route(_ context.Context, key store.Key) (store.Route, error) {
-	c := store.Connector{ProjectID: key.ProjectID, ID: key.ID, Type: "webhook", Mode: k.mode, Enabled: true}
+	c := store.Connector{ProjectID: key.ProjectID, ID: key.ID, Type: "webhook", Mode: k.mode, Enabled: true, Config: []byte(`{"authentication":"none"}`)}
 	if k.change != nil {
 		k.change(&c)
 	}

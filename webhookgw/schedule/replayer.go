@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/pause"
@@ -205,7 +206,7 @@ func (t *replayTurn) replayOriginal(ctx context.Context, original store.Connecto
 	to := t.at
 	to.Position, to.Tries, to.Reason, to.Detail = original.ID, 0, "", ""
 	to.Replayed++
-	a, err := replay.Step(ctx, t.store, expr.On, t.load, original, store.ReplayStep{From: t.written, To: to})
+	a, err := replay.Step(ctx, t.store, replay.Rules{Evaluate: expr.On, RequiresFiles: connector.RequiresFiles}, t.load, original, store.ReplayStep{From: t.written, To: to})
 	var refused *replay.Refused
 	switch {
 	case err == nil:

@@ -4,7 +4,6 @@ package schedule
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,7 +17,6 @@ import (
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/pause"
-	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -188,10 +186,9 @@ func (t *Ticker) adjustRoundSize(ctx context.Context, err error) {
 func (t *Ticker) planDue(due store.DueTick, now time.Time) (*store.Event, store.TickMove, error) {
 	move := store.TickMove{Connector: due.Route.Connector.Key(), From: due.At}
 	var (
-		config   connector.Config
 		schedule cron.Schedule
 	)
-	err := json.Unmarshal(due.Route.Connector.Config, &config)
+	config, err := connector.ParseConfig(due.Route.Connector.Config)
 	if err == nil {
 		schedule, err = cron.Parse(config.Schedule, config.Timezone)
 	}
@@ -244,19 +241,7 @@ func newEvent(route store.Route, config connector.Config, step tickStep) (store.
 		event.Skipped = "no_agent: no agent is linked to the connector"
 		return event, nil
 	}
-	evaluate := expr.On(event.Input)
-	for _, link := range route.Links {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return event, fmt.Errorf("generating an ID: %w", err)
-		}
-		run := store.EventRun{ID: id, LinkID: link.ID, AgentName: link.AgentName}
-		if run.Concurrency, err = route.KeyOf(link.AgentName, event.Input, evaluate); err != nil {
-			run.ErrorCode, run.Error = runerror.KeyUnavailable, err.Error()
-		}
-		event.Runs = append(event.Runs, run)
-	}
-	return event, nil
+	return event, route.AddRuns(&event, config.RequiresFiles(), expr.On(event.Input))
 }
 
 // recordEvents records events. It returns the moves of ticks that are over but did not advance: their

@@ -164,12 +164,6 @@ CREATE TABLE connectors (
     defined_in_code boolean NOT NULL,
     config text NOT NULL,
     sealed bytea,
-    require_authentication boolean NOT NULL,
-    timeout_seconds bigint NOT NULL,
-    files_required boolean NOT NULL,
-    -- How callers sign, empty where they send the secret; and the headers that runs see, as JSON.
-    signature text NOT NULL,
-    context_headers text NOT NULL,
     secret_version bigint NOT NULL,
     secret_key text NOT NULL,
     sealed_key text NOT NULL,

@@ -130,12 +130,6 @@ CREATE TABLE connectors (
     defined_in_code BOOLEAN NOT NULL,
     config TEXT NOT NULL,
     sealed BLOB,
-    require_authentication BOOLEAN NOT NULL,
-    timeout_seconds INTEGER NOT NULL,
-    files_required BOOLEAN NOT NULL,
-    -- How callers sign, empty where they send the secret; and the headers that runs see, as JSON.
-    signature TEXT NOT NULL,
-    context_headers TEXT NOT NULL,
     secret_version INTEGER NOT NULL,
     secret_key TEXT NOT NULL,
     sealed_key TEXT NOT NULL,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/replay"
 )
@@ -190,7 +191,8 @@ func (t *tour) replayAll(to store.Key, delivery uuid.UUID) {
 		a, err = t.Store.SendTest(t.ctx, store.TestDelivery{Connector: to, Payload: []byte(`{}`), Idempotency: tested})
 		t.NoError(err)
 		t.Equal(verdict, a.Verdict)
-		a, err = replay.One(t.ctx, t.Store, func([]byte) func(string) (string, error) { return nil }, original, once)
+		rules := replay.Rules{Evaluate: func([]byte) func(string) (string, error) { return nil }, RequiresFiles: connector.RequiresFiles}
+		a, err = replay.One(t.ctx, t.Store, rules, original, once)
 		t.NoError(err)
 		t.Equal(verdict, a.Verdict)
 	}

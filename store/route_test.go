@@ -7,12 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 )
 
-func TestConcurrency_KeyOf(t *testing.T) {
+func TestRoute_AddRunsWithConcurrencyKeys(t *testing.T) {
 	t.Parallel()
 	by := store.Concurrency{Expression: "input.id", Drop: true}
 	for name, c := range map[string]struct {
@@ -36,17 +38,21 @@ func TestConcurrency_KeyOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := c.route.KeyOf("a", c.input, func(expression string) (string, error) {
+			c.route.Links = []store.Link{{ID: uuid.New(), AgentName: "a"}}
+			event := store.Event{Input: c.input}
+			require.NoError(t, c.route.AddRuns(&event, false, func(expression string) (string, error) {
 				require.Equal(t, by.Expression, expression)
 				return c.key, c.err
-			})
-			require.Equal(t, c.want, got)
+			}))
+			run := event.Runs[0]
+			require.Equal(t, c.want, run.Concurrency)
 			if c.fails == "" {
-				require.NoError(t, err)
+				require.Empty(t, run.ErrorCode)
 				return
 			}
-			require.ErrorContains(t, err, c.fails)
-			require.LessOrEqual(t, len(err.Error()), store.MaxError)
+			require.Equal(t, runerror.KeyUnavailable, run.ErrorCode)
+			require.Contains(t, run.Error, c.fails)
+			require.LessOrEqual(t, len(run.Error), store.MaxError)
 		})
 	}
 }
@@ -54,4 +60,31 @@ func TestConcurrency_KeyOf(t *testing.T) {
 // live returns a route whose agent a has this setting.
 func live(c store.Concurrency) store.Route {
 	return store.Route{Live: true, Concurrency: map[string]store.Concurrency{"a": c}}
+}
+
+func TestRoute_AddRunsWithRequiredFiles(t *testing.T) {
+	t.Parallel()
+	route := store.Route{Links: []store.Link{{ID: uuid.New(), AgentName: "a"}, {ID: uuid.New(), AgentName: "b", FilesRequired: true}}}
+	for name, c := range map[string]struct {
+		connectorRequires bool
+		event             store.Event
+		want              []runerror.Code
+	}{
+		"a link requires files":          {event: store.Event{}, want: []runerror.Code{"", runerror.FilesRequired}},
+		"the connector requires files":   {connectorRequires: true, want: []runerror.Code{runerror.FilesRequired, runerror.FilesRequired}},
+		"the event has files":            {connectorRequires: true, event: store.Event{Files: sized(1)}, want: []runerror.Code{"", ""}},
+		"the event repeats a former one": {connectorRequires: true, event: store.Event{Repeat: true}, want: []runerror.Code{"", ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.NoError(t, route.AddRuns(&c.event, c.connectorRequires, nil))
+			var codes []runerror.Code
+			for i, run := range c.event.Runs {
+				codes = append(codes, run.ErrorCode)
+				require.Equal(t, route.Links[i].ID, run.LinkID)
+				require.Equal(t, route.Links[i].AgentName, run.AgentName)
+			}
+			require.Equal(t, c.want, codes)
+		})
+	}
 }
