@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
@@ -65,7 +65,7 @@ func acceptStatement(p acceptParts) string {
 	return `WITH clock AS MATERIALIZED (
 	SELECT now_us() AS us
 )` + chooseText(p.blobs, `, stored AS MATERIALIZED (
-	SELECT b.project_id, b.id, b.size, b.complete FROM unnest($2::uuid[], $9::uuid[]) AS w (project_id, id)
+	SELECT b.project_id, b.id, b.size, b.complete FROM unnest(`+eventRows.array(1, "project_id")+`, `+eventRows.array(1, "input_blob")+`) AS w (project_id, id)
 	JOIN blobs b ON b.project_id = w.project_id AND b.id = w.id FOR UPDATE OF b
 )`, "") + `, ev AS MATERIALIZED (
 	SELECT stamp(e.id, clock.us, e.number) AS id, e.project_id, e.environment_id, e.connector_id, e.trigger_type, e.input,
@@ -79,11 +79,7 @@ func acceptStatement(p acceptParts) string {
 		` + chooseText(p.blobs, `e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM stored b
 			WHERE b.project_id = e.project_id AND b.id = e.input_blob), FALSE)`, `TRUE`) + ` AS whole, e.runner, e.token, e.agent, e.link, e.replay_of,
 		` + chooseText(p.begun, `CASE WHEN e.runner IS NOT NULL THEN `+sqlcore.LiveAgent+` END`, `NULL::text`) + ` AS live
-	FROM clock, unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid[], $5::bigint[], $6::text[], $7::bytea[], $8::bigint[],
-		$9::uuid[], $10::text[], $11::text[], $12::text[], $13::bytea[], $14::bigint[], $15::bigint[], $16::boolean[], $17::bigint[], $18::bigint[],
-		$31::text[], $32::bigint[], $33::text[], $34::uuid[], $35::text[], $36::bigint[], $37::text[], $38::uuid[], $39::bigint[], $40::text[])
-		AS e (id, project_id, environment_id, connector_id, version, trigger_type, input, input_size, input_blob,
-			content_type, run_ids, key, fingerprint, ttl, secret_until, repeat, number, first_run, runner, token, agent, link, files, added_size, headers, replay_of, hops, traceparent)
+	FROM clock, ` + eventRows.table(1, "e") + `
 )` + chooseText(p.keys, `, keyed AS (
 	INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, run_ids, expires_at)
 	SELECT project_id, connector_id, key, fingerprint, id, run_ids, now_us() + ttl FROM ev
@@ -108,9 +104,7 @@ func acceptStatement(p acceptParts) string {
 		status, class, concurrency_key, blocked, queued_at)
 	SELECT r.project_id, stamp(r.id, clock.us, r.number), r.environment_id, r.connector_id, stamp(r.connector_run_id, clock.us, r.event), r.link_id,
 		r.agent_name, stamp(r.connector_run_id, clock.us, r.event), 'queued', r.class, r.concurrency_key, r.blocked, clock.us
-	FROM clock, unnest($19::uuid[], $20::uuid[], $21::uuid[], $22::uuid[], $23::uuid[], $24::bigint[], $25::bigint[], $26::uuid[], $27::text[], $28::bigint[],
-			$29::text[], $30::boolean[])
-		AS r (id, project_id, environment_id, connector_id, connector_run_id, event, number, link_id, agent_name, class, concurrency_key, blocked)
+	FROM clock, ` + runRows.table(1+len(eventRows), "r") + `
 	WHERE ((r.project_id, r.event) IN (SELECT project_id, number FROM chosen WHERE live IS NULL)) IS TRUE
 )` + chooseText(p.begun, `, begun_rows AS (
 	INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
@@ -155,17 +149,13 @@ type eventResult struct {
 // transaction, and runs with a concurrency key try to get it. Only these batches need a transaction
 // of several statements.
 func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []int, out []store.Admission, decided []bool) error {
-	var (
-		columns  eventColumns
-		settling bool
-	)
+	batch, settling := newBatch(events, which), false
 	for _, i := range which {
-		columns.addEvent(events[i])
 		settling = settling || sqlcore.Settles(events[i])
 	}
 	var fates []eventResult
 	run := func(ctx context.Context, q sqlcore.Queryer) (err error) {
-		fates, err = readEventResults(ctx, q, acceptStatements[columns.neededParts()], columns.columnArgs())
+		fates, err = readEventResults(ctx, q, acceptStatements[batch.neededParts()], batch.args())
 		return err
 	}
 	var hints []store.Hint
@@ -183,7 +173,7 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 		)
 		for n, i := range which {
 			if fates[n].chosen {
-				accepted, admissions = append(accepted, events[i]), append(admissions, columns.admissionOf(events[i], n, fates[n]))
+				accepted, admissions = append(accepted, events[i]), append(admissions, batch.admissionOf(n, fates[n]))
 			}
 		}
 		if err := s.KeepFiles(ctx, tx, accepted); err != nil {
@@ -195,7 +185,7 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 	}
 	earlier := s.readEarlierEvents(ctx, events, which, fates)
 	for n, i := range which {
-		out[i], decided[i] = earlier.judgeEvent(events[i], i, fates[n], columns.admissionOf(events[i], n, fates[n]))
+		out[i], decided[i] = earlier.judgeEvent(events[i], i, fates[n], batch.admissionOf(n, fates[n]))
 		if fates[n].chosen && fates[n].live == nil && !sqlcore.EndsAtOnce(events[i]) {
 			hints = append(hints, store.Hint{Topic: store.TopicQueued, Key: store.Key{ProjectID: events[i].ProjectID, ID: events[i].EnvironmentID}})
 		}
@@ -220,9 +210,22 @@ func readEventResults(ctx context.Context, q sqlcore.Queryer, statement string, 
 	return fates, rows.Err()
 }
 
-// earlierStatement selects the earlier events with idempotency keys, numbered by $1.
-const earlierStatement = `SELECT w.number, k.connector_run_id, k.fingerprint, k.run_ids
-	FROM unnest($1::bigint[], $2::uuid[], $3::uuid[], $4::text[]) AS w (number, project_id, connector_id, key)
+// numberedKey is the idempotency key of an event with a number.
+type numberedKey struct {
+	*store.Event
+	number int64
+}
+
+var numberedKeys = rowset[numberedKey]{
+	col("number", func(k *numberedKey) int64 { return k.number }),
+	idCol("project_id", func(k *numberedKey) uuid.UUID { return k.ProjectID }),
+	idCol("connector_id", func(k *numberedKey) uuid.UUID { return k.ConnectorID }),
+	col("key", func(k *numberedKey) string { return sqlcore.Text(k.Idempotency.Key) }),
+}
+
+// earlierStatement selects the earlier events with idempotency keys.
+var earlierStatement = `SELECT w.number, k.connector_run_id, k.fingerprint, k.run_ids
+	FROM ` + numberedKeys.table(1, "w") + `
 	JOIN idempotency_keys k ON k.project_id = w.project_id AND k.connector_id = w.connector_id AND k.key = w.key
 	WHERE k.expires_at > now_us()`
 
@@ -234,20 +237,15 @@ type earlierEvents struct {
 
 // readEarlierEvents reads, in one query, the earlier events with the keys of these events.
 func (s *Store) readEarlierEvents(ctx context.Context, events []store.Event, which []int, fates []eventResult) earlierEvents {
-	var (
-		number             []int64
-		project, connector []pgtype.UUID
-		key                []string
-	)
+	var keys []numberedKey
 	for n, i := range which {
-		if e := events[i]; fates[n].current && fates[n].whole && !fates[n].chosen {
-			number, key = append(number, int64(i)), append(key, sqlcore.Text(e.Idempotency.Key))
-			project, connector = append(project, validUUID(e.ProjectID)), append(connector, validUUID(e.ConnectorID))
+		if fates[n].current && fates[n].whole && !fates[n].chosen {
+			keys = append(keys, numberedKey{&events[i], int64(i)})
 		}
 	}
 	found := earlierEvents{first: map[int64]*sqlcore.First{}}
-	if len(number) > 0 {
-		found.err = s.readEarlier(ctx, found.first, number, project, connector, key)
+	if len(keys) > 0 {
+		found.err = s.readEarlier(ctx, found.first, numberedKeys.args(keys)...)
 	}
 	return found
 }

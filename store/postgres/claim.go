@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
@@ -122,18 +121,18 @@ func scanWaiting(row pgx.CollectableRow) (w sqlcore.Waiting, err error) {
 	return w, err
 }
 
+// runnerRows are the columns of runners.
+var runnerRows = rowset[store.RunnerKey]{
+	idCol("project_id", func(r *store.RunnerKey) uuid.UUID { return r.Environment.ProjectID }),
+	idCol("environment_id", func(r *store.RunnerKey) uuid.UUID { return r.Environment.ID }),
+	col("id", func(r *store.RunnerKey) string { return sqlcore.Text(r.ID) }),
+}
+
+var attendStatement = `UPDATE runners w SET seen_at = now_us() FROM ` + runnerRows.table(1, "r") + `
+	WHERE w.project_id = r.project_id AND w.environment_id = r.environment_id AND w.id = r.id`
+
 // Attend implements sqlcore.Engine.
 func (e engine) Attend(ctx context.Context, q sqlcore.Queryer, runners []store.RunnerKey) error {
-	var (
-		project, environment []pgtype.UUID
-		id                   []string
-	)
-	for _, r := range runners {
-		project, environment = append(project, validUUID(r.Environment.ProjectID)), append(environment, validUUID(r.Environment.ID))
-		id = append(id, sqlcore.Text(r.ID))
-	}
-	_, err := q.ExecContext(ctx, `UPDATE runners w SET seen_at = now_us() FROM unnest($1::uuid[], $2::uuid[], $3::text[])
-		AS r (project_id, environment_id, id) WHERE w.project_id = r.project_id AND w.environment_id = r.environment_id AND w.id = r.id`,
-		project, environment, id)
+	_, err := q.ExecContext(ctx, attendStatement, runnerRows.args(runners)...)
 	return err
 }

@@ -7,31 +7,30 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
+// shareRows are the columns of shares.
+var shareRows = rowset[sqlcore.Share]{
+	idCol("project_id", func(s *sqlcore.Share) uuid.UUID { return s.Connector.ProjectID }),
+	idCol("connector_id", func(s *sqlcore.Share) uuid.UUID { return s.Connector.ID }),
+	col("most", func(s *sqlcore.Share) int64 { return int64(s.Limit) }),
+}
+
 // takeDueStatement addresses the rows that it has found by their physical location, so no planner
 // can read all rows of a project for each. A row that changes meanwhile is left to the next claim.
-var takeDueStatement = `UPDATE deliveries d SET attempt = d.attempt + 1, lease_until = now_us() + $4::bigint, due_at = now_us() + $4::bigint
-	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[]) AS s (project_id, connector_id, most)
+var takeDueStatement = `UPDATE deliveries d SET attempt = d.attempt + 1, lease_until = now_us() + $1::bigint, due_at = now_us() + $1::bigint
+	FROM ` + shareRows.table(2, "s") + `
 	CROSS JOIN LATERAL (SELECT o.ctid FROM deliveries o WHERE o.project_id = s.project_id AND o.connector_id = s.connector_id
 		AND o.due_at <= now_us() AND o.lease_until IS NULL ORDER BY o.due_at, o.id LIMIT s.most) n
 	WHERE d.project_id = s.project_id AND d.ctid = n.ctid RETURNING d.` + strings.ReplaceAll(sqlcore.DeliveryColumns, ", ", ", d.")
 
 // TakeDue implements sqlcore.Engine.
 func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore.Share, lease time.Duration) (begun []store.Delivery, err error) {
-	var (
-		project, connector []pgtype.UUID
-		most               []int64
-	)
-	for _, s := range shares {
-		project, connector = append(project, validUUID(s.Connector.ProjectID)), append(connector, validUUID(s.Connector.ID))
-		most = append(most, int64(s.Limit))
-	}
-	rows, err := q.QueryContext(ctx, takeDueStatement, project, connector, most, lease.Microseconds())
+	rows, err := q.QueryContext(ctx, takeDueStatement, append([]any{lease.Microseconds()}, shareRows.args(shares)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -46,11 +45,21 @@ func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore
 	return begun, rows.Err()
 }
 
+// receiptRows are the columns of receipts.
+var receiptRows = rowset[sqlcore.Receipt]{
+	idCol("project_id", func(r *sqlcore.Receipt) uuid.UUID { return r.Delivery.ProjectID }),
+	idCol("id", func(r *sqlcore.Receipt) uuid.UUID { return r.Delivery.ID }),
+	col("attempt", func(r *sqlcore.Receipt) int64 { return int64(r.Delivery.Attempt) }),
+	col("at", func(r *sqlcore.Receipt) int64 { return r.At.UnixMicro() }),
+	col("duration_us", func(r *sqlcore.Receipt) int64 { return r.Duration.Microseconds() }),
+	col("status_code", func(r *sqlcore.Receipt) int64 { return int64(r.StatusCode) }),
+	col("response", func(r *sqlcore.Receipt) string { return r.Response }),
+}
+
 // receiveStatement deletes deliveries and inserts two history rows for each. It names no partition,
 // because it only inserts into history.
-const receiveStatement = `WITH given AS MATERIALIZED (
-	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::text[])
-		AS g (project_id, id, attempt, at, duration_us, status_code, response)
+var receiveStatement = `WITH given AS MATERIALIZED (
+	SELECT * FROM ` + receiptRows.table(1, "g") + `
 ), gone AS (
 	DELETE FROM deliveries d USING given g
 	WHERE d.project_id = g.project_id AND d.id = g.id AND d.attempt = g.attempt AND d.lease_until IS NOT NULL
@@ -71,18 +80,7 @@ const receiveStatement = `WITH given AS MATERIALIZED (
 
 // Receive implements sqlcore.Engine.
 func (e engine) Receive(ctx context.Context, q sqlcore.Queryer, receipts []sqlcore.Receipt) (received []store.Key, err error) {
-	var (
-		project, id                   []pgtype.UUID
-		attempt, at, duration, status []int64
-		response                      []string
-	)
-	for _, r := range receipts {
-		project, id = append(project, validUUID(r.Delivery.ProjectID)), append(id, validUUID(r.Delivery.ID))
-		attempt, status = append(attempt, int64(r.Delivery.Attempt)), append(status, int64(r.StatusCode))
-		at, duration = append(at, r.At.UnixMicro()), append(duration, r.Duration.Microseconds())
-		response = append(response, r.Response)
-	}
-	rows, err := q.QueryContext(ctx, receiveStatement, project, id, attempt, at, duration, status, response)
+	rows, err := q.QueryContext(ctx, receiveStatement, receiptRows.args(receipts)...)
 	if err != nil {
 		return nil, err
 	}

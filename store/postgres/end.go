@@ -5,11 +5,13 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
+	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
@@ -20,16 +22,12 @@ import (
 // transactions that end the last two runs of a connector run may commit in either order. The
 // statement names no partition, because it only inserts into history.
 var endStatement = `WITH given AS MATERIALIZED (
-	SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[],
-		$8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[], $14::bigint[], $31::text[],
-		$33::uuid[], $34::bigint[], $36::text[], $39::text[], $40::boolean[], $41::bigint[], $42::text[])
-		AS g (project_id, id, token, ended, error_code, error, output, input_tokens, output_tokens, thinking_tokens,
-			cached_input_tokens, total_tokens, first, size, only_if, output_blob, texts, test_name, context, unpublished, bucket, finish_reason)
+	SELECT * FROM ` + endingRows.table(2, "g") + `
 ), gone AS (
 	DELETE FROM open_runs r USING given g
 	WHERE r.project_id = g.project_id AND r.id = g.id
 		AND (g.token IS NULL OR r.token = g.token AND r.status = 'running') AND (g.only_if = '' OR r.status = g.only_if)
-		AND ($32::boolean OR COALESCE(r.concurrency_key, '') = '')
+		AND ($1::boolean OR COALESCE(r.concurrency_key, '') = '')
 		AND (g.first = 0 OR r.journal_length = g.first - 1 AND r.journal_size + g.size <= ` + strconv.Itoa(store.MaxJournal) + `)
 	RETURNING r.project_id, r.id, r.environment_id, r.connector_id, r.connector_run_id, r.link_id, r.agent_name, r.input_id,
 		r.deployment_id, r.attempt, r.runner_id, r.concurrency_key, r.queued_at, r.started_at, r.journal_size + g.size AS journal_size,
@@ -47,10 +45,9 @@ var endStatement = `WITH given AS MATERIALIZED (
 ), entries AS (
 	INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
 	SELECT j.project_id, j.run_id, j.sequence, j.token, j.kind, j.data, j.blob_id, j.unsafe, now_us()
-	FROM unnest($15::uuid[], $16::uuid[], $17::bigint[], $18::text[], $19::text[], $20::boolean[], $21::bigint[], $35::uuid[])
-		AS j (project_id, run_id, sequence, kind, data, unsafe, token, blob_id)
+	FROM ` + entryRows.table(2+len(endingRows), "j") + `
 	WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM gone)
-), calls AS (` + callRows(22, 37, `(SELECT project_id, id FROM gone)`) + `
+), calls AS (` + insertCalls(2+len(endingRows)+len(entryRows), `(SELECT project_id, id FROM gone)`) + `
 ), counted AS (
 	SELECT project_id, connector_run_id, count(*) AS runs, count(*) FILTER (WHERE ended = 'failed') AS failed,
 		count(*) FILTER (WHERE ended = 'completed') AS completed
@@ -104,28 +101,25 @@ SELECT project_id, id, environment_id, connector_run_id, ended, COALESCE(concurr
 	((project_id, connector_run_id) IN (SELECT project_id, id FROM closed)) IS TRUE,
 	(project_id, id) IN (SELECT project_id, ended_id FROM sent_on) FROM gone`
 
-// callRows inserts the cost of model calls of these runs. Nine of its arrays begin at $n, two more
-// at $price.
-func callRows(n, price int, runs string) string {
-	arg := func(i int, kind string) string { return "$" + strconv.Itoa(n+i) + "::" + kind + "[]" }
+// insertCalls inserts the cost of model calls of these runs. The first array of callRows is $first.
+func insertCalls(first int, runs string) string {
 	return `
 	INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens,
 		thinking_tokens, cached_input_tokens, total_tokens, currency, cost_nanos, at)
 	SELECT m.project_id, m.run_id, m.sequence, m.model, m.input_tokens, m.output_tokens,
 		m.thinking_tokens, m.cached_input_tokens, m.total_tokens, m.currency, m.cost_nanos, now_us()
-	FROM unnest(` + arg(0, "uuid") + `, ` + arg(1, "uuid") + `, ` + arg(2, "bigint") + `, ` + arg(3, "text") + `, ` + arg(4, "bigint") + `,
-		` + arg(5, "bigint") + `, ` + arg(6, "bigint") + `, ` + arg(7, "bigint") + `, ` + arg(8, "bigint") + `, ` + arg(price-n, "text") + `, ` + arg(price-n+1, "bigint") + `)
-		AS m (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, currency, cost_nanos)
+	FROM ` + callRows.table(first, "m") + `
 	WHERE (m.project_id, m.run_id) IN ` + runs
 }
 
 // End implements sqlcore.Engine.
 func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
-	var c endColumns
-	for _, ending := range endings {
-		c.addEnding(ending)
+	var journal []entryRow
+	for i := range endings {
+		journal = appendEntryRows(journal, store.Lease{Run: endings[i].Run, Token: ptr.Deref(endings[i].Token, 0)}, endings[i].Journal, endings[i].Large)
 	}
-	rows, err := q.QueryContext(ctx, endStatement, c.columnArgs(keyed)...)
+	args := slices.Concat([]any{keyed}, endingRows.args(endings), entryRows.args(journal), callRows.args(callsOf(journal)))
+	rows, err := q.QueryContext(ctx, endStatement, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -148,112 +142,93 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 	return ended, rows.Err()
 }
 
-// endColumns are endings as the arrays of endStatement.
-type endColumns struct {
-	project, run                             []pgtype.UUID
-	token                                    []*int64
-	status, code, message, output            []string
-	input, produced, thinking, cached, total []int64
-	first, size                              []int64
-	onlyIf, testName                         []string
-	outputBlob                               []pgtype.UUID
-	texts                                    []int64
-	context                                  []string
-	unpublished                              []bool
-	bucket                                   []int64
-	finish                                   []string
-	journal                                  entryColumns
-	models                                   callColumns
+// endingRows are the columns of endings.
+var endingRows = rowset[sqlcore.Ending]{
+	idCol("project_id", func(e *sqlcore.Ending) uuid.UUID { return e.Run.ProjectID }),
+	idCol("id", func(e *sqlcore.Ending) uuid.UUID { return e.Run.ID }),
+	col("token", func(e *sqlcore.Ending) *int64 { return e.Token }),
+	col("ended", func(e *sqlcore.Ending) string { return string(e.Status) }),
+	col("error_code", func(e *sqlcore.Ending) string { return string(e.Code) }),
+	col("error", func(e *sqlcore.Ending) string { return e.Error }),
+	col("output", func(e *sqlcore.Ending) string {
+		if e.Large.Blob(sqlcore.OutputPart) != nil {
+			return ""
+		}
+		return e.Output
+	}),
+	col("input_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.InputTokens }),
+	col("output_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.OutputTokens }),
+	col("thinking_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.ThinkingTokens }),
+	col("cached_input_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.CachedInputTokens }),
+	col("total_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.TotalTokens }),
+	col("first", func(e *sqlcore.Ending) int64 {
+		if len(e.Journal) == 0 {
+			return 0
+		}
+		return e.Journal[0].Sequence
+	}),
+	col("size", func(e *sqlcore.Ending) int64 { return sqlcore.SizeOf(e.Journal) }),
+	col("only_if", func(e *sqlcore.Ending) string { return string(e.Only) }),
+	col("output_blob", func(e *sqlcore.Ending) pgtype.UUID { return nullableUUID(e.Large.Blob(sqlcore.OutputPart)) }),
+	col("texts", func(e *sqlcore.Ending) int64 { return e.TextBytes() }),
+	col("test_name", func(e *sqlcore.Ending) string { return e.TestName }),
+	col("context", func(e *sqlcore.Ending) string { return string(e.Context) }),
+	col("unpublished", func(e *sqlcore.Ending) bool { return e.Unpublished }),
+	col("bucket", func(e *sqlcore.Ending) int64 { return int64(store.TraceBucket(e.Run.ID)) }),
+	col("finish_reason", func(e *sqlcore.Ending) string { return e.FinishReason }),
 }
 
-func (c *endColumns) addEnding(e sqlcore.Ending) {
-	c.project, c.run, c.token = append(c.project, validUUID(e.Run.ProjectID)), append(c.run, validUUID(e.Run.ID)), append(c.token, e.Token)
-	c.status, c.code = append(c.status, string(e.Status)), append(c.code, string(e.Code))
-	output, blob := e.Output, e.Large.Blob(sqlcore.OutputPart)
-	if blob != nil {
-		output = ""
+// entryRow is a journal entry of a run under a claim. data or blob has its content.
+type entryRow struct {
+	*store.JournalEntry
+	lease store.Lease
+	data  *string
+	blob  *uuid.UUID
+}
+
+// entryRows are the columns of journal entries.
+var entryRows = rowset[entryRow]{
+	idCol("project_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ProjectID }),
+	idCol("run_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ID }),
+	col("sequence", func(e *entryRow) int64 { return e.Sequence }),
+	col("kind", func(e *entryRow) string { return string(e.Kind) }),
+	col("data", func(e *entryRow) *string { return e.data }),
+	col("unsafe", func(e *entryRow) bool { return e.Unsafe }),
+	col("token", func(e *entryRow) int64 { return e.lease.Token }),
+	col("blob_id", func(e *entryRow) pgtype.UUID { return nullableUUID(e.blob) }),
+}
+
+func appendEntryRows(rows []entryRow, lease store.Lease, entries []store.JournalEntry, large sqlcore.Large) []entryRow {
+	for i := range entries {
+		data, blob := large.Row(entries[i])
+		rows = append(rows, entryRow{&entries[i], lease, data, blob})
 	}
-	c.message, c.output, c.outputBlob = append(c.message, e.Error), append(c.output, output), append(c.outputBlob, nullableUUID(blob))
-	c.texts = append(c.texts, e.TextBytes())
-	c.context, c.unpublished = append(c.context, string(e.Context)), append(c.unpublished, e.Unpublished)
-	c.bucket = append(c.bucket, int64(store.TraceBucket(e.Run.ID)))
-	c.finish = append(c.finish, e.FinishReason)
-	c.input, c.produced = append(c.input, e.Usage.InputTokens), append(c.produced, e.Usage.OutputTokens)
-	c.thinking, c.cached = append(c.thinking, e.Usage.ThinkingTokens), append(c.cached, e.Usage.CachedInputTokens)
-	c.total = append(c.total, e.Usage.TotalTokens)
-	var first int64
-	if len(e.Journal) > 0 {
-		first = e.Journal[0].Sequence
+	return rows
+}
+
+// callRows are the columns of the costs of model calls, each of an entry with usage.
+var callRows = rowset[entryRow]{
+	idCol("project_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ProjectID }),
+	idCol("run_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ID }),
+	col("sequence", func(e *entryRow) int64 { return e.Sequence }),
+	col("model", func(e *entryRow) string { return sqlcore.Text(e.Usage.Model) }),
+	col("input_tokens", func(e *entryRow) int64 { return e.Usage.InputTokens }),
+	col("output_tokens", func(e *entryRow) int64 { return e.Usage.OutputTokens }),
+	col("thinking_tokens", func(e *entryRow) int64 { return e.Usage.ThinkingTokens }),
+	col("cached_input_tokens", func(e *entryRow) int64 { return e.Usage.CachedInputTokens }),
+	col("total_tokens", func(e *entryRow) int64 { return e.Usage.TotalTokens }),
+	col("currency", func(e *entryRow) string { return string(e.Usage.Cost.Currency) }),
+	col("cost_nanos", func(e *entryRow) int64 { return e.Usage.Cost.Nanos }),
+}
+
+// callsOf returns the entries of model calls.
+func callsOf(entries []entryRow) (calls []entryRow) {
+	for _, e := range entries {
+		if e.Usage != nil {
+			calls = append(calls, e)
+		}
 	}
-	c.first, c.size = append(c.first, first), append(c.size, sqlcore.SizeOf(e.Journal))
-	c.onlyIf, c.testName = append(c.onlyIf, string(e.Only)), append(c.testName, e.TestName)
-	var token int64
-	if e.Token != nil {
-		token = *e.Token
-	}
-	for _, entry := range e.Journal {
-		c.journal.addEntry(e.Run, token, entry, e.Large)
-		c.models.addCall(e.Run, entry)
-	}
-}
-
-func (c *endColumns) columnArgs(keyed bool) []any {
-	args := []any{
-		c.project, c.run, c.token, c.status, c.code, c.message, c.output, c.input, c.produced, c.thinking, c.cached, c.total,
-		c.first, c.size,
-	}
-	return append(append(append(args, c.journal.columnArgs()...), c.models.columnArgs()...), c.onlyIf, keyed, c.outputBlob, c.texts, c.journal.blob, c.testName, c.models.currency, c.models.nanos, c.context, c.unpublished, c.bucket, c.finish)
-}
-
-// entryColumns are journal entries as arrays.
-type entryColumns struct {
-	project, run []pgtype.UUID
-	sequence     []int64
-	kind         []string
-	data         []*string
-	unsafe       []bool
-	token        []int64
-	blob         []pgtype.UUID
-}
-
-func (c *entryColumns) addEntry(run store.Key, token int64, e store.JournalEntry, large sqlcore.Large) {
-	data, blob := large.Row(e)
-	c.project, c.run = append(c.project, validUUID(run.ProjectID)), append(c.run, validUUID(run.ID))
-	c.sequence, c.kind = append(c.sequence, e.Sequence), append(c.kind, string(e.Kind))
-	c.data, c.unsafe, c.token = append(c.data, data), append(c.unsafe, e.Unsafe), append(c.token, token)
-	c.blob = append(c.blob, nullableUUID(blob))
-}
-
-// columnArgs returns the columns without the blobs, which are the last arguments of a statement.
-func (c *entryColumns) columnArgs() []any {
-	return []any{c.project, c.run, c.sequence, c.kind, c.data, c.unsafe, c.token}
-}
-
-// callColumns are the costs of model calls as arrays.
-type callColumns struct {
-	project, run                           []pgtype.UUID
-	sequence                               []int64
-	model                                  []string
-	input, output, thinking, cached, total []int64
-	currency                               []string
-	nanos                                  []int64
-}
-
-func (c *callColumns) addCall(run store.Key, e store.JournalEntry) {
-	u := e.Usage
-	if u == nil {
-		return
-	}
-	c.project, c.run, c.sequence = append(c.project, validUUID(run.ProjectID)), append(c.run, validUUID(run.ID)), append(c.sequence, e.Sequence)
-	c.model = append(c.model, sqlcore.Text(u.Model))
-	c.input, c.output = append(c.input, u.InputTokens), append(c.output, u.OutputTokens)
-	c.thinking, c.cached, c.total = append(c.thinking, u.ThinkingTokens), append(c.cached, u.CachedInputTokens), append(c.total, u.TotalTokens)
-	c.currency, c.nanos = append(c.currency, string(u.Cost.Currency)), append(c.nanos, u.Cost.Nanos)
-}
-
-// columnArgs returns the columns without the prices, which are the last arguments of a statement.
-func (c *callColumns) columnArgs() []any {
-	return []any{c.project, c.run, c.sequence, c.model, c.input, c.output, c.thinking, c.cached, c.total}
+	return calls
 }
 
 // appendStatement appends entries to the journal of a run under a current claim, if they continue
@@ -266,52 +241,43 @@ var appendStatement = `WITH r AS (
 ), entries AS (
 	INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
 	SELECT j.project_id, j.run_id, j.sequence, j.token, j.kind, j.data, j.blob_id, j.unsafe, now_us()
-	FROM unnest($8::uuid[], $9::uuid[], $10::bigint[], $11::text[], $12::text[], $13::boolean[], $14::bigint[], $24::uuid[])
-		AS j (project_id, run_id, sequence, kind, data, unsafe, token, blob_id) WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM r)
-), calls AS (` + callRows(15, 25, `(SELECT project_id, id FROM r)`) + `
+	FROM ` + entryRows.table(8, "j") + ` WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM r)
+), calls AS (` + insertCalls(8+len(entryRows), `(SELECT project_id, id FROM r)`) + `
 ) SELECT count(*) FROM r`
 
 // Append implements sqlcore.Engine.
 func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry, large sqlcore.Large) (bool, error) {
-	var (
-		journal entryColumns
-		models  callColumns
-		n       int
-	)
-	for _, entry := range entries {
-		journal.addEntry(l.Run, l.Token, entry, large)
-		models.addCall(l.Run, entry)
-	}
-	args := []any{
+	journal := appendEntryRows(nil, l, entries, large)
+	args := slices.Concat([]any{
 		l.Run.ProjectID, l.Run.ID, l.Token, entries[0].Sequence, entries[len(entries)-1].Sequence,
 		sqlcore.SizeOf(entries), sqlcore.OpenedTools(entries),
-	}
-	args = append(append(append(args, journal.columnArgs()...), models.columnArgs()...), journal.blob, models.currency, models.nanos)
+	}, entryRows.args(journal), callRows.args(callsOf(journal)))
+	var n int
 	err := q.QueryRowContext(ctx, appendStatement, args...).Scan(&n)
 	return n == 1, err
 }
 
+// heldRows are the columns of claims.
+var heldRows = rowset[store.Held]{
+	idCol("project_id", func(h *store.Held) uuid.UUID { return h.Run.ProjectID }),
+	idCol("id", func(h *store.Held) uuid.UUID { return h.Run.ID }),
+	col("token", func(h *store.Held) int64 { return h.Token }),
+	col("test_name", func(h *store.Held) string { return h.TestName }),
+}
+
 // renewStatement also revives swept claims without a later claim.
-var renewStatement = `UPDATE open_runs u SET lease_until = now_us() + $4::bigint, status = 'running',
+var renewStatement = `UPDATE open_runs u SET lease_until = now_us() + $3::bigint, status = 'running',
 		losses = u.losses - CASE WHEN u.status = 'running' THEN 0 ELSE 1 END,
 		test_name = ` + sqlcore.ReportedVariant("u", "l.test_name") + `
-	FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $7::text[]) AS l (project_id, id, token, test_name)
-	WHERE u.project_id = l.project_id AND u.id = l.id AND u.token = l.token AND u.project_id = $5 AND u.environment_id = $6
+	FROM ` + heldRows.table(4, "l") + `
+	WHERE u.project_id = l.project_id AND u.id = l.id AND u.token = l.token AND u.project_id = $1 AND u.environment_id = $2
 		AND (u.status = 'running' OR u.status = 'queued' AND u.runner_id <> '')
 	RETURNING u.project_id, u.id, u.token`
 
 // Renew implements sqlcore.Engine.
 func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.Key, held []store.Held, lease time.Duration) (renewed []store.Lease, err error) {
-	var (
-		project, run []pgtype.UUID
-		token        []int64
-		test         []string
-	)
-	for _, h := range held {
-		project, run = append(project, validUUID(h.Run.ProjectID)), append(run, validUUID(h.Run.ID))
-		token, test = append(token, h.Token), append(test, h.TestName)
-	}
-	rows, err := q.QueryContext(ctx, renewStatement, project, run, token, lease.Microseconds(), environment.ProjectID, environment.ID, test)
+	args := append([]any{environment.ProjectID, environment.ID, lease.Microseconds()}, heldRows.args(held)...)
+	rows, err := q.QueryContext(ctx, renewStatement, args...)
 	if err != nil {
 		return nil, err
 	}

@@ -7,27 +7,42 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 )
 
+// termsRow is the entry of a run in the search index. shared is the run whose entry has its terms, if that is another one.
+type termsRow struct {
+	project, run uuid.UUID
+	shared       *uuid.UUID
+	terms        string
+	bytes        int64
+}
+
+var termsRows = rowset[termsRow]{
+	idCol("project_id", func(t *termsRow) uuid.UUID { return t.project }),
+	idCol("run_id", func(t *termsRow) uuid.UUID { return t.run }),
+	col("terms", func(t *termsRow) string { return t.terms }),
+	col("shared", func(t *termsRow) pgtype.UUID { return nullableUUID(t.shared) }),
+	col("bytes", func(t *termsRow) int64 { return t.bytes }),
+}
+
 // addTermsStatement inserts rows of any number of entries, so that one statement has to be
 // prepared.
-const addTermsStatement = `INSERT INTO run_words (project_id, run_id, terms, shared, bytes)
+var addTermsStatement = `INSERT INTO run_words (project_id, run_id, terms, shared, bytes)
 	SELECT e.project_id, e.run_id, e.terms::bigint[], e.shared, e.bytes
-	FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::uuid[], $5::bigint[]) AS e (project_id, run_id, terms, shared, bytes)
+	FROM ` + termsRows.table(1, "e") + `
 	ON CONFLICT (project_id, run_id) DO NOTHING RETURNING project_id, run_id`
 
 // AddTerms implements sqlcore.Engine. While a day is being deleted, its partition of the index may
 // be dropped before its runs.
 func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlcore.Entry) (added []store.Key, err error) {
 	var (
-		parts                  = map[string]bool{}
-		projects, runs, shared []pgtype.UUID
-		terms                  []string
-		bytes                  []int64
+		parts = map[string]bool{}
+		rows  []termsRow
 	)
 	for _, entry := range entries {
 		first := entry.Runs[0]
@@ -42,35 +57,34 @@ func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlco
 		if !there {
 			continue
 		}
-		var of pgtype.UUID
+		var shared *uuid.UUID
 		if len(entry.Runs) > 1 {
-			of = validUUID(first)
+			shared = &first
 		}
 		for n, run := range entry.Runs {
 			has := "{}"
 			if n == 0 {
 				has = termArray(entry.Terms)
 			}
-			projects, runs, shared = append(projects, validUUID(entry.Project)), append(runs, validUUID(run)), append(shared, of)
-			terms, bytes = append(terms, has), append(bytes, entry.Bytes(n))
+			rows = append(rows, termsRow{entry.Project, run, shared, has, entry.Bytes(n)})
 		}
 	}
-	if len(runs) == 0 {
+	if len(rows) == 0 {
 		return nil, nil
 	}
-	rows, err := q.QueryContext(ctx, addTermsStatement, projects, runs, terms, shared, bytes)
+	inserted, err := q.QueryContext(ctx, addTermsStatement, termsRows.args(rows)...)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // its error is that of Err
-	for rows.Next() {
+	defer func() { _ = inserted.Close() }() // its error is that of Err
+	for inserted.Next() {
 		var key store.Key
-		if err := rows.Scan(&key.ProjectID, &key.ID); err != nil {
+		if err := inserted.Scan(&key.ProjectID, &key.ID); err != nil {
 			return nil, err
 		}
 		added = append(added, key)
 	}
-	return added, rows.Err()
+	return added, inserted.Err()
 }
 
 // WithTerms implements sqlcore.Engine. It finds entries by their terms only. A planner that expects

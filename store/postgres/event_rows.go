@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package postgres
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqlcore"
+)
+
+// eventRow is an event of an acceptStatement. number orders the events, and firstRun their runs among all of them.
+type eventRow struct {
+	*store.Event
+	number, firstRun int64
+	// key is the idempotency key with its settings; nil and zero without one.
+	key      *string
+	settings store.Idempotency
+	// runner gets the run of the event by direct handoff; nil and zero if the runs are queued.
+	runner  *string
+	handoff sqlcore.Beginning
+	files   *string
+	// addedSize is the size of the files and the key, in addition to the input.
+	addedSize int64
+}
+
+// eventRows are the columns of events.
+var eventRows = rowset[eventRow]{
+	idCol("id", func(e *eventRow) uuid.UUID { return e.ConnectorRunID }),
+	idCol("project_id", func(e *eventRow) uuid.UUID { return e.ProjectID }),
+	idCol("environment_id", func(e *eventRow) uuid.UUID { return e.EnvironmentID }),
+	idCol("connector_id", func(e *eventRow) uuid.UUID { return e.ConnectorID }),
+	col("version", func(e *eventRow) int64 { return e.ConnectorVersion }),
+	col("trigger_type", func(e *eventRow) string { return string(e.Trigger) }),
+	col("input", func(e *eventRow) []byte { return e.Input }),
+	col("input_size", func(e *eventRow) int64 { return int64(len(e.Input)) }), // the store knows the size of a blob
+	col("input_blob", func(e *eventRow) pgtype.UUID { return nullableUUID(e.InputBlob) }),
+	col("content_type", func(e *eventRow) string { return sqlcore.Text(e.ContentType) }),
+	col("run_ids", func(e *eventRow) string { return e.runIDs() }),
+	col("key", func(e *eventRow) *string { return e.key }),
+	col("fingerprint", func(e *eventRow) []byte { return e.settings.Fingerprint }),
+	col("ttl", func(e *eventRow) int64 { return e.settings.TTL.Microseconds() }),
+	col("secret_until", func(e *eventRow) *int64 { return sqlcore.MaybeInstant(e.SecretNotAfter) }),
+	col("repeat", func(e *eventRow) bool { return e.Repeat }),
+	col("number", func(e *eventRow) int64 { return e.number }),
+	col("first_run", func(e *eventRow) int64 { return e.firstRun }),
+	col("runner", func(e *eventRow) *string { return e.runner }),
+	col("token", func(e *eventRow) int64 { return e.handoff.Token }),
+	col("agent", func(e *eventRow) string { return e.handoff.Agent }),
+	idCol("link", func(e *eventRow) uuid.UUID { return e.handoff.Link }),
+	col("files", func(e *eventRow) *string { return e.files }),
+	col("added_size", func(e *eventRow) int64 { return e.addedSize }),
+	col("headers", func(e *eventRow) *string { return sqlcore.HeadersColumn(e.Headers) }),
+	col("replay_of", func(e *eventRow) pgtype.UUID { return nullableUUID(e.ReplayOf) }),
+	col("hops", func(e *eventRow) int64 { return int64(e.Hops) }),
+	col("traceparent", func(e *eventRow) *string { return sqlcore.TraceparentColumn(e.Traceparent) }),
+}
+
+func (e *eventRow) runIDs() string {
+	ids := make([]string, len(e.Runs))
+	for i, run := range e.Runs {
+		ids[i] = run.ID.String()
+	}
+	return "{" + strings.Join(ids, ",") + "}"
+}
+
+// runRow is a run of an event.
+type runRow struct {
+	*store.EventRun
+	event *eventRow
+	// number is the position of the run among the runs of all events, from 1.
+	number int64
+}
+
+// runRows are the columns of the runs of events.
+var runRows = rowset[runRow]{
+	idCol("id", func(r *runRow) uuid.UUID { return r.ID }),
+	idCol("project_id", func(r *runRow) uuid.UUID { return r.event.ProjectID }),
+	idCol("environment_id", func(r *runRow) uuid.UUID { return r.event.EnvironmentID }),
+	idCol("connector_id", func(r *runRow) uuid.UUID { return r.event.ConnectorID }),
+	idCol("connector_run_id", func(r *runRow) uuid.UUID { return r.event.ConnectorRunID }),
+	col("event", func(r *runRow) int64 { return r.event.number }),
+	col("number", func(r *runRow) int64 { return r.number }),
+	idCol("link_id", func(r *runRow) uuid.UUID { return r.LinkID }),
+	col("agent_name", func(r *runRow) string { return sqlcore.Text(r.AgentName) }),
+	col("class", func(r *runRow) int64 { return int64(r.event.Class) }),
+	col("concurrency_key", func(r *runRow) *string { key, _ := sqlcore.KeyColumns(*r.EventRun); return key }),
+	col("blocked", func(r *runRow) bool { _, blocked := sqlcore.KeyColumns(*r.EventRun); return blocked }),
+}
+
+// batch is the events of an acceptStatement with their runs.
+type batch struct {
+	events []eventRow
+	runs   []runRow
+}
+
+func newBatch(events []store.Event, which []int) batch {
+	b := batch{events: make([]eventRow, len(which))}
+	for n, i := range which {
+		row := &b.events[n]
+		*row = eventRow{Event: &events[i], number: int64(n), firstRun: int64(len(b.runs))}
+		if row.Idempotency != nil {
+			key := sqlcore.Text(row.Idempotency.Key)
+			row.key, row.settings = &key, *row.Idempotency
+		}
+		if handoff := sqlcore.BeginningOf(events[i]); handoff != nil {
+			row.runner, row.handoff = &handoff.Runner, *handoff
+		}
+		row.files, row.addedSize = sqlcore.FilesColumn(row.Files)
+		row.addedSize += sqlcore.KeySize(events[i])
+		for k := range row.Runs {
+			b.runs = append(b.runs, runRow{EventRun: &row.Runs[k], event: row, number: int64(len(b.runs) + 1)})
+		}
+	}
+	return b
+}
+
+// admissionOf returns the result of the n-th event, whose rows were written.
+func (b batch) admissionOf(n int, f eventResult) store.Admission {
+	e := b.events[n]
+	a := sqlcore.Admitted(*e.Event, f.at, n, int(e.firstRun)+1)
+	if f.live != nil {
+		a.Begun = sqlcore.Begun(*e.Event, a, e.handoff, *f.live, f.at)
+	}
+	return a
+}
+
+// neededParts returns the optional parts that the events need.
+func (b batch) neededParts() (p acceptParts) {
+	for _, e := range b.events {
+		p.blobs, p.keys, p.begun = p.blobs || e.InputBlob != nil, p.keys || e.Idempotency != nil, p.begun || e.runner != nil
+	}
+	return p
+}
+
+// args returns the arguments of an acceptStatement.
+func (b batch) args() []any { return append(eventRows.args(b.events), runRows.args(b.runs)...) }
