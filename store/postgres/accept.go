@@ -245,13 +245,13 @@ func (s *Store) readEarlierEvents(ctx context.Context, events []store.Event, whi
 	}
 	found := earlierEvents{first: map[int64]*sqlcore.First{}}
 	if len(keys) > 0 {
-		found.err = s.readEarlier(ctx, found.first, numberedKeys.args(keys)...)
+		found.err = readEarlier(ctx, s.db, found.first, keys)
 	}
 	return found
 }
 
-func (s *Store) readEarlier(ctx context.Context, into map[int64]*sqlcore.First, args ...any) error {
-	rows, err := s.db.QueryContext(ctx, earlierStatement, args...)
+func readEarlier(ctx context.Context, q sqlcore.Queryer, into map[int64]*sqlcore.First, keys []numberedKey) error {
+	rows, err := q.QueryContext(ctx, earlierStatement, numberedKeys.args(keys)...)
 	if err != nil {
 		return fmt.Errorf("reading idempotency keys: %w", err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
-	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
@@ -116,7 +115,11 @@ func insertCalls(first int, runs string) string {
 func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
 	var journal []entryRow
 	for i := range endings {
-		journal = appendEntryRows(journal, store.Lease{Run: endings[i].Run, Token: ptr.Deref(endings[i].Token, 0)}, endings[i].Journal, endings[i].Large)
+		lease := store.Lease{Run: endings[i].Run}
+		if token := endings[i].Token; token != nil {
+			lease.Token = *token
+		}
+		journal = appendEntryRows(journal, lease, endings[i].Journal, endings[i].Large)
 	}
 	args := slices.Concat([]any{keyed}, endingRows.args(endings), entryRows.args(journal), callRows.args(callsOf(journal)))
 	rows, err := q.QueryContext(ctx, endStatement, args...)

@@ -111,8 +111,6 @@ const (
 	// was lost. maxEnded is the number of runs per query.
 	endedPollInterval = 5 * time.Second
 	maxEnded          = 500
-	// defaultSyncTimeout is the timeout of a sync connector without its own.
-	defaultSyncTimeout = 300 * time.Second
 )
 
 // signedPace is the minimum pace of bodies before their signature is verified. Real senders start
