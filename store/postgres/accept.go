@@ -65,7 +65,7 @@ func acceptStatement(p acceptParts) string {
 	return `WITH clock AS MATERIALIZED (
 	SELECT now_us() AS us
 )` + chooseText(p.blobs, `, stored AS MATERIALIZED (
-	SELECT b.project_id, b.id, b.size, b.complete FROM unnest(`+eventRows.array(1, "project_id")+`, `+eventRows.array(1, "input_blob")+`) AS w (project_id, id)
+	SELECT b.project_id, b.id, b.size, b.complete FROM unnest(`+eventRows.arrayParameter(1, "project_id")+`, `+eventRows.arrayParameter(1, "input_blob")+`) AS w (project_id, id)
 	JOIN blobs b ON b.project_id = w.project_id AND b.id = w.id FOR UPDATE OF b
 )`, "") + `, ev AS MATERIALIZED (
 	SELECT stamp(e.id, clock.us, e.number) AS id, e.project_id, e.environment_id, e.connector_id, e.trigger_type, e.input,
@@ -79,7 +79,7 @@ func acceptStatement(p acceptParts) string {
 		` + chooseText(p.blobs, `e.input_blob IS NULL OR COALESCE((SELECT b.complete FROM stored b
 			WHERE b.project_id = e.project_id AND b.id = e.input_blob), FALSE)`, `TRUE`) + ` AS whole, e.runner, e.token, e.agent, e.link, e.replay_of,
 		` + chooseText(p.begun, `CASE WHEN e.runner IS NOT NULL THEN `+sqlcore.LiveAgent+` END`, `NULL::text`) + ` AS live
-	FROM clock, ` + eventRows.table(1, "e") + `
+	FROM clock, ` + eventRows.fromClause(1, "e") + `
 )` + chooseText(p.keys, `, keyed AS (
 	INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, run_ids, expires_at)
 	SELECT project_id, connector_id, key, fingerprint, id, run_ids, now_us() + ttl FROM ev
@@ -104,7 +104,7 @@ func acceptStatement(p acceptParts) string {
 		status, class, concurrency_key, blocked, queued_at)
 	SELECT r.project_id, stamp(r.id, clock.us, r.number), r.environment_id, r.connector_id, stamp(r.connector_run_id, clock.us, r.event), r.link_id,
 		r.agent_name, stamp(r.connector_run_id, clock.us, r.event), 'queued', r.class, r.concurrency_key, r.blocked, clock.us
-	FROM clock, ` + runRows.table(1+len(eventRows), "r") + `
+	FROM clock, ` + runRows.fromClause(1+len(eventRows), "r") + `
 	WHERE ((r.project_id, r.event) IN (SELECT project_id, number FROM chosen WHERE live IS NULL)) IS TRUE
 )` + chooseText(p.begun, `, begun_rows AS (
 	INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
@@ -155,7 +155,7 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 	}
 	var fates []eventResult
 	run := func(ctx context.Context, q sqlcore.Queryer) (err error) {
-		fates, err = readEventResults(ctx, q, acceptStatements[batch.neededParts()], batch.args())
+		fates, err = readEventResults(ctx, q, acceptStatements[batch.neededParts()], batch.arguments())
 		return err
 	}
 	var hints []store.Hint
@@ -217,15 +217,15 @@ type numberedKey struct {
 }
 
 var numberedKeys = rowset[numberedKey]{
-	col("number", func(k *numberedKey) int64 { return k.number }),
-	idCol("project_id", func(k *numberedKey) uuid.UUID { return k.ProjectID }),
-	idCol("connector_id", func(k *numberedKey) uuid.UUID { return k.ConnectorID }),
-	col("key", func(k *numberedKey) string { return sqlcore.Text(k.Idempotency.Key) }),
+	columnOf("number", func(k *numberedKey) int64 { return k.number }),
+	uuidColumn("project_id", func(k *numberedKey) uuid.UUID { return k.ProjectID }),
+	uuidColumn("connector_id", func(k *numberedKey) uuid.UUID { return k.ConnectorID }),
+	columnOf("key", func(k *numberedKey) string { return sqlcore.Text(k.Idempotency.Key) }),
 }
 
 // earlierStatement selects the earlier events with idempotency keys.
 var earlierStatement = `SELECT w.number, k.connector_run_id, k.fingerprint, k.run_ids
-	FROM ` + numberedKeys.table(1, "w") + `
+	FROM ` + numberedKeys.fromClause(1, "w") + `
 	JOIN idempotency_keys k ON k.project_id = w.project_id AND k.connector_id = w.connector_id AND k.key = w.key
 	WHERE k.expires_at > now_us()`
 
@@ -251,7 +251,7 @@ func (s *Store) readEarlierEvents(ctx context.Context, events []store.Event, whi
 }
 
 func readEarlier(ctx context.Context, q sqlcore.Queryer, into map[int64]*sqlcore.First, keys []numberedKey) error {
-	rows, err := q.QueryContext(ctx, earlierStatement, numberedKeys.args(keys)...)
+	rows, err := q.QueryContext(ctx, earlierStatement, numberedKeys.arguments(keys)...)
 	if err != nil {
 		return fmt.Errorf("reading idempotency keys: %w", err)
 	}

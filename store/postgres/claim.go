@@ -123,16 +123,16 @@ func scanWaiting(row pgx.CollectableRow) (w sqlcore.Waiting, err error) {
 
 // runnerRows are the columns of runners.
 var runnerRows = rowset[store.RunnerKey]{
-	idCol("project_id", func(r *store.RunnerKey) uuid.UUID { return r.Environment.ProjectID }),
-	idCol("environment_id", func(r *store.RunnerKey) uuid.UUID { return r.Environment.ID }),
-	col("id", func(r *store.RunnerKey) string { return sqlcore.Text(r.ID) }),
+	uuidColumn("project_id", func(r *store.RunnerKey) uuid.UUID { return r.Environment.ProjectID }),
+	uuidColumn("environment_id", func(r *store.RunnerKey) uuid.UUID { return r.Environment.ID }),
+	columnOf("id", func(r *store.RunnerKey) string { return sqlcore.Text(r.ID) }),
 }
 
-var attendStatement = `UPDATE runners w SET seen_at = now_us() FROM ` + runnerRows.table(1, "r") + `
+var attendStatement = `UPDATE runners w SET seen_at = now_us() FROM ` + runnerRows.fromClause(1, "r") + `
 	WHERE w.project_id = r.project_id AND w.environment_id = r.environment_id AND w.id = r.id`
 
 // Attend implements sqlcore.Engine.
 func (e engine) Attend(ctx context.Context, q sqlcore.Queryer, runners []store.RunnerKey) error {
-	_, err := q.ExecContext(ctx, attendStatement, runnerRows.args(runners)...)
+	_, err := q.ExecContext(ctx, attendStatement, runnerRows.arguments(runners)...)
 	return err
 }

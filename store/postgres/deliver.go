@@ -15,22 +15,22 @@ import (
 
 // shareRows are the columns of shares.
 var shareRows = rowset[sqlcore.Share]{
-	idCol("project_id", func(s *sqlcore.Share) uuid.UUID { return s.Connector.ProjectID }),
-	idCol("connector_id", func(s *sqlcore.Share) uuid.UUID { return s.Connector.ID }),
-	col("most", func(s *sqlcore.Share) int64 { return int64(s.Limit) }),
+	uuidColumn("project_id", func(s *sqlcore.Share) uuid.UUID { return s.Connector.ProjectID }),
+	uuidColumn("connector_id", func(s *sqlcore.Share) uuid.UUID { return s.Connector.ID }),
+	columnOf("most", func(s *sqlcore.Share) int64 { return int64(s.Limit) }),
 }
 
 // takeDueStatement addresses the rows that it has found by their physical location, so no planner
 // can read all rows of a project for each. A row that changes meanwhile is left to the next claim.
 var takeDueStatement = `UPDATE deliveries d SET attempt = d.attempt + 1, lease_until = now_us() + $1::bigint, due_at = now_us() + $1::bigint
-	FROM ` + shareRows.table(2, "s") + `
+	FROM ` + shareRows.fromClause(2, "s") + `
 	CROSS JOIN LATERAL (SELECT o.ctid FROM deliveries o WHERE o.project_id = s.project_id AND o.connector_id = s.connector_id
 		AND o.due_at <= now_us() AND o.lease_until IS NULL ORDER BY o.due_at, o.id LIMIT s.most) n
 	WHERE d.project_id = s.project_id AND d.ctid = n.ctid RETURNING d.` + strings.ReplaceAll(sqlcore.DeliveryColumns, ", ", ", d.")
 
 // TakeDue implements sqlcore.Engine.
 func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore.Share, lease time.Duration) (begun []store.Delivery, err error) {
-	rows, err := q.QueryContext(ctx, takeDueStatement, append([]any{lease.Microseconds()}, shareRows.args(shares)...)...)
+	rows, err := q.QueryContext(ctx, takeDueStatement, append([]any{lease.Microseconds()}, shareRows.arguments(shares)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -47,19 +47,19 @@ func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore
 
 // receiptRows are the columns of receipts.
 var receiptRows = rowset[sqlcore.Receipt]{
-	idCol("project_id", func(r *sqlcore.Receipt) uuid.UUID { return r.Delivery.ProjectID }),
-	idCol("id", func(r *sqlcore.Receipt) uuid.UUID { return r.Delivery.ID }),
-	col("attempt", func(r *sqlcore.Receipt) int64 { return int64(r.Delivery.Attempt) }),
-	col("at", func(r *sqlcore.Receipt) int64 { return r.At.UnixMicro() }),
-	col("duration_us", func(r *sqlcore.Receipt) int64 { return r.Duration.Microseconds() }),
-	col("status_code", func(r *sqlcore.Receipt) int64 { return int64(r.StatusCode) }),
-	col("response", func(r *sqlcore.Receipt) string { return r.Response }),
+	uuidColumn("project_id", func(r *sqlcore.Receipt) uuid.UUID { return r.Delivery.ProjectID }),
+	uuidColumn("id", func(r *sqlcore.Receipt) uuid.UUID { return r.Delivery.ID }),
+	columnOf("attempt", func(r *sqlcore.Receipt) int64 { return int64(r.Delivery.Attempt) }),
+	columnOf("at", func(r *sqlcore.Receipt) int64 { return r.At.UnixMicro() }),
+	columnOf("duration_us", func(r *sqlcore.Receipt) int64 { return r.Duration.Microseconds() }),
+	columnOf("status_code", func(r *sqlcore.Receipt) int64 { return int64(r.StatusCode) }),
+	columnOf("response", func(r *sqlcore.Receipt) string { return r.Response }),
 }
 
 // receiveStatement deletes deliveries and inserts two history rows for each. It names no partition,
 // because it only inserts into history.
 var receiveStatement = `WITH given AS MATERIALIZED (
-	SELECT * FROM ` + receiptRows.table(1, "g") + `
+	SELECT * FROM ` + receiptRows.fromClause(1, "g") + `
 ), gone AS (
 	DELETE FROM deliveries d USING given g
 	WHERE d.project_id = g.project_id AND d.id = g.id AND d.attempt = g.attempt AND d.lease_until IS NOT NULL
@@ -80,7 +80,7 @@ var receiveStatement = `WITH given AS MATERIALIZED (
 
 // Receive implements sqlcore.Engine.
 func (e engine) Receive(ctx context.Context, q sqlcore.Queryer, receipts []sqlcore.Receipt) (received []store.Key, err error) {
-	rows, err := q.QueryContext(ctx, receiveStatement, receiptRows.args(receipts)...)
+	rows, err := q.QueryContext(ctx, receiveStatement, receiptRows.arguments(receipts)...)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 // transactions that end the last two runs of a connector run may commit in either order. The
 // statement names no partition, because it only inserts into history.
 var endStatement = `WITH given AS MATERIALIZED (
-	SELECT * FROM ` + endingRows.table(2, "g") + `
+	SELECT * FROM ` + endingRows.fromClause(2, "g") + `
 ), gone AS (
 	DELETE FROM open_runs r USING given g
 	WHERE r.project_id = g.project_id AND r.id = g.id
@@ -44,7 +44,7 @@ var endStatement = `WITH given AS MATERIALIZED (
 ), entries AS (
 	INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
 	SELECT j.project_id, j.run_id, j.sequence, j.token, j.kind, j.data, j.blob_id, j.unsafe, now_us()
-	FROM ` + entryRows.table(2+len(endingRows), "j") + `
+	FROM ` + entryRows.fromClause(2+len(endingRows), "j") + `
 	WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM gone)
 ), calls AS (` + insertCalls(2+len(endingRows)+len(entryRows), `(SELECT project_id, id FROM gone)`) + `
 ), counted AS (
@@ -107,7 +107,7 @@ func insertCalls(first int, runs string) string {
 		thinking_tokens, cached_input_tokens, total_tokens, currency, cost_nanos, at)
 	SELECT m.project_id, m.run_id, m.sequence, m.model, m.input_tokens, m.output_tokens,
 		m.thinking_tokens, m.cached_input_tokens, m.total_tokens, m.currency, m.cost_nanos, now_us()
-	FROM ` + callRows.table(first, "m") + `
+	FROM ` + callRows.fromClause(first, "m") + `
 	WHERE (m.project_id, m.run_id) IN ` + runs
 }
 
@@ -121,7 +121,7 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 		}
 		journal = appendEntryRows(journal, lease, endings[i].Journal, endings[i].Large)
 	}
-	args := slices.Concat([]any{keyed}, endingRows.args(endings), entryRows.args(journal), callRows.args(callsOf(journal)))
+	args := slices.Concat([]any{keyed}, endingRows.arguments(endings), entryRows.arguments(journal), callRows.arguments(callsOf(journal)))
 	rows, err := q.QueryContext(ctx, endStatement, args...)
 	if err != nil {
 		return nil, err
@@ -147,38 +147,38 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 
 // endingRows are the columns of endings.
 var endingRows = rowset[sqlcore.Ending]{
-	idCol("project_id", func(e *sqlcore.Ending) uuid.UUID { return e.Run.ProjectID }),
-	idCol("id", func(e *sqlcore.Ending) uuid.UUID { return e.Run.ID }),
-	col("token", func(e *sqlcore.Ending) *int64 { return e.Token }),
-	col("ended", func(e *sqlcore.Ending) string { return string(e.Status) }),
-	col("error_code", func(e *sqlcore.Ending) string { return string(e.Code) }),
-	col("error", func(e *sqlcore.Ending) string { return e.Error }),
-	col("output", func(e *sqlcore.Ending) string {
+	uuidColumn("project_id", func(e *sqlcore.Ending) uuid.UUID { return e.Run.ProjectID }),
+	uuidColumn("id", func(e *sqlcore.Ending) uuid.UUID { return e.Run.ID }),
+	columnOf("token", func(e *sqlcore.Ending) *int64 { return e.Token }),
+	columnOf("ended", func(e *sqlcore.Ending) string { return string(e.Status) }),
+	columnOf("error_code", func(e *sqlcore.Ending) string { return string(e.Code) }),
+	columnOf("error", func(e *sqlcore.Ending) string { return e.Error }),
+	columnOf("output", func(e *sqlcore.Ending) string {
 		if e.Large.Blob(sqlcore.OutputPart) != nil {
 			return ""
 		}
 		return e.Output
 	}),
-	col("input_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.InputTokens }),
-	col("output_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.OutputTokens }),
-	col("thinking_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.ThinkingTokens }),
-	col("cached_input_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.CachedInputTokens }),
-	col("total_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.TotalTokens }),
-	col("first", func(e *sqlcore.Ending) int64 {
+	columnOf("input_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.InputTokens }),
+	columnOf("output_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.OutputTokens }),
+	columnOf("thinking_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.ThinkingTokens }),
+	columnOf("cached_input_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.CachedInputTokens }),
+	columnOf("total_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.TotalTokens }),
+	columnOf("first", func(e *sqlcore.Ending) int64 {
 		if len(e.Journal) == 0 {
 			return 0
 		}
 		return e.Journal[0].Sequence
 	}),
-	col("size", func(e *sqlcore.Ending) int64 { return sqlcore.SizeOf(e.Journal) }),
-	col("only_if", func(e *sqlcore.Ending) string { return string(e.Only) }),
-	col("output_blob", func(e *sqlcore.Ending) pgtype.UUID { return nullableUUID(e.Large.Blob(sqlcore.OutputPart)) }),
-	col("texts", func(e *sqlcore.Ending) int64 { return e.TextBytes() }),
-	col("test_name", func(e *sqlcore.Ending) string { return e.TestName }),
-	col("context", func(e *sqlcore.Ending) string { return string(e.Context) }),
-	col("unpublished", func(e *sqlcore.Ending) bool { return e.Unpublished }),
-	col("bucket", func(e *sqlcore.Ending) int64 { return int64(store.TraceBucket(e.Run.ID)) }),
-	col("finish_reason", func(e *sqlcore.Ending) string { return e.FinishReason }),
+	columnOf("size", func(e *sqlcore.Ending) int64 { return sqlcore.SizeOf(e.Journal) }),
+	columnOf("only_if", func(e *sqlcore.Ending) string { return string(e.Only) }),
+	columnOf("output_blob", func(e *sqlcore.Ending) pgtype.UUID { return nullableUUID(e.Large.Blob(sqlcore.OutputPart)) }),
+	columnOf("texts", func(e *sqlcore.Ending) int64 { return e.TextBytes() }),
+	columnOf("test_name", func(e *sqlcore.Ending) string { return e.TestName }),
+	columnOf("context", func(e *sqlcore.Ending) string { return string(e.Context) }),
+	columnOf("unpublished", func(e *sqlcore.Ending) bool { return e.Unpublished }),
+	columnOf("bucket", func(e *sqlcore.Ending) int64 { return int64(store.TraceBucket(e.Run.ID)) }),
+	columnOf("finish_reason", func(e *sqlcore.Ending) string { return e.FinishReason }),
 }
 
 // entryRow is a journal entry of a run under a claim. data or blob has its content.
@@ -191,14 +191,14 @@ type entryRow struct {
 
 // entryRows are the columns of journal entries.
 var entryRows = rowset[entryRow]{
-	idCol("project_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ProjectID }),
-	idCol("run_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ID }),
-	col("sequence", func(e *entryRow) int64 { return e.Sequence }),
-	col("kind", func(e *entryRow) string { return string(e.Kind) }),
-	col("data", func(e *entryRow) *string { return e.data }),
-	col("unsafe", func(e *entryRow) bool { return e.Unsafe }),
-	col("token", func(e *entryRow) int64 { return e.lease.Token }),
-	col("blob_id", func(e *entryRow) pgtype.UUID { return nullableUUID(e.blob) }),
+	uuidColumn("project_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ProjectID }),
+	uuidColumn("run_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ID }),
+	columnOf("sequence", func(e *entryRow) int64 { return e.Sequence }),
+	columnOf("kind", func(e *entryRow) string { return string(e.Kind) }),
+	columnOf("data", func(e *entryRow) *string { return e.data }),
+	columnOf("unsafe", func(e *entryRow) bool { return e.Unsafe }),
+	columnOf("token", func(e *entryRow) int64 { return e.lease.Token }),
+	columnOf("blob_id", func(e *entryRow) pgtype.UUID { return nullableUUID(e.blob) }),
 }
 
 func appendEntryRows(rows []entryRow, lease store.Lease, entries []store.JournalEntry, large sqlcore.Large) []entryRow {
@@ -211,17 +211,17 @@ func appendEntryRows(rows []entryRow, lease store.Lease, entries []store.Journal
 
 // callRows are the columns of the costs of model calls, each of an entry with usage.
 var callRows = rowset[entryRow]{
-	idCol("project_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ProjectID }),
-	idCol("run_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ID }),
-	col("sequence", func(e *entryRow) int64 { return e.Sequence }),
-	col("model", func(e *entryRow) string { return sqlcore.Text(e.Usage.Model) }),
-	col("input_tokens", func(e *entryRow) int64 { return e.Usage.InputTokens }),
-	col("output_tokens", func(e *entryRow) int64 { return e.Usage.OutputTokens }),
-	col("thinking_tokens", func(e *entryRow) int64 { return e.Usage.ThinkingTokens }),
-	col("cached_input_tokens", func(e *entryRow) int64 { return e.Usage.CachedInputTokens }),
-	col("total_tokens", func(e *entryRow) int64 { return e.Usage.TotalTokens }),
-	col("currency", func(e *entryRow) string { return string(e.Usage.Cost.Currency) }),
-	col("cost_nanos", func(e *entryRow) int64 { return e.Usage.Cost.Nanos }),
+	uuidColumn("project_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ProjectID }),
+	uuidColumn("run_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ID }),
+	columnOf("sequence", func(e *entryRow) int64 { return e.Sequence }),
+	columnOf("model", func(e *entryRow) string { return sqlcore.Text(e.Usage.Model) }),
+	columnOf("input_tokens", func(e *entryRow) int64 { return e.Usage.InputTokens }),
+	columnOf("output_tokens", func(e *entryRow) int64 { return e.Usage.OutputTokens }),
+	columnOf("thinking_tokens", func(e *entryRow) int64 { return e.Usage.ThinkingTokens }),
+	columnOf("cached_input_tokens", func(e *entryRow) int64 { return e.Usage.CachedInputTokens }),
+	columnOf("total_tokens", func(e *entryRow) int64 { return e.Usage.TotalTokens }),
+	columnOf("currency", func(e *entryRow) string { return string(e.Usage.Cost.Currency) }),
+	columnOf("cost_nanos", func(e *entryRow) int64 { return e.Usage.Cost.Nanos }),
 }
 
 // callsOf returns the entries of model calls.
@@ -244,7 +244,7 @@ var appendStatement = `WITH r AS (
 ), entries AS (
 	INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
 	SELECT j.project_id, j.run_id, j.sequence, j.token, j.kind, j.data, j.blob_id, j.unsafe, now_us()
-	FROM ` + entryRows.table(8, "j") + ` WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM r)
+	FROM ` + entryRows.fromClause(8, "j") + ` WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM r)
 ), calls AS (` + insertCalls(8+len(entryRows), `(SELECT project_id, id FROM r)`) + `
 ) SELECT count(*) FROM r`
 
@@ -254,7 +254,7 @@ func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, en
 	args := slices.Concat([]any{
 		l.Run.ProjectID, l.Run.ID, l.Token, entries[0].Sequence, entries[len(entries)-1].Sequence,
 		sqlcore.SizeOf(entries), sqlcore.OpenedTools(entries),
-	}, entryRows.args(journal), callRows.args(callsOf(journal)))
+	}, entryRows.arguments(journal), callRows.arguments(callsOf(journal)))
 	var n int
 	err := q.QueryRowContext(ctx, appendStatement, args...).Scan(&n)
 	return n == 1, err
@@ -262,24 +262,24 @@ func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, en
 
 // heldRows are the columns of claims.
 var heldRows = rowset[store.Held]{
-	idCol("project_id", func(h *store.Held) uuid.UUID { return h.Run.ProjectID }),
-	idCol("id", func(h *store.Held) uuid.UUID { return h.Run.ID }),
-	col("token", func(h *store.Held) int64 { return h.Token }),
-	col("test_name", func(h *store.Held) string { return h.TestName }),
+	uuidColumn("project_id", func(h *store.Held) uuid.UUID { return h.Run.ProjectID }),
+	uuidColumn("id", func(h *store.Held) uuid.UUID { return h.Run.ID }),
+	columnOf("token", func(h *store.Held) int64 { return h.Token }),
+	columnOf("test_name", func(h *store.Held) string { return h.TestName }),
 }
 
 // renewStatement also revives swept claims without a later claim.
 var renewStatement = `UPDATE open_runs u SET lease_until = now_us() + $3::bigint, status = 'running',
 		losses = u.losses - CASE WHEN u.status = 'running' THEN 0 ELSE 1 END,
 		test_name = ` + sqlcore.ReportedVariant("u", "l.test_name") + `
-	FROM ` + heldRows.table(4, "l") + `
+	FROM ` + heldRows.fromClause(4, "l") + `
 	WHERE u.project_id = l.project_id AND u.id = l.id AND u.token = l.token AND u.project_id = $1 AND u.environment_id = $2
 		AND (u.status = 'running' OR u.status = 'queued' AND u.runner_id <> '')
 	RETURNING u.project_id, u.id, u.token`
 
 // Renew implements sqlcore.Engine.
 func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.Key, held []store.Held, lease time.Duration) (renewed []store.Lease, err error) {
-	args := append([]any{environment.ProjectID, environment.ID, lease.Microseconds()}, heldRows.args(held)...)
+	args := append([]any{environment.ProjectID, environment.ID, lease.Microseconds()}, heldRows.arguments(held)...)
 	rows, err := q.QueryContext(ctx, renewStatement, args...)
 	if err != nil {
 		return nil, err

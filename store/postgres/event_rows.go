@@ -29,37 +29,37 @@ type eventRow struct {
 
 // eventRows are the columns of events.
 var eventRows = rowset[eventRow]{
-	idCol("id", func(e *eventRow) uuid.UUID { return e.ConnectorRunID }),
-	idCol("project_id", func(e *eventRow) uuid.UUID { return e.ProjectID }),
-	idCol("environment_id", func(e *eventRow) uuid.UUID { return e.EnvironmentID }),
-	idCol("connector_id", func(e *eventRow) uuid.UUID { return e.ConnectorID }),
-	col("version", func(e *eventRow) int64 { return e.ConnectorVersion }),
-	col("trigger_type", func(e *eventRow) string { return string(e.Trigger) }),
-	col("input", func(e *eventRow) []byte { return e.Input }),
-	col("input_size", func(e *eventRow) int64 { return int64(len(e.Input)) }), // the store knows the size of a blob
-	col("input_blob", func(e *eventRow) pgtype.UUID { return nullableUUID(e.InputBlob) }),
-	col("content_type", func(e *eventRow) string { return sqlcore.Text(e.ContentType) }),
-	col("run_ids", func(e *eventRow) string { return e.runIDs() }),
-	col("key", func(e *eventRow) *string { return e.key }),
-	col("fingerprint", func(e *eventRow) []byte { return e.settings.Fingerprint }),
-	col("ttl", func(e *eventRow) int64 { return e.settings.TTL.Microseconds() }),
-	col("secret_until", func(e *eventRow) *int64 { return sqlcore.MaybeInstant(e.SecretNotAfter) }),
-	col("repeat", func(e *eventRow) bool { return e.Repeat }),
-	col("number", func(e *eventRow) int64 { return e.number }),
-	col("first_run", func(e *eventRow) int64 { return e.firstRun }),
-	col("runner", func(e *eventRow) *string { return e.runner }),
-	col("token", func(e *eventRow) int64 { return e.handoff.Token }),
-	col("agent", func(e *eventRow) string { return e.handoff.Agent }),
-	idCol("link", func(e *eventRow) uuid.UUID { return e.handoff.Link }),
-	col("files", func(e *eventRow) *string { return e.files }),
-	col("added_size", func(e *eventRow) int64 { return e.addedSize }),
-	col("headers", func(e *eventRow) *string { return sqlcore.HeadersColumn(e.Headers) }),
-	col("replay_of", func(e *eventRow) pgtype.UUID { return nullableUUID(e.ReplayOf) }),
-	col("hops", func(e *eventRow) int64 { return int64(e.Hops) }),
-	col("traceparent", func(e *eventRow) *string { return sqlcore.TraceparentColumn(e.Traceparent) }),
+	uuidColumn("id", func(e *eventRow) uuid.UUID { return e.ConnectorRunID }),
+	uuidColumn("project_id", func(e *eventRow) uuid.UUID { return e.ProjectID }),
+	uuidColumn("environment_id", func(e *eventRow) uuid.UUID { return e.EnvironmentID }),
+	uuidColumn("connector_id", func(e *eventRow) uuid.UUID { return e.ConnectorID }),
+	columnOf("version", func(e *eventRow) int64 { return e.ConnectorVersion }),
+	columnOf("trigger_type", func(e *eventRow) string { return string(e.Trigger) }),
+	columnOf("input", func(e *eventRow) []byte { return e.Input }),
+	columnOf("input_size", func(e *eventRow) int64 { return int64(len(e.Input)) }), // the store knows the size of a blob
+	columnOf("input_blob", func(e *eventRow) pgtype.UUID { return nullableUUID(e.InputBlob) }),
+	columnOf("content_type", func(e *eventRow) string { return sqlcore.Text(e.ContentType) }),
+	columnOf("run_ids", func(e *eventRow) string { return e.runIDArray() }),
+	columnOf("key", func(e *eventRow) *string { return e.key }),
+	columnOf("fingerprint", func(e *eventRow) []byte { return e.settings.Fingerprint }),
+	columnOf("ttl", func(e *eventRow) int64 { return e.settings.TTL.Microseconds() }),
+	columnOf("secret_until", func(e *eventRow) *int64 { return sqlcore.MaybeInstant(e.SecretNotAfter) }),
+	columnOf("repeat", func(e *eventRow) bool { return e.Repeat }),
+	columnOf("number", func(e *eventRow) int64 { return e.number }),
+	columnOf("first_run", func(e *eventRow) int64 { return e.firstRun }),
+	columnOf("runner", func(e *eventRow) *string { return e.runner }),
+	columnOf("token", func(e *eventRow) int64 { return e.handoff.Token }),
+	columnOf("agent", func(e *eventRow) string { return e.handoff.Agent }),
+	uuidColumn("link", func(e *eventRow) uuid.UUID { return e.handoff.Link }),
+	columnOf("files", func(e *eventRow) *string { return e.files }),
+	columnOf("added_size", func(e *eventRow) int64 { return e.addedSize }),
+	columnOf("headers", func(e *eventRow) *string { return sqlcore.HeadersColumn(e.Headers) }),
+	columnOf("replay_of", func(e *eventRow) pgtype.UUID { return nullableUUID(e.ReplayOf) }),
+	columnOf("hops", func(e *eventRow) int64 { return int64(e.Hops) }),
+	columnOf("traceparent", func(e *eventRow) *string { return sqlcore.TraceparentColumn(e.Traceparent) }),
 }
 
-func (e *eventRow) runIDs() string {
+func (e *eventRow) runIDArray() string {
 	ids := make([]string, len(e.Runs))
 	for i, run := range e.Runs {
 		ids[i] = run.ID.String()
@@ -77,18 +77,18 @@ type runRow struct {
 
 // runRows are the columns of the runs of events.
 var runRows = rowset[runRow]{
-	idCol("id", func(r *runRow) uuid.UUID { return r.ID }),
-	idCol("project_id", func(r *runRow) uuid.UUID { return r.event.ProjectID }),
-	idCol("environment_id", func(r *runRow) uuid.UUID { return r.event.EnvironmentID }),
-	idCol("connector_id", func(r *runRow) uuid.UUID { return r.event.ConnectorID }),
-	idCol("connector_run_id", func(r *runRow) uuid.UUID { return r.event.ConnectorRunID }),
-	col("event", func(r *runRow) int64 { return r.event.number }),
-	col("number", func(r *runRow) int64 { return r.number }),
-	idCol("link_id", func(r *runRow) uuid.UUID { return r.LinkID }),
-	col("agent_name", func(r *runRow) string { return sqlcore.Text(r.AgentName) }),
-	col("class", func(r *runRow) int64 { return int64(r.event.Class) }),
-	col("concurrency_key", func(r *runRow) *string { key, _ := sqlcore.KeyColumns(*r.EventRun); return key }),
-	col("blocked", func(r *runRow) bool { _, blocked := sqlcore.KeyColumns(*r.EventRun); return blocked }),
+	uuidColumn("id", func(r *runRow) uuid.UUID { return r.ID }),
+	uuidColumn("project_id", func(r *runRow) uuid.UUID { return r.event.ProjectID }),
+	uuidColumn("environment_id", func(r *runRow) uuid.UUID { return r.event.EnvironmentID }),
+	uuidColumn("connector_id", func(r *runRow) uuid.UUID { return r.event.ConnectorID }),
+	uuidColumn("connector_run_id", func(r *runRow) uuid.UUID { return r.event.ConnectorRunID }),
+	columnOf("event", func(r *runRow) int64 { return r.event.number }),
+	columnOf("number", func(r *runRow) int64 { return r.number }),
+	uuidColumn("link_id", func(r *runRow) uuid.UUID { return r.LinkID }),
+	columnOf("agent_name", func(r *runRow) string { return sqlcore.Text(r.AgentName) }),
+	columnOf("class", func(r *runRow) int64 { return int64(r.event.Class) }),
+	columnOf("concurrency_key", func(r *runRow) *string { key, _ := sqlcore.KeyColumns(*r.EventRun); return key }),
+	columnOf("blocked", func(r *runRow) bool { _, blocked := sqlcore.KeyColumns(*r.EventRun); return blocked }),
 }
 
 // batch is the events of an acceptStatement with their runs.
@@ -136,5 +136,7 @@ func (b batch) neededParts() (p acceptParts) {
 	return p
 }
 
-// args returns the arguments of an acceptStatement.
-func (b batch) args() []any { return append(eventRows.args(b.events), runRows.args(b.runs)...) }
+// arguments returns the arguments of an acceptStatement.
+func (b batch) arguments() []any {
+	return append(eventRows.arguments(b.events), runRows.arguments(b.runs)...)
+}

@@ -25,9 +25,9 @@ type columnValue interface {
 	pgtype.UUID | string | *string | int64 | *int64 | bool | []byte
 }
 
-// col declares a column with its value of a row.
-func col[R any, V columnValue](name string, value func(row *R) V) column[R] {
-	return column[R]{name: name, kind: kindOf[V](), array: func(rows []R) any {
+// columnOf declares a column with its value of a row.
+func columnOf[R any, V columnValue](name string, value func(row *R) V) column[R] {
+	return column[R]{name: name, kind: sqlTypeOf[V](), array: func(rows []R) any {
 		out := make([]V, len(rows))
 		for i := range rows {
 			out[i] = value(&rows[i])
@@ -36,12 +36,12 @@ func col[R any, V columnValue](name string, value func(row *R) V) column[R] {
 	}}
 }
 
-// idCol declares a column of UUIDs.
-func idCol[R any](name string, value func(row *R) uuid.UUID) column[R] {
-	return col(name, func(row *R) pgtype.UUID { return validUUID(value(row)) })
+// uuidColumn declares a column of UUIDs.
+func uuidColumn[R any](name string, value func(row *R) uuid.UUID) column[R] {
+	return columnOf(name, func(row *R) pgtype.UUID { return validUUID(value(row)) })
 }
 
-func kindOf[V columnValue]() string {
+func sqlTypeOf[V columnValue]() string {
 	switch v := any(*new(V)).(type) {
 	case pgtype.UUID:
 		return "uuid"
@@ -58,17 +58,17 @@ func kindOf[V columnValue]() string {
 	}
 }
 
-// table returns the rows as a table of a FROM clause. Their arrays are the arguments from $first.
-func (s rowset[R]) table(first int, alias string) string {
+// fromClause returns the rows as a table of a FROM clause. Their arrays are the arguments from $first.
+func (s rowset[R]) fromClause(first int, alias string) string {
 	arrays, names := make([]string, len(s)), make([]string, len(s))
 	for i, c := range s {
-		arrays[i], names[i] = s.array(first, c.name), c.name
+		arrays[i], names[i] = s.arrayParameter(first, c.name), c.name
 	}
 	return "unnest(" + strings.Join(arrays, ", ") + ") AS " + alias + " (" + strings.Join(names, ", ") + ")"
 }
 
-// array returns the argument with the values of a column.
-func (s rowset[R]) array(first int, name string) string {
+// arrayParameter returns the argument with the values of a column.
+func (s rowset[R]) arrayParameter(first int, name string) string {
 	for i, c := range s {
 		if c.name == name {
 			return fmt.Sprintf("$%d::%s[]", first+i, c.kind)
@@ -77,8 +77,8 @@ func (s rowset[R]) array(first int, name string) string {
 	panic("a statement names the column " + name + ", which its rows do not have")
 }
 
-// args returns the arguments of rows.
-func (s rowset[R]) args(rows []R) []any {
+// arguments returns the arguments of rows.
+func (s rowset[R]) arguments(rows []R) []any {
 	out := make([]any, len(s))
 	for i, c := range s {
 		out[i] = c.array(rows)

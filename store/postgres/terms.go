@@ -23,18 +23,18 @@ type termsRow struct {
 }
 
 var termsRows = rowset[termsRow]{
-	idCol("project_id", func(t *termsRow) uuid.UUID { return t.project }),
-	idCol("run_id", func(t *termsRow) uuid.UUID { return t.run }),
-	col("terms", func(t *termsRow) string { return t.terms }),
-	col("shared", func(t *termsRow) pgtype.UUID { return nullableUUID(t.shared) }),
-	col("bytes", func(t *termsRow) int64 { return t.bytes }),
+	uuidColumn("project_id", func(t *termsRow) uuid.UUID { return t.project }),
+	uuidColumn("run_id", func(t *termsRow) uuid.UUID { return t.run }),
+	columnOf("terms", func(t *termsRow) string { return t.terms }),
+	columnOf("shared", func(t *termsRow) pgtype.UUID { return nullableUUID(t.shared) }),
+	columnOf("bytes", func(t *termsRow) int64 { return t.bytes }),
 }
 
 // addTermsStatement inserts rows of any number of entries, so that one statement has to be
 // prepared.
 var addTermsStatement = `INSERT INTO run_words (project_id, run_id, terms, shared, bytes)
 	SELECT e.project_id, e.run_id, e.terms::bigint[], e.shared, e.bytes
-	FROM ` + termsRows.table(1, "e") + `
+	FROM ` + termsRows.fromClause(1, "e") + `
 	ON CONFLICT (project_id, run_id) DO NOTHING RETURNING project_id, run_id`
 
 // AddTerms implements sqlcore.Engine. While a day is being deleted, its partition of the index may
@@ -72,7 +72,7 @@ func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlco
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	inserted, err := q.QueryContext(ctx, addTermsStatement, termsRows.args(rows)...)
+	inserted, err := q.QueryContext(ctx, addTermsStatement, termsRows.arguments(rows)...)
 	if err != nil {
 		return nil, err
 	}

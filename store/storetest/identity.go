@@ -170,10 +170,10 @@ var identityPromises = []promise{
 	}},
 	{"an older object wins only if an uncached read confirms it", func(w *world) {
 		newer := w.connector
-		newer.Ref.Generation, newer.Config = 5, waits(60)
+		newer.Ref.Generation, newer.Config = 5, timeoutSettings(60)
 		w.NoError(w.s.PutConnector(w.ctx, newer))
 		old := w.connector
-		old.Ref.Generation, old.Config = 3, waits(90)
+		old.Ref.Generation, old.Config = 3, timeoutSettings(90)
 		told := w.requireStale(w.s.PutConnector(w.ctx, old))
 		w.EqualValues(5, told.Stored)
 		old.Ref.Restored = told.Writes + 1
@@ -182,7 +182,7 @@ var identityPromises = []promise{
 		w.NoError(w.s.PutConnector(w.ctx, old))
 		got, err := w.s.Connector(w.ctx, old.Key())
 		w.NoError(err)
-		w.Equal(waits(90), got.Config)
+		w.Equal(timeoutSettings(90), got.Config)
 		w.EqualValues(3, got.Ref.Generation)
 		w.Zero(got.Ref.Restored)
 		w.NoError(w.s.PutConnector(w.ctx, old), "again: it has the stored state")
@@ -433,7 +433,7 @@ var duplicatePromises = []promise{
 		w.EqualValues(3, before.SecretVersion)
 		back := rotated
 		back.SecretVersion, back.SecretDigest, back.Ref.Generation = 2, []byte("secret two"), 4
-		back.Config, back.SecretGracePeriod = waits(77), 0
+		back.Config, back.SecretGracePeriod = timeoutSettings(77), 0
 		var behind *store.SecretVersionError
 		for range 2 {
 			w.ErrorAs(w.s.PutConnector(w.ctx, back), &behind)
@@ -441,7 +441,7 @@ var duplicatePromises = []promise{
 		}
 		got, err := w.s.Connector(w.ctx, rotated.Key())
 		w.NoError(err)
-		w.Equal(waits(77), got.Config, "the rest is written")
+		w.Equal(timeoutSettings(77), got.Config, "the rest is written")
 		w.Equal(before.Secrets, got.Secrets)
 		w.EqualValues(3, got.SecretVersion)
 		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{back}})

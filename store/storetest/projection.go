@@ -31,13 +31,13 @@ var projectionPromises = []promise{
 	}},
 	{"an older generation never overwrites", func(w *world) {
 		newer := w.connector
-		newer.Ref.Generation, newer.Config = 2, waits(60)
+		newer.Ref.Generation, newer.Config = 2, timeoutSettings(60)
 		w.NoError(w.s.PutConnector(w.ctx, newer))
 		var stale *store.StaleError
 		w.ErrorAs(w.s.PutConnector(w.ctx, w.connector), &stale)
 		got, err := w.s.Connector(w.ctx, w.connector.Key())
 		w.NoError(err)
-		w.Equal(waits(60), got.Config)
+		w.Equal(timeoutSettings(60), got.Config)
 		w.NoError(w.s.PutConnector(w.ctx, newer), "the same generation again is no error")
 	}},
 	{"a new object UID means deleted and re-created", func(w *world) {

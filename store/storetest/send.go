@@ -475,7 +475,7 @@ var sendPromises = []promise{
 		route, err := w.s.Route(w.ctx, store.Key{ProjectID: w.project.ID, ID: last.ConnectorID})
 		w.NoError(err)
 		c := route.Connector
-		c.Config = waits(77)
+		c.Config = timeoutSettings(77)
 		w.NoError(w.s.PutConnector(w.ctx, c))
 		is("a change of its connector, which does not change the link")
 	}},

@@ -198,13 +198,13 @@ func (w *world) newEnvironment(name string, created time.Time) store.Environment
 func (w *world) newConnector(name string) store.Connector {
 	return store.Connector{
 		Ref: objectRef(store.KindConnector, name), ID: uuid.New(), ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
-		Name: name, Type: "webhook", Mode: "sync", Enabled: true, Config: waits(30), Sealed: []byte{0, 1, 255},
+		Name: name, Type: "webhook", Mode: "sync", Enabled: true, Config: timeoutSettings(30), Sealed: []byte{0, 1, 255},
 		SecretDigest: []byte("secret one"), SecretGracePeriod: 24 * time.Hour,
 	}
 }
 
-// waits returns the settings of a sync webhook whose callers wait so many seconds.
-func waits(seconds int) json.RawMessage {
+// timeoutSettings returns the settings of a sync webhook whose callers wait so many seconds.
+func timeoutSettings(seconds int) json.RawMessage {
 	return json.RawMessage(fmt.Sprintf(`{"timeout_seconds":%d}`, seconds))
 }
 

@@ -59,7 +59,7 @@ func convertTrace(run store.Run, traceparent string, computed runtrace.Trace, wi
 	for i := range computed.Spans {
 		s := &computed.Spans[i]
 		span := &trace.Span{
-			TraceId: id[:], SpanId: bytesOf(s.ID), ParentSpanId: bytesOf(s.Parent), Name: s.Name, Kind: kindOf(s.Kind),
+			TraceId: id[:], SpanId: bytesOf(s.ID), ParentSpanId: bytesOf(s.Parent), Name: s.Name, Kind: spanKind(s.Kind),
 			Attributes: attributesOf(s, withContent), Status: statusOf(s, withContent),
 		}
 		span.StartTimeUnixNano = nanoseconds(s.Start, run.QueuedAt)
@@ -92,7 +92,7 @@ func bytesOf(id string) []byte {
 	return raw
 }
 
-func kindOf(kind runtrace.Kind) trace.Span_SpanKind {
+func spanKind(kind runtrace.Kind) trace.Span_SpanKind {
 	switch kind {
 	case runtrace.KindModel, runtrace.KindMCP, runtrace.KindEffect:
 		return trace.Span_SPAN_KIND_CLIENT

@@ -255,17 +255,17 @@ func (e *Exporter) exportRuns(ctx context.Context, d store.DueTraces) (left []uu
 	for end := e.opts.Now().Add(turnTime); len(runs) > 0 && e.opts.Now().Before(end); {
 		next, err := e.readUpload(ctx, d, runs)
 		if err != nil {
-			return idsOf(runs), err
+			return runIDsOf(runs), err
 		}
 		done, err := e.sendUpload(ctx, d, headers, next)
-		if endErr := e.endRuns(ctx, d.ProjectID, idsOf(runs[:done])); endErr != nil {
-			return idsOf(runs), errors.Join(err, endErr)
+		if endErr := e.endRuns(ctx, d.ProjectID, runIDsOf(runs[:done])); endErr != nil {
+			return runIDsOf(runs), errors.Join(err, endErr)
 		}
 		if runs = runs[done:]; err != nil {
-			return idsOf(runs), err
+			return runIDsOf(runs), err
 		}
 	}
-	return idsOf(runs), nil
+	return runIDsOf(runs), nil
 }
 
 // readRuns reads claimed runs. Runs that are no longer stored have no trace.
@@ -276,7 +276,7 @@ func (e *Exporter) readRuns(ctx context.Context, d store.DueTraces) ([]store.Tra
 	if err != nil {
 		return nil, err
 	}
-	stored := idsOf(runs)
+	stored := runIDsOf(runs)
 	missing := slices.DeleteFunc(slices.Clone(d.Runs), func(id uuid.UUID) bool { return slices.Contains(stored, id) })
 	return runs, e.endRuns(ctx, d.ProjectID, missing)
 }
@@ -291,7 +291,7 @@ func (e *Exporter) endRuns(ctx context.Context, project uuid.UUID, runs []uuid.U
 	return e.opts.Store.EndTraces(ctx, project, runs)
 }
 
-func idsOf(runs []store.TracedRun) []uuid.UUID {
+func runIDsOf(runs []store.TracedRun) []uuid.UUID {
 	ids := make([]uuid.UUID, len(runs))
 	for i, run := range runs {
 		ids[i] = run.Run.ID

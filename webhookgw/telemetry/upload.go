@@ -109,7 +109,7 @@ func (e *Exporter) readUpload(ctx context.Context, d store.DueTraces, runs []sto
 	limited, cancel := e.opts.WithTimeout(ctx, readTime)
 	defer cancel()
 	u := newUpload(runs, func(run store.TracedRun, b *runtrace.Builder) runSpans { return e.convertSafely(ctx, d, run, b) })
-	err := e.opts.Store.RunJournals(limited, d.ProjectID, idsOf(runs), u.addEntry)
+	err := e.opts.Store.RunJournals(limited, d.ProjectID, runIDsOf(runs), u.addEntry)
 	if err == nil {
 		err = u.endRuns()
 	}
