@@ -20,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/connectorlink"
 	"github.com/agentplatform/agentplatform/controllers/deployment"
 	"github.com/agentplatform/agentplatform/controllers/environment"
+	"github.com/agentplatform/agentplatform/controllers/gitfollower"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/controllers/project"
@@ -80,15 +81,16 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 // follow.
 func addEnvironments(mgr ctrl.Manager, opts Options, rules egress.Rules, pods object.PodOptions) error {
 	base, changed := newBase(mgr, opts, "environment"), make(chan event.GenericEvent)
-	pools, heads := runnerpool.NewPools(opts.StabilizationWindow), environment.NewHeads()
-	pushes := environment.NewPushes(opts.Store, opts.Hints, opts.Namespaces)
-	environments := &environment.Reconciler{Base: base, Store: opts.Store, Heads: heads, Changed: changed, Pool: &runnerpool.Reconciler{
-		Base: base, Store: opts.Store, Keys: opts.Keys, Pods: pods, Pools: pools, Changed: changed,
-	}}
+	pools, heads := runnerpool.NewPools(opts.StabilizationWindow), gitfollower.NewHeads()
+	pushes := gitfollower.NewPushes(opts.Store, opts.Hints, opts.Namespaces)
+	environments := &environment.Reconciler{
+		Base: base, Store: opts.Store, Changed: changed, Git: &gitfollower.Follower{Base: base, Store: opts.Store, Heads: heads},
+		Pool: &runnerpool.Reconciler{Base: base, Store: opts.Store, Keys: opts.Keys, Pods: pods, Pools: pools, Changed: changed},
+	}
 	if err := environments.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("registering controller %q: %w", "environment", err)
 	}
-	branches := &environment.Branches{
+	branches := &gitfollower.Reconciler{
 		Base: base, Guard: egress.New(rules), Heads: heads, Changed: changed, Pushes: pushes, Metrics: opts.Metrics,
 	}
 	if err := branches.SetupWithManager(mgr); err != nil {

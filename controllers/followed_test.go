@@ -11,7 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/controllertest/environmenttest"
-	"github.com/agentplatform/agentplatform/controllers/environment"
+	"github.com/agentplatform/agentplatform/controllers/gitfollower"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 )
@@ -23,8 +23,8 @@ func followed(seconds *int32, want time.Duration) effect {
 		e := s.Environment(s.name(), func(e *v1alpha1.Environment) { e.Spec.Git.AutoDeploy, e.Spec.Git.IntervalSeconds = true, seconds })
 		s.ExpectApplied(ctx, e)
 		defer s.ExpectGone(ctx, e)
-		branches := &environment.Branches{
-			Base: s.Base, Guard: egress.New(egress.Rules{}), Heads: environment.NewHeads(), Changed: environmenttest.On(s.Fixture).Changed, Metrics: metrics.NewManager(nil),
+		branches := &gitfollower.Reconciler{
+			Base: s.Base, Guard: egress.New(egress.Rules{}), Heads: gitfollower.NewHeads(), Changed: environmenttest.On(s.Fixture).Changed, Metrics: metrics.NewManager(nil),
 		}
 		project := s.changed(ctx, func(p *v1alpha1.ProjectSpec) { p.Git = &v1alpha1.ProjectGit{URL: "https://127.0.0.1/x.git"} }) // forbidden
 		return s.ExpectReconciled(ctx, branches, project).RequeueAfter.Truncate(want)

@@ -54,10 +54,10 @@ var readers = map[string]string{
 
 	"Environment.id":                               "api/v1alpha1/environment_status.go: e.Spec.ID",
 	"Environment.displayName":                      "api/v1alpha1/environment_status.go: e.Spec.DisplayName",
-	"Environment.kind":                             "controllers/environment/project.go: e.Spec.Kind",
+	"Environment.kind":                             "controllers/environment/claim.go: e.Spec.Kind",
 	"Environment.testEnvironment":                  "controllers/deployment/tests.go: Spec.TestEnvironment",
 	"Environment.git.branch":                       "controllers/deployment/source.go: environment.Spec.Git.Branch",
-	"Environment.git.commit":                       "controllers/environment/git_commit.go: git.Commit",
+	"Environment.git.commit":                       "controllers/gitfollower/follower.go: git.Commit",
 	"Environment.git.autoDeploy":                   "api/v1alpha1/environment_status.go: g.AutoDeploy",
 	"Environment.git.intervalSeconds":              "api/v1alpha1/environment_status.go: g.IntervalSeconds",
 	"Environment.runner.minReplicas":               "controllers/runnerpool/replicas.go: Runner.Replicas()",

@@ -35,7 +35,6 @@ type Store interface {
 	PutEnvironment(ctx context.Context, e store.Environment) error
 	object.Defaults
 	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
-	ListDeployments(ctx context.Context, environment store.Key) ([]store.Deployment, error)
 }
 
 // Pool reconciles the runner pod pools of Environments, as in package runnerpool.
@@ -56,13 +55,23 @@ type Pool interface {
 	Forget(environment types.NamespacedName)
 }
 
+// Git brings Environments to the commits that they follow, as in package gitfollower.
+type Git interface {
+	// ReportHead reports the head of the followed branch, whether or not it can be deployed.
+	ReportHead(e *v1alpha1.Environment, project *v1alpha1.Project)
+	// Follow deploys the commit that spec.git requests, and reports the state. live is the live deployment in
+	// the store, or nil. Follow returns the time until the next reconcile.
+	Follow(
+		ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, live *store.Deployment, key store.Key,
+	) (time.Duration, error)
+}
+
 // Reconciler reconciles Environments.
 type Reconciler struct {
 	*object.Base
 	Store Store
 	Pool  Pool
-	// Heads has the heads of branches.
-	Heads *Heads
+	Git   Git
 	// Changed has environments to reconcile.
 	Changed chan event.GenericEvent
 }
@@ -71,9 +80,7 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	environment, rolling := &v1alpha1.Environment{}, false
 	result, err := r.Base.Reconcile(ctx, req, environment, func(ctx context.Context, key store.Key) (after time.Duration, err error) {
-		was := seenState(environment)
 		after, rolling, err = r.reconcile(ctx, environment, key)
-		r.announceSeen(environment, was)
 		return after, err
 	})
 	if !rolling { // the rollout has ended, or cannot continue
@@ -105,7 +112,7 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	if err != nil {
 		return 0, false, err
 	}
-	r.showHead(e, project)
+	r.Git.ReportHead(e, project)
 	notAllowed := allowed.Runner.Check(e.Spec.Runner)
 	if !held || e.Spec.Suspend || notAllowed != nil { // the pool stays unchanged, and nothing is followed
 		e.ForgetSourceOfBefore()
@@ -114,7 +121,7 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	}
 	after, rolling, err = r.Pool.Reconcile(ctx, e, project, allowed.Runner, key)
 	// Pool and Git are independent: an error of one does not stop the other.
-	again, unfollowed := r.followGit(ctx, e, project, live, key)
+	again, unfollowed := r.Git.Follow(ctx, e, project, live, key)
 	if again > 0 && (after == 0 || again < after) {
 		after = again
 	}

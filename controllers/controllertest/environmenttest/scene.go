@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package environmenttest has the controller of Environments with its runner pools, for tests of the
-// packages that it consists of.
+// Package environmenttest has the controller of Environments with its runner pools and the commits that they
+// follow, for tests of these packages.
 package environmenttest
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/controllers/environment"
+	"github.com/agentplatform/agentplatform/controllers/gitfollower"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/runnerpool"
 	"github.com/agentplatform/agentplatform/store"
@@ -29,9 +30,11 @@ const maxQueued = 100
 // Scene is a namespace with the controller of Environments.
 type Scene struct {
 	*controllertest.Fixture
-	// R reconciles Environments, and Runners their pools.
+	// R reconciles Environments, and Runners their pools. Heads has the heads of the branches that they
+	// follow.
 	R       *environment.Reconciler
 	Runners *runnerpool.Reconciler
+	Heads   *gitfollower.Heads
 	// Changed has the environments that were queued. Without a manager, no controller takes them.
 	Changed chan event.GenericEvent
 }
@@ -44,13 +47,13 @@ func New() *Scene {
 
 // On returns the scene of a fixture.
 func On(f *controllertest.Fixture) *Scene {
-	changed := make(chan event.GenericEvent, maxQueued)
+	changed, heads := make(chan event.GenericEvent, maxQueued), gitfollower.NewHeads()
 	runners := &runnerpool.Reconciler{
 		Base: f.Base, Store: f.Store, Keys: f.Keys, Pools: runnerpool.NewPools(0), Changed: changed,
 		Pods: object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"},
 	}
-	return &Scene{Fixture: f, Runners: runners, Changed: changed, R: &environment.Reconciler{
-		Base: f.Base, Store: f.Store, Pool: runners, Heads: environment.NewHeads(), Changed: changed,
+	return &Scene{Fixture: f, Runners: runners, Heads: heads, Changed: changed, R: &environment.Reconciler{
+		Base: f.Base, Store: f.Store, Pool: runners, Git: &gitfollower.Follower{Base: f.Base, Store: f.Store, Heads: heads}, Changed: changed,
 	}}
 }
 

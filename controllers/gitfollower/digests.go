@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment
+package gitfollower
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // variablesDigest returns a digest of an environment's variables: the spec and the versions of the
 // Secrets that it names. It returns "" if there are none. It contains no value of a Secret, because the
 // status shows it.
-func (r *Reconciler) variablesDigest(ctx context.Context, e *v1alpha1.Environment) (string, error) {
+func (f *Follower) variablesDigest(ctx context.Context, e *v1alpha1.Environment) (string, error) {
 	if len(e.Spec.Variables) == 0 {
 		return "", nil
 	}
@@ -34,11 +34,11 @@ func (r *Reconciler) variablesDigest(ctx context.Context, e *v1alpha1.Environmen
 			secrets = append(secrets, v.SecretKeyRef.Name)
 		}
 	}
-	return r.digestWithSecrets(ctx, e, variables, secrets)
+	return f.digestWithSecrets(ctx, e, variables, secrets)
 }
 
 // oauthAppsDigest returns a digest of an environment's OAuth apps, as variablesDigest does of variables.
-func (r *Reconciler) oauthAppsDigest(ctx context.Context, e *v1alpha1.Environment) (string, error) {
+func (f *Follower) oauthAppsDigest(ctx context.Context, e *v1alpha1.Environment) (string, error) {
 	if len(e.Spec.OAuthApps) == 0 {
 		return "", nil
 	}
@@ -49,16 +49,16 @@ func (r *Reconciler) oauthAppsDigest(ctx context.Context, e *v1alpha1.Environmen
 	for _, a := range apps {
 		secrets = append(secrets, a.ClientSecretRef.Name)
 	}
-	return r.digestWithSecrets(ctx, e, apps, secrets)
+	return f.digestWithSecrets(ctx, e, apps, secrets)
 }
 
 // digestWithSecrets returns a digest of a part of the spec and of the versions of Secrets.
-func (r *Reconciler) digestWithSecrets(ctx context.Context, e *v1alpha1.Environment, spec any, secrets []v1alpha1.Name) (string, error) {
+func (f *Follower) digestWithSecrets(ctx context.Context, e *v1alpha1.Environment, spec any, secrets []v1alpha1.Name) (string, error) {
 	versions := map[v1alpha1.Name]string{}
 	for _, name := range secrets {
 		secret := &metav1.PartialObjectMetadata{}
 		secret.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-		err := r.Client.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: string(name)}, secret)
+		err := f.Client.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: string(name)}, secret)
 		if client.IgnoreNotFound(err) != nil {
 			return "", fmt.Errorf("reading the Secret %q of a variable or an OAuth app: %w", name, err)
 		}

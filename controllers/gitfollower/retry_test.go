@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment_test
+package gitfollower_test
 
 import (
 	"context"

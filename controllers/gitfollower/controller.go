@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment
+// Package gitfollower brings Environments to the commits that they follow: it polls the repositories of
+// projects, and deploys the head of a branch or a named commit.
+package gitfollower
 
 import (
 	"cmp"
@@ -23,6 +25,10 @@ import (
 	"github.com/agentplatform/agentplatform/internal/metrics"
 )
 
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=environments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=agentplatform.dev,resources=projects,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
+
 const (
 	// pollsAtOnce is the number of repositories that are polled concurrently.
 	pollsAtOnce = 16
@@ -30,9 +36,9 @@ const (
 	lookPatience, answerPatience = 30 * time.Second, 8 * time.Second
 )
 
-// Branches polls the repositories of projects for the branches that environments follow. It reconciles
+// Reconciler polls the repositories of projects for the branches that environments follow. It reconciles
 // Projects and writes no objects.
-type Branches struct {
+type Reconciler struct {
 	*object.Base
 	// Guard decides which addresses can be reached.
 	Guard *egress.Guard
@@ -49,47 +55,47 @@ type Branches struct {
 }
 
 // Reconcile polls the repository of one project and queues the environments whose branch moved.
-func (b *Branches) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	project := &v1alpha1.Project{}
-	if err := b.Client.Get(ctx, req.NamespacedName, project); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Get(ctx, req.NamespacedName, project); client.IgnoreNotFound(err) != nil {
 		return ctrl.Result{}, fmt.Errorf("reading the project: %w", err)
 	}
 	list := &v1alpha1.EnvironmentList{}
-	if err := b.Client.List(ctx, list, client.InNamespace(req.Namespace)); err != nil {
+	if err := r.Client.List(ctx, list, client.InNamespace(req.Namespace)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing the environments that follow branches: %w", err)
 	}
 	following, interval := followers(list.Items)
 	nobody := project.Spec.Git == nil || len(following) == 0
-	rest := b.polls.remainingPause(req.Namespace, b.Now())
+	rest := r.polls.remainingPause(req.Namespace, r.Now())
 	if nobody || rest == 0 {
-		if err := b.Pushes.takeRequest(ctx, req.Namespace); err != nil {
+		if err := r.Pushes.takeRequest(ctx, req.Namespace); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
 	if nobody {
-		b.Heads.replaceHeads(req.Namespace, nil)
-		b.polls.forgetRepository(req.Namespace, b.Now())
+		r.Heads.replaceHeads(req.Namespace, nil)
+		r.polls.forgetRepository(req.Namespace, r.Now())
 		return ctrl.Result{}, nil
 	}
 	if rest > 0 {
 		return ctrl.Result{RequeueAfter: rest}, nil
 	}
-	begun := b.Now()
-	seen, late := b.pollBranches(ctx, project, following)
+	begun := r.Now()
+	seen, late := r.pollBranches(ctx, project, following)
 	if err := ctx.Err(); err != nil { // the result of the poll does not matter
 		return ctrl.Result{}, err
 	}
-	b.polls.recordPoll(req.Namespace, b.Now(), b.Now().Sub(begun), interval, late)
-	changed := b.Heads.replaceHeads(req.Namespace, seen)
+	r.polls.recordPoll(req.Namespace, r.Now(), r.Now().Sub(begun), interval, late)
+	changed := r.Heads.replaceHeads(req.Namespace, seen)
 	for _, e := range following {
 		if !changed[branchOf(e, project)] {
 			continue
 		}
-		if err := object.Queue(ctx, b.Changed, e); err != nil {
+		if err := object.Queue(ctx, r.Changed, e); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	return ctrl.Result{RequeueAfter: max(spreadInterval(req.Namespace, interval), b.polls.remainingPause(req.Namespace, b.Now()))}, nil
+	return ctrl.Result{RequeueAfter: max(spreadInterval(req.Namespace, interval), r.polls.remainingPause(req.Namespace, r.Now()))}, nil
 }
 
 // followers returns the environments that follow a branch, and their shortest interval.
@@ -122,19 +128,19 @@ func spreadInterval(namespace string, interval time.Duration) time.Duration {
 }
 
 // SetupWithManager registers the controller.
-func (b *Branches) SetupWithManager(mgr ctrl.Manager) error {
-	options := b.ControllerOptions()
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	options := r.ControllerOptions()
 	options.MaxConcurrentReconciles = pollsAtOnce
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("branches").
 		WithOptions(options).
 		For(&v1alpha1.Project{}, builder.WithPredicates(object.Changed(repository))).
 		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(projectOf), builder.WithPredicates(object.Changed(followed))).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(b.fetchedWith), builder.OnlyMetadata)
-	if b.Pushes != nil {
-		build = build.WatchesRawSource(source.Channel(b.Pushes.told, &handler.EnqueueRequestForObject{}))
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.fetchedWith), builder.OnlyMetadata)
+	if r.Pushes != nil {
+		build = build.WatchesRawSource(source.Channel(r.Pushes.told, &handler.EnqueueRequestForObject{}))
 	}
-	return build.Complete(b)
+	return build.Complete(r)
 }
 
 // repository returns the fields of a project that identify its repository.
@@ -159,9 +165,9 @@ func projectOf(_ context.Context, o client.Object) []ctrl.Request {
 }
 
 // fetchedWith returns the project whose repository needs the credentials in a Secret.
-func (b *Branches) fetchedWith(ctx context.Context, secret client.Object) []ctrl.Request {
+func (r *Reconciler) fetchedWith(ctx context.Context, secret client.Object) []ctrl.Request {
 	project := &v1alpha1.Project{}
-	err := b.Client.Get(ctx, client.ObjectKey{Namespace: secret.GetNamespace(), Name: v1alpha1.ProjectName}, project)
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: secret.GetNamespace(), Name: v1alpha1.ProjectName}, project)
 	if client.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "finding the project that uses a Secret")
 	}

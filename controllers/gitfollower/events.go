@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment
+package gitfollower
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -29,15 +29,15 @@ func seenState(e *v1alpha1.Environment) seen {
 
 // announceSeen sends an event if the branch moved, cannot be read for another reason, or can be read
 // again.
-func (r *Reconciler) announceSeen(e *v1alpha1.Environment, was seen) {
+func (f *Follower) announceSeen(e *v1alpha1.Environment, was seen) {
 	is := seenState(e)
 	if is.commit != "" && is.commit != was.commit {
-		r.Event(e, corev1.EventTypeNormal, reasonCommitSeen, is.branch.Message)
+		f.Event(e, corev1.EventTypeNormal, reasonCommitSeen, is.branch.Message)
 	}
 	switch {
 	case is.branch.Status == metav1.ConditionFalse && is.branch.Reason != was.branch.Reason:
-		r.Event(e, corev1.EventTypeWarning, is.branch.Reason, is.branch.Message)
+		f.Event(e, corev1.EventTypeWarning, is.branch.Reason, is.branch.Message)
 	case is.branch.Status == metav1.ConditionTrue && was.branch.Status == metav1.ConditionFalse:
-		r.Event(e, corev1.EventTypeNormal, reasonFetchedAgain, is.branch.Message)
+		f.Event(e, corev1.EventTypeNormal, reasonFetchedAgain, is.branch.Message)
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment
+package gitfollower
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 
 // pollBranches polls the heads of the followed branches. late reports that the repository did not respond in
 // time. It counts the poll in the metrics, unless the process ends.
-func (b *Branches) pollBranches(ctx context.Context, project *v1alpha1.Project, following []*v1alpha1.Environment) (seen map[string]Head, late bool) {
+func (r *Reconciler) pollBranches(ctx context.Context, project *v1alpha1.Project, following []*v1alpha1.Environment) (seen map[string]Head, late bool) {
 	within, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	names := map[string]bool{}
@@ -29,14 +29,14 @@ func (b *Branches) pollBranches(ctx context.Context, project *v1alpha1.Project, 
 		names[branchOf(e, project)] = true
 	}
 	seen = map[string]Head{}
-	late, err := b.queryRemote(within, project, slices.Sorted(maps.Keys(names)), seen)
+	late, err := r.queryRemote(within, project, slices.Sorted(maps.Keys(names)), seen)
 	if err != nil {
 		for name := range names {
 			seen[name] = Head{Problem: explained(project, err), Cause: causeOf(project, err)}
 		}
 	}
-	if b.Metrics != nil && ctx.Err() == nil {
-		b.Metrics.Looked(resultOf(seen, late, err))
+	if r.Metrics != nil && ctx.Err() == nil {
+		r.Metrics.Looked(resultOf(seen, late, err))
 	}
 	return seen, late
 }
@@ -76,14 +76,14 @@ func unlessAnswered(ctx context.Context, patience time.Duration) (_ context.Cont
 }
 
 // queryRemote queries the heads of the named branches from the repository.
-func (b *Branches) queryRemote(ctx context.Context, project *v1alpha1.Project, names []string, seen map[string]Head) (late bool, err error) {
+func (r *Reconciler) queryRemote(ctx context.Context, project *v1alpha1.Project, names []string, seen map[string]Head) (late bool, err error) {
 	var credentials map[string][]byte
 	if ref := project.Spec.Git.SecretRef; ref != nil {
-		if credentials, err = b.Secret(ctx, project.Namespace, string(ref.Name)); err != nil {
+		if credentials, err = r.Secret(ctx, project.Namespace, string(ref.Name)); err != nil {
 			return false, gitremote.Remedy("%v", err)
 		}
 	}
-	remote, err := gitremote.New(project.Spec.Git.URL, gitremote.Values(credentials), b.Guard)
+	remote, err := gitremote.New(project.Spec.Git.URL, gitremote.Values(credentials), r.Guard)
 	if err != nil {
 		return false, err
 	}
@@ -112,7 +112,7 @@ func (b *Branches) queryRemote(ctx context.Context, project *v1alpha1.Project, n
 			continue
 		}
 		seen[name] = Head{Seen: commit.String(), Commit: commit.String(), Path: path}
-		if known, _ := b.Heads.getHead(project.Namespace, name); known.Commit == commit.String() && known.Path == path {
+		if known, _ := r.Heads.getHead(project.Namespace, name); known.Commit == commit.String() && known.Path == path {
 			seen[name] = Head{Seen: known.Commit, Commit: known.Commit, Path: path, Tree: known.Tree}
 		} else {
 			moved[name] = commit
@@ -121,25 +121,25 @@ func (b *Branches) queryRemote(ctx context.Context, project *v1alpha1.Project, n
 	if path == "" || len(moved) == 0 {
 		return false, nil
 	}
-	return b.askForFolders(ctx, session, tips, project, moved, seen), nil
+	return r.askForFolders(ctx, session, tips, project, moved, seen), nil
 }
 
 // askForFolders adds the tree of git.path to the heads that moved. If the server does not support it,
 // the head counts as if there were no path. If the next poll may succeed, the previous head stays in
 // effect for some polls.
-func (b *Branches) askForFolders(
+func (r *Reconciler) askForFolders(
 	ctx context.Context, session gitremote.Session, tips *packp.AdvRefs, project *v1alpha1.Project, moved map[string]plumbing.Hash, seen map[string]Head,
 ) (late bool) {
 	commits := slices.Compact(slices.SortedFunc(maps.Values(moved), func(a, b plumbing.Hash) int { return slices.Compare(a[:], b[:]) }))
 	hold := func() (release func()) {
-		since := b.Now()
-		return func() { b.polls.recordTransferTime(project.Namespace, b.Now().Sub(since)) }
+		since := r.Now()
+		return func() { r.polls.recordTransferTime(project.Namespace, r.Now().Sub(since)) }
 	}
 	trees, err := gitremote.Trees(ctx, session, tips, project.Spec.Git.Path, hold, commits...)
 	late = errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, gitremote.ErrBusy)
 	switch {
 	case err == nil:
-		b.polls.recordTreeRead(project.Namespace)
+		r.polls.recordTreeRead(project.Namespace)
 		for name, commit := range moved {
 			head := seen[name]
 			head.Tree = trees[commit]
@@ -147,15 +147,15 @@ func (b *Branches) askForFolders(
 		}
 		return false
 	case errors.Is(err, gitremote.ErrFilter), errors.As(err, new(gitremote.RemedyError)):
-		b.polls.recordTreeRead(project.Namespace)
+		r.polls.recordTreeRead(project.Namespace)
 		ctrl.LoggerFrom(ctx).V(1).Info("cannot see which commits touch git.path", "reason", err.Error())
 		return false
-	case !b.polls.recordTreeUnread(project.Namespace):
+	case !r.polls.recordTreeUnread(project.Namespace):
 		return late
 	}
 	for name := range moved {
 		head := Head{Seen: seen[name].Seen, Path: project.Spec.Git.Path, Unseen: unknownTreeReason(project, err), Cause: causeOf(project, err)}
-		if known, _ := b.Heads.getHead(project.Namespace, name); known.Path == head.Path {
+		if known, _ := r.Heads.getHead(project.Namespace, name); known.Path == head.Path {
 			head.Commit, head.Tree = known.Commit, known.Tree
 		}
 		seen[name] = head

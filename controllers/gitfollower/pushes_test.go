@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment_test
+package gitfollower_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	. "github.com/onsi/gomega"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"github.com/agentplatform/agentplatform/controllers/environment"
+	"github.com/agentplatform/agentplatform/controllers/gitfollower"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -22,7 +22,7 @@ func pushed(ctx SpecContext) (f *follower, told <-chan event.GenericEvent) {
 	GinkgoHelper()
 	f = newFollower(ctx)
 	f.repository.Commit("main", "agents/a.yaml", "name: a")
-	f.branches.Pushes = environment.NewPushes(f.Store, f.Store, namespaces.Set{})
+	f.branches.Pushes = gitfollower.NewPushes(f.Store, f.Store, namespaces.Set{})
 	f.ExpectApplied(ctx, f.Environment("dev", following))
 	f.look(ctx)
 	running, stop := context.WithCancel(ctx)
@@ -112,7 +112,7 @@ var _ = Describe("A push that the gateway received", func() {
 		f := newFollower(ctx)
 		f.push(ctx)
 		requests := &seen{PollRequestReader: f.Store, read: make(chan struct{}, 1)}
-		pushes := environment.NewPushes(requests, f.Store, namespaces.Set{"elsewhere"})
+		pushes := gitfollower.NewPushes(requests, f.Store, namespaces.Set{"elsewhere"})
 		running, stop := context.WithCancel(ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- pushes.Start(running) }()

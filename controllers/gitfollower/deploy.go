@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment
+package gitfollower
 
 import (
 	"context"
@@ -25,11 +25,11 @@ const mostRevisions = 50
 // createDeployment creates the Deployment of asked.Commit once, and sets asked.Revision and
 // asked.Deployment. It returns the same Deployment until the status has that revision. It reuses neither a
 // Deployment that has ended nor a name that the store has already.
-func (r *Reconciler) createDeployment(ctx context.Context, e *v1alpha1.Environment, branch string, asked *v1alpha1.EnvironmentGitStatus, key store.Key) error {
+func (f *Follower) createDeployment(ctx context.Context, e *v1alpha1.Environment, branch string, asked *v1alpha1.EnvironmentGitStatus, key store.Key) error {
 	for range mostRevisions {
 		asked.Revision++
 		d := commitDeployment(e, branch, asked.Commit, asked.Revision)
-		made, err := r.deployAs(ctx, d, target{commit: asked.Commit, path: *asked.Path}, key)
+		made, err := f.deployAs(ctx, d, target{commit: asked.Commit, path: *asked.Path}, key)
 		if err != nil {
 			return err
 		}
@@ -61,15 +61,15 @@ func commitDeployment(e *v1alpha1.Environment, branch, commit string, revision i
 
 // deployAs creates a Deployment. made is false if another Deployment has its name, or the Deployment
 // has ended. It reads without a cache, which may not have a new object yet.
-func (r *Reconciler) deployAs(ctx context.Context, d *v1alpha1.Deployment, to target, key store.Key) (made bool, err error) {
+func (f *Follower) deployAs(ctx context.Context, d *v1alpha1.Deployment, to target, key store.Key) (made bool, err error) {
 	found := &v1alpha1.Deployment{}
-	err = r.Reader.Get(ctx, client.ObjectKeyFromObject(d), found)
+	err = f.Reader.Get(ctx, client.ObjectKeyFromObject(d), found)
 	there := err == nil
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("reading Deployment %q: %w", d.Name, err)
 	}
 	id := v1alpha1.ProjectObjectID(key.ProjectID, d.ObjectKind(), d.Name)
-	row, err := r.Store.Deployment(ctx, store.Key{ProjectID: key.ProjectID, ID: id})
+	row, err := f.Store.Deployment(ctx, store.Key{ProjectID: key.ProjectID, ID: id})
 	known := err == nil
 	switch {
 	case !known && !errors.Is(err, store.ErrNotFound):
@@ -80,7 +80,7 @@ func (r *Reconciler) deployAs(ctx context.Context, d *v1alpha1.Deployment, to ta
 	if there || known {
 		return there && isOpen(found) && found.Spec.Environment == d.Spec.Environment && to.isDeployment(found), nil
 	}
-	if err := r.Client.Create(ctx, d, client.FieldOwner(object.FieldManager)); err != nil {
+	if err := f.Client.Create(ctx, d, client.FieldOwner(object.FieldManager)); err != nil {
 		return false, fmt.Errorf("creating Deployment %q: %w", d.Name, err)
 	}
 	return true, nil

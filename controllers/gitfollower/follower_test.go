@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment_test
+package gitfollower_test
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/controllertest/environmenttest"
-	"github.com/agentplatform/agentplatform/controllers/environment"
+	"github.com/agentplatform/agentplatform/controllers/gitfollower"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/testenv/gittest"
@@ -28,7 +28,7 @@ import (
 type follower struct {
 	*environmenttest.Scene
 	repository *gittest.Repository
-	branches   *environment.Branches
+	branches   *gitfollower.Reconciler
 	project    *v1alpha1.Project
 	metrics    *prometheus.Registry
 	// requests counts the requests to the repository. refused has the method that it rejects.
@@ -57,7 +57,7 @@ func newFollower(ctx context.Context) *follower {
 	})
 	rules, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()
 	Expect(err).NotTo(HaveOccurred())
-	f.branches = &environment.Branches{Base: f.Base, Guard: egress.New(rules), Heads: f.R.Heads, Changed: f.Changed, Metrics: metrics.NewManager(f.metrics)}
+	f.branches = &gitfollower.Reconciler{Base: f.Base, Guard: egress.New(rules), Heads: f.Heads, Changed: f.Changed, Metrics: metrics.NewManager(f.metrics)}
 	return f
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment
+package gitfollower
 
 import (
 	"context"
@@ -58,7 +58,7 @@ func TestLook_StopsWaitingForSlowServers(t *testing.T) {
 		<-reached
 	}
 
-	b := &Branches{Base: &object.Base{Clock: testclock.NewFakePassiveClock(time.Unix(1, 0))}, Heads: NewHeads()}
+	b := &Reconciler{Base: &object.Base{Clock: testclock.NewFakePassiveClock(time.Unix(1, 0))}, Heads: NewHeads()}
 	project := &v1alpha1.Project{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team"}, Spec: v1alpha1.ProjectSpec{Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git", Path: "a"}},
 	}

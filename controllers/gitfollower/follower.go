@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package environment
+package gitfollower
 
 import (
 	"context"
@@ -20,22 +20,36 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// followGit brings the environment to the commit that spec.git requests, and reports the state. It returns
+// Store has the store methods that a Follower needs.
+type Store interface {
+	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
+	ListDeployments(ctx context.Context, environment store.Key) ([]store.Deployment, error)
+}
+
+// Follower brings Environments to commits. The controller of Environments calls it.
+type Follower struct {
+	*object.Base
+	Store Store
+	// Heads has the heads of branches.
+	Heads *Heads
+}
+
+// Follow brings the environment to the commit that spec.git requests, and reports the state. It returns
 // the time until the next reconcile, unless a watch triggers it. live is the live deployment in the
 // store, or nil.
-func (r *Reconciler) followGit(
+func (f *Follower) Follow(
 	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, live *store.Deployment, key store.Key,
 ) (time.Duration, error) {
-	head, ok := r.wantedHead(e, project)
+	head, ok := f.wantedHead(e, project)
 	if !ok {
 		return 0, nil
 	}
 	list := &v1alpha1.DeploymentList{}
-	err := r.Client.List(ctx, list, client.InNamespace(e.Namespace), client.MatchingFields{object.ByEnvironment: e.Name})
+	err := f.Client.List(ctx, list, client.InNamespace(e.Namespace), client.MatchingFields{object.ByEnvironment: e.Name})
 	if err != nil {
 		return 0, fmt.Errorf("listing the deployments: %w", err)
 	}
-	needs, err := r.needsOf(ctx, e)
+	needs, err := f.needsOf(ctx, e)
 	if err != nil {
 		return 0, err
 	}
@@ -46,14 +60,14 @@ func (r *Reconciler) followGit(
 		if was.Commit == head.Commit && *was.Path == head.Path && head.Tree != "" { // the tree was unknown before
 			was.Tree = head.Tree
 		}
-		ended, err := r.outcomeOf(ctx, e, was, live, list.Items)
+		ended, err := f.outcomeOf(ctx, e, was, live, list.Items)
 		if err != nil {
 			return 0, err
 		}
 		e.MarkSourceFollowed(*was, ended)
 		return 0, nil
 	}
-	asked, err := r.requestDeployment(ctx, e, branchOf(e, project), head, live, list.Items, key)
+	asked, err := f.requestDeployment(ctx, e, branchOf(e, project), head, live, list.Items, key)
 	if asked != nil {
 		asked.Variables, asked.OAuthApps = needs.variables, needs.oauthApps
 	}
@@ -76,9 +90,9 @@ func (r *Reconciler) followGit(
 // needs has the digests of the variables and OAuth apps that a deployment needs from its environment.
 type needs struct{ variables, oauthApps string }
 
-func (r *Reconciler) needsOf(ctx context.Context, e *v1alpha1.Environment) (out needs, err error) {
-	if out.variables, err = r.variablesDigest(ctx, e); err == nil {
-		out.oauthApps, err = r.oauthAppsDigest(ctx, e)
+func (f *Follower) needsOf(ctx context.Context, e *v1alpha1.Environment) (out needs, err error) {
+	if out.variables, err = f.variablesDigest(ctx, e); err == nil {
+		out.oauthApps, err = f.oauthAppsDigest(ctx, e)
 	}
 	return out, err
 }
@@ -110,7 +124,7 @@ func isMoved(was *v1alpha1.EnvironmentGitStatus, path string) bool {
 
 // outcomeOf returns the outcome of the Deployment that was created for a commit, or "" if it is live or in
 // progress. If the cache does not have a new Deployment yet, outcomeOf reads it without a cache.
-func (r *Reconciler) outcomeOf(
+func (f *Follower) outcomeOf(
 	ctx context.Context, e *v1alpha1.Environment, was *v1alpha1.EnvironmentGitStatus, live *store.Deployment, all []v1alpha1.Deployment,
 ) (string, error) {
 	if (target{commit: was.Commit, path: ptr.Deref(was.Path, "")}).isLive(live) {
@@ -120,7 +134,7 @@ func (r *Reconciler) outcomeOf(
 		return endedOutcome(&all[i]), nil
 	}
 	d := &v1alpha1.Deployment{}
-	err := r.Reader.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: was.Deployment}, d)
+	err := f.Reader.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: was.Deployment}, d)
 	switch {
 	case apierrors.IsNotFound(err):
 		return "gone", nil
@@ -149,14 +163,14 @@ func endedOutcome(d *v1alpha1.Deployment) string {
 // state of all deployments. If the head is live and no other deployment is in progress, there is
 // nothing to do. The live deployment's object may be missing after a move, because Deployments of the
 // platform are in no repository.
-func (r *Reconciler) requestDeployment(
+func (f *Follower) requestDeployment(
 	ctx context.Context, e *v1alpha1.Environment, branch string, head Head, live *store.Deployment, all []v1alpha1.Deployment, key store.Key,
 ) (*v1alpha1.EnvironmentGitStatus, error) {
 	asked := &v1alpha1.EnvironmentGitStatus{Commit: head.Commit, Tree: head.Tree, Path: &head.Path}
 	if e.Status.Git != nil {
 		asked.Revision = e.Status.Git.Revision
 	}
-	if err := r.showAllStored(ctx, all, key); err != nil {
+	if err := f.showAllStored(ctx, all, key); err != nil {
 		return nil, err
 	}
 	to := target{commit: head.Commit, path: head.Path}
@@ -167,19 +181,19 @@ func (r *Reconciler) requestDeployment(
 	}
 	there, activate := deploymentOf(to, e.Status.LiveDeployment, all)
 	if there == nil {
-		return asked, r.createDeployment(ctx, e, branch, asked, key)
+		return asked, f.createDeployment(ctx, e, branch, asked, key)
 	}
 	asked.Deployment = there.Name
 	asked.Revision++
 	if activate {
-		return asked, r.activate(ctx, there)
+		return asked, f.activate(ctx, there)
 	}
 	return asked, nil
 }
 
 // showAllStored calls showStored for the deployments of an environment.
-func (r *Reconciler) showAllStored(ctx context.Context, all []v1alpha1.Deployment, environment store.Key) error {
-	rows, err := r.Store.ListDeployments(ctx, environment)
+func (f *Follower) showAllStored(ctx context.Context, all []v1alpha1.Deployment, environment store.Key) error {
+	rows, err := f.Store.ListDeployments(ctx, environment)
 	if err != nil {
 		return object.FromStore(fmt.Errorf("reading the outcomes of the deployments: %w", err))
 	}
@@ -198,7 +212,7 @@ func (r *Reconciler) showAllStored(ctx context.Context, all []v1alpha1.Deploymen
 
 // wantedHead returns the commit that the environment should have. ok is false if it is unknown; the status
 // then has the reason.
-func (r *Reconciler) wantedHead(e *v1alpha1.Environment, project *v1alpha1.Project) (head Head, ok bool) {
+func (f *Follower) wantedHead(e *v1alpha1.Environment, project *v1alpha1.Project) (head Head, ok bool) {
 	git := e.Spec.Git
 	switch {
 	case git.Commit == "" && !git.AutoDeploy:
@@ -210,7 +224,7 @@ func (r *Reconciler) wantedHead(e *v1alpha1.Environment, project *v1alpha1.Proje
 	case git.Commit != "":
 		return Head{Commit: string(git.Commit), Path: project.Spec.Git.Path}, true
 	}
-	head, seen := r.Heads.getHead(e.Namespace, branchOf(e, project))
+	head, seen := f.Heads.getHead(e.Namespace, branchOf(e, project))
 	switch {
 	case !seen: // it is being polled now, and the poll queues this environment
 		e.ForgetSourceOfBefore()
@@ -224,14 +238,15 @@ func (r *Reconciler) wantedHead(e *v1alpha1.Environment, project *v1alpha1.Proje
 	return head, false
 }
 
-// showHead reports the head of the followed branch, whether or not it can be deployed.
-func (r *Reconciler) showHead(e *v1alpha1.Environment, project *v1alpha1.Project) {
+// ReportHead reports the head of the followed branch, whether or not it can be deployed.
+func (f *Follower) ReportHead(e *v1alpha1.Environment, project *v1alpha1.Project) {
+	defer f.announceSeen(e, seenState(e))
 	if e.Spec.Git.Interval() == 0 || e.Spec.Suspend || project.Spec.Git == nil { // the branch is not polled
 		e.ForgetSeen()
 		return
 	}
 	branch := branchOf(e, project)
-	head, seen := r.Heads.getHead(e.Namespace, branch)
+	head, seen := f.Heads.getHead(e.Namespace, branch)
 	switch {
 	case !seen:
 		e.ForgetSeenBefore()
@@ -243,25 +258,25 @@ func (r *Reconciler) showHead(e *v1alpha1.Environment, project *v1alpha1.Project
 }
 
 // activate requests the activation of a deployment.
-func (r *Reconciler) activate(ctx context.Context, d *v1alpha1.Deployment) error {
-	at := metav1.NewTime(r.Now().Truncate(1e9))
+func (f *Follower) activate(ctx context.Context, d *v1alpha1.Deployment) error {
+	at := metav1.NewTime(f.Now().Truncate(1e9))
 	a := d.Spec.Activation
 	switch {
-	case a.IsAhead(r.Now()): // the request was rejected, and its time must not decrease
-		if err := r.request(ctx, d, nil); err != nil {
+	case a.IsAhead(f.Now()): // the request was rejected, and its time must not decrease
+		if err := f.request(ctx, d, nil); err != nil {
 			return err
 		}
 	case a != nil && !a.RequestedAt.Before(&at):
 		at = metav1.NewTime(a.RequestedAt.Add(1e9))
 	}
-	return r.request(ctx, d, &v1alpha1.DeploymentActivation{RequestedAt: at})
+	return f.request(ctx, d, &v1alpha1.DeploymentActivation{RequestedAt: at})
 }
 
 // request writes or removes the activation request of a deployment.
-func (r *Reconciler) request(ctx context.Context, d *v1alpha1.Deployment, activation *v1alpha1.DeploymentActivation) error {
+func (f *Follower) request(ctx context.Context, d *v1alpha1.Deployment, activation *v1alpha1.DeploymentActivation) error {
 	before := d.DeepCopy()
 	d.Spec.Activation = activation
-	err := r.Client.Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(object.FieldManager))
+	err := f.Client.Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(object.FieldManager))
 	if err != nil {
 		return fmt.Errorf("activating Deployment %q: %w", d.Name, err)
 	}
