@@ -46,7 +46,7 @@ func newRunner(t *testing.T, p *apiservertest.ProjectWithHistory, gateway string
 func executeRun(t *testing.T, p *apiservertest.ProjectWithHistory, gateway string) {
 	t.Helper()
 	runner := newRunner(t, p, gateway, nil)
-	claimed, err := runner.Claim(t.Context(), dispatchapi.ClaimRequest{RunnerID: "runner", Places: 1, Limit: 1})
+	claimed, err := runner.Claim(t.Context(), dispatchapi.ClaimRequest{RunnerID: "runner", Slots: 1, Limit: 1})
 	require.NoError(t, err)
 	require.Len(t, claimed.Runs, 1)
 	run := claimed.Runs[0]

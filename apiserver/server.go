@@ -129,11 +129,11 @@ func newServer(base *rest.Service, opts Options) *Server {
 	s.Connectors.Links = s.Links
 	s.Deployments = &deployments.API{
 		Service: base, Store: opts.Store, Costs: s.Costs,
-		Uploads: quota.NewPlaces(deployments.MaxUploads, deployments.UploadShare),
+		Uploads: quota.NewSlotSet(deployments.MaxUploads, deployments.UploadShare),
 	}
 	s.Runs = &runs.API{
 		Service: base, Store: opts.Store, Deployments: s.Deployments, ConnectorRuns: s.ConnectorRuns, Costs: s.Costs,
-		Files: quota.NewPlaces(runs.MaxFileStreams, runs.FileShare), Searches: s.Searches,
+		Files: quota.NewSlotSet(runs.MaxFileStreams, runs.FileShare), Searches: s.Searches,
 	}
 	s.ConnectorRuns.Runs = s.Runs
 	s.Replays = &runs.Replays{Service: base, Store: opts.Store, ConnectorRuns: s.ConnectorRuns}

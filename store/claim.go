@@ -44,8 +44,8 @@ type Claim struct {
 	// Digests are the bundles that the runner has, recorded for prefetching. Runs of Refused
 	// bundles are not given to the runner.
 	Digests, Refused []string
-	// Places is the number of slots of the runner.
-	Places int
+	// Slots is the number of slots of the runner.
+	Slots int
 	// Limit is the maximum number of runs to claim. With 0 the claim only records the runner and
 	// returns lost leases.
 	Limit int

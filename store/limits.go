@@ -374,7 +374,7 @@ func (c Claim) Bounded() Claim {
 		}
 	}
 	c.Digests = kept
-	c.Places = max(c.Places, c.Limit) // a runner that asks for so many runs has slots for them
+	c.Slots = max(c.Slots, c.Limit) // a runner that asks for so many runs has slots for them
 	return c
 }
 

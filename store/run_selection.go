@@ -13,22 +13,22 @@ const (
 	// reservedShare is the share of slots for sync and resumed runs: one in reservedShare slots, at least
 	// one slot.
 	reservedShare = 5
-	// lowerClassTurn makes the lower classes precede sync for every lowerClassTurn-th claimed run.
-	lowerClassTurn = 8
+	// lowerClassInterval makes the lower classes precede sync for every lowerClassInterval-th claimed run.
+	lowerClassInterval = 8
 )
 
 // Pool is the state of an environment's runner pool during a claim.
 type Pool struct {
-	// Places is the number of slots of all runners.
-	Places int
+	// Slots is the number of slots of all runners.
+	Slots int
 	// Running counts the runs in progress by agent.
 	Running map[string]int
 	// Lower counts the new runs in progress that are not sync.
 	Lower int
 	// Served counts all runs ever claimed.
 	Served int64
-	// Turns is the agent that was served last, by class.
-	Turns [Classes]string
+	// LastAgents is the agent that was served last, by class.
+	LastAgents [Classes]string
 }
 
 // Candidate is a queued run. Candidates of an agent and class are in queue order: released and
@@ -43,12 +43,12 @@ type Candidate struct {
 	Max int
 }
 
-// Kept returns the number of reserved slots, which new runs of the lower classes leave free.
-func (p Pool) Kept() int {
-	if p.Places <= 1 {
+// Reserved returns the number of reserved slots, which new runs of the lower classes leave free.
+func (p Pool) Reserved() int {
+	if p.Slots <= 1 {
 		return 0
 	}
-	return max(1, p.Places/reservedShare)
+	return max(1, p.Slots/reservedShare)
 }
 
 // Pick chooses at most limit candidates, in start order, and returns the resulting pool. Sync
@@ -70,7 +70,7 @@ func Pick(p Pool, candidates []Candidate, limit int) ([]Candidate, Pool) {
 		picked = append(picked, c)
 		p.Served++
 		p.Running[c.Agent]++
-		p.Turns[c.Class] = c.Agent
+		p.LastAgents[c.Class] = c.Agent
 		if c.Class != ClassSync && c.Fresh {
 			p.Lower++
 		}
@@ -84,9 +84,9 @@ type agentQueue struct {
 	runs  []Candidate
 }
 
-func (l *agentQueue) takeFirst() Candidate {
-	c := l.runs[0]
-	l.runs = l.runs[1:]
+func (a *agentQueue) takeFirst() Candidate {
+	c := a.runs[0]
+	a.runs = a.runs[1:]
 	return c
 }
 
@@ -96,9 +96,9 @@ type agentQueues [Classes][]*agentQueue
 func newQueues(candidates []Candidate) *agentQueues {
 	var q agentQueues
 	for _, c := range candidates {
-		lines := q[c.Class]
+		queues := q[c.Class]
 		var own *agentQueue
-		for _, l := range lines {
+		for _, l := range queues {
 			if l.agent == c.Agent {
 				own = l
 				break
@@ -106,7 +106,7 @@ func newQueues(candidates []Candidate) *agentQueues {
 		}
 		if own == nil {
 			own = &agentQueue{agent: c.Agent}
-			q[c.Class] = append(lines, own)
+			q[c.Class] = append(queues, own)
 		}
 		own.runs = append(own.runs, c)
 	}
@@ -115,7 +115,7 @@ func newQueues(candidates []Candidate) *agentQueues {
 
 // nextQueue returns the queue whose first run starts next, nil if no run can start.
 func (q *agentQueues) nextQueue(p Pool) *agentQueue {
-	if (p.Served+1)%lowerClassTurn == 0 {
+	if (p.Served+1)%lowerClassInterval == 0 {
 		if l := q.oldestQueue(p); l != nil {
 			return l
 		}
@@ -130,8 +130,8 @@ func (q *agentQueues) nextQueue(p Pool) *agentQueue {
 
 // oldestQueue returns the queue of the lower classes with the oldest first run.
 func (q *agentQueues) oldestQueue(p Pool) (first *agentQueue) {
-	for _, lines := range q[ClassSync+1:] {
-		for _, l := range lines {
+	for _, queues := range q[ClassSync+1:] {
+		for _, l := range queues {
 			if l.canStart(p) && (first == nil || l.runs[0].ID.String() < first.runs[0].ID.String()) {
 				first = l
 			}
@@ -151,28 +151,28 @@ func (q *agentQueues) nextInClass(p Pool, class Class) (first *agentQueue) {
 }
 
 // canStart reports whether the first run of the queue can start.
-func (l *agentQueue) canStart(p Pool) bool {
-	if len(l.runs) == 0 {
+func (a *agentQueue) canStart(p Pool) bool {
+	if len(a.runs) == 0 {
 		return false
 	}
-	c := l.runs[0]
+	c := a.runs[0]
 	if c.Max > 0 && p.Running[c.Agent] >= c.Max {
 		return false
 	}
-	return c.Class == ClassSync || !c.Fresh || p.Lower < p.Places-p.Kept()
+	return c.Class == ClassSync || !c.Fresh || p.Lower < p.Slots-p.Reserved()
 }
 
 // precedes orders two queues of a class: fewer runs in progress first, then round robin by name.
-func (l *agentQueue) precedes(p Pool, class Class, other *agentQueue) bool {
+func (a *agentQueue) precedes(p Pool, class Class, other *agentQueue) bool {
 	past := func(agent string) int {
-		if agent > p.Turns[class] {
+		if agent > p.LastAgents[class] {
 			return 0
 		}
 		return 1
 	}
 	return cmp.Or(
-		cmp.Compare(p.Running[l.agent], p.Running[other.agent]),
-		cmp.Compare(past(l.agent), past(other.agent)),
-		cmp.Compare(l.agent, other.agent),
+		cmp.Compare(p.Running[a.agent], p.Running[other.agent]),
+		cmp.Compare(past(a.agent), past(other.agent)),
+		cmp.Compare(a.agent, other.agent),
 	) < 0
 }

@@ -51,7 +51,7 @@ func TestPool_ReservedSlots(t *testing.T) {
 	t.Parallel()
 	for places, kept := range map[int]int{0: 0, 1: 0, 2: 1, 4: 1, 5: 1, 9: 1, 10: 2, 100: 20} {
 		t.Run(fmt.Sprint(places), func(t *testing.T) {
-			require.Equal(t, kept, Pool{Places: places}.Kept(), "%d places", places)
+			require.Equal(t, kept, Pool{Slots: places}.Reserved(), "%d places", places)
 		})
 	}
 }
@@ -64,32 +64,32 @@ func TestPick_OrdersCandidates(t *testing.T) {
 		limit      int
 		want       []string
 	}{
-		"nothing waits":                                  {Pool{Places: 5}, nil, 5, nil},
-		"a limit of 0":                                   {Pool{Places: 5}, waiting("sa"), 0, nil},
-		"sync, then inbound, then deferred":              {Pool{Places: 9}, waiting("da", "ia", "sa"), 3, []string{"sa", "ia", "da"}},
-		"one slot reserves none":                         {Pool{Places: 1}, waiting("ia"), 1, []string{"ia"}},
-		"the last of two slots is reserved":              {Pool{Places: 2}, waiting("ia", "ia"), 2, []string{"ia"}},
-		"one of five is reserved":                        {Pool{Places: 5}, waiting("ia", "ia", "ia", "da", "da"), 5, []string{"ia", "ia", "ia", "da"}},
-		"two of ten, one of them in use elsewhere":       {Pool{Places: 10, Lower: 7}, waiting("ia", "da"), 10, []string{"ia"}},
-		"a reserved slot is for sync":                    {Pool{Places: 2, Lower: 1}, waiting("ia", "sa"), 2, []string{"sa"}},
-		"a reserved slot is for resumed runs":            {Pool{Places: 2, Lower: 1}, waiting("ia+", "ia"), 2, []string{"ia+"}},
-		"sync does not use slots of the lower classes":   {Pool{Places: 2}, waiting("sa", "ia"), 2, []string{"sa", "ia"}},
-		"resumed runs precede new ones":                  {Pool{Places: 9}, waiting("ia+", "ia", "ib"), 3, []string{"ia+", "ib", "ia"}},
-		"agents are served round robin":                  {Pool{Places: 9}, waiting("ia", "ia", "ia", "ib"), 3, []string{"ia", "ib", "ia"}},
-		"the turn continues after the last agent":        {Pool{Places: 9, Turns: [Classes]string{"", "a", ""}}, waiting("ia", "ib", "ic"), 2, []string{"ib", "ic"}},
-		"the turn wraps around":                          {Pool{Places: 9, Turns: [Classes]string{"", "c", ""}}, waiting("ic", "ia"), 1, []string{"ia"}},
-		"also in a pool of one slot":                     {Pool{Places: 1, Turns: [Classes]string{"", "a", ""}}, waiting("ia", "ib"), 1, []string{"ib"}},
-		"each class has its own turn":                    {Pool{Places: 9, Turns: [Classes]string{"a", "", ""}}, waiting("ia", "ib"), 1, []string{"ia"}},
-		"the agent with fewer runs in progress is first": {Pool{Places: 9, Running: map[string]int{"a": 2, "b": 1}}, waiting("ia", "ib"), 1, []string{"ib"}},
-		"an agent at its limit waits":                    {Pool{Places: 9, Running: map[string]int{"a": 2}}, limited(2, waiting("sa", "ib"), "a"), 2, []string{"ib"}},
-		"the limit is reached during a pick":             {Pool{Places: 9}, limited(1, waiting("sa", "sa", "da"), "a"), 3, []string{"sa"}},
-		"also for resumed runs":                          {Pool{Places: 9, Running: map[string]int{"a": 1}}, limited(1, waiting("ia+"), "a"), 1, nil},
-		"the eighth is the oldest of the lower classes":  {Pool{Places: 9, Served: 7}, waiting("da", "sa", "ia"), 1, []string{"da"}},
-		"the seventh is sync":                            {Pool{Places: 9, Served: 6}, waiting("da", "sa", "ia"), 1, []string{"sa"}},
-		"the eighth is sync if no other waits":           {Pool{Places: 9, Served: 7}, waiting("sa"), 1, []string{"sa"}},
-		"the eighth uses no reserved slot":               {Pool{Places: 2, Lower: 1, Served: 7}, waiting("da", "sa"), 1, []string{"sa"}},
-		"the eighth counts runs of one call":             {Pool{Places: 9, Served: 6}, waiting("da", "sa", "sa"), 2, []string{"sa", "da"}},
-		"the eighth is the oldest of both lower classes": {Pool{Places: 9, Served: 7}, waiting("ia", "db", "sa"), 1, []string{"ia"}},
+		"nothing waits":                                  {Pool{Slots: 5}, nil, 5, nil},
+		"a limit of 0":                                   {Pool{Slots: 5}, waiting("sa"), 0, nil},
+		"sync, then inbound, then deferred":              {Pool{Slots: 9}, waiting("da", "ia", "sa"), 3, []string{"sa", "ia", "da"}},
+		"one slot reserves none":                         {Pool{Slots: 1}, waiting("ia"), 1, []string{"ia"}},
+		"the last of two slots is reserved":              {Pool{Slots: 2}, waiting("ia", "ia"), 2, []string{"ia"}},
+		"one of five is reserved":                        {Pool{Slots: 5}, waiting("ia", "ia", "ia", "da", "da"), 5, []string{"ia", "ia", "ia", "da"}},
+		"two of ten, one of them in use elsewhere":       {Pool{Slots: 10, Lower: 7}, waiting("ia", "da"), 10, []string{"ia"}},
+		"a reserved slot is for sync":                    {Pool{Slots: 2, Lower: 1}, waiting("ia", "sa"), 2, []string{"sa"}},
+		"a reserved slot is for resumed runs":            {Pool{Slots: 2, Lower: 1}, waiting("ia+", "ia"), 2, []string{"ia+"}},
+		"sync does not use slots of the lower classes":   {Pool{Slots: 2}, waiting("sa", "ia"), 2, []string{"sa", "ia"}},
+		"resumed runs precede new ones":                  {Pool{Slots: 9}, waiting("ia+", "ia", "ib"), 3, []string{"ia+", "ib", "ia"}},
+		"agents are served round robin":                  {Pool{Slots: 9}, waiting("ia", "ia", "ia", "ib"), 3, []string{"ia", "ib", "ia"}},
+		"round robin continues after the last agent":     {Pool{Slots: 9, LastAgents: [Classes]string{"", "a", ""}}, waiting("ia", "ib", "ic"), 2, []string{"ib", "ic"}},
+		"round robin wraps around":                       {Pool{Slots: 9, LastAgents: [Classes]string{"", "c", ""}}, waiting("ic", "ia"), 1, []string{"ia"}},
+		"round robin in a pool of one slot":              {Pool{Slots: 1, LastAgents: [Classes]string{"", "a", ""}}, waiting("ia", "ib"), 1, []string{"ib"}},
+		"each class has its own last agent":              {Pool{Slots: 9, LastAgents: [Classes]string{"a", "", ""}}, waiting("ia", "ib"), 1, []string{"ia"}},
+		"the agent with fewer runs in progress is first": {Pool{Slots: 9, Running: map[string]int{"a": 2, "b": 1}}, waiting("ia", "ib"), 1, []string{"ib"}},
+		"an agent at its limit waits":                    {Pool{Slots: 9, Running: map[string]int{"a": 2}}, limited(2, waiting("sa", "ib"), "a"), 2, []string{"ib"}},
+		"the limit is reached during a pick":             {Pool{Slots: 9}, limited(1, waiting("sa", "sa", "da"), "a"), 3, []string{"sa"}},
+		"a resumed run waits at the limit of its agent":  {Pool{Slots: 9, Running: map[string]int{"a": 1}}, limited(1, waiting("ia+"), "a"), 1, nil},
+		"the eighth is the oldest of the lower classes":  {Pool{Slots: 9, Served: 7}, waiting("da", "sa", "ia"), 1, []string{"da"}},
+		"the seventh is sync":                            {Pool{Slots: 9, Served: 6}, waiting("da", "sa", "ia"), 1, []string{"sa"}},
+		"the eighth is sync if no other waits":           {Pool{Slots: 9, Served: 7}, waiting("sa"), 1, []string{"sa"}},
+		"the eighth uses no reserved slot":               {Pool{Slots: 2, Lower: 1, Served: 7}, waiting("da", "sa"), 1, []string{"sa"}},
+		"the eighth counts runs of one call":             {Pool{Slots: 9, Served: 6}, waiting("da", "sa", "sa"), 2, []string{"sa", "da"}},
+		"the eighth is the oldest of both lower classes": {Pool{Slots: 9, Served: 7}, waiting("ia", "db", "sa"), 1, []string{"ia"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			picked, after := Pick(c.pool, c.candidates, c.limit)
@@ -101,11 +101,11 @@ func TestPick_OrdersCandidates(t *testing.T) {
 
 func TestPick_DoesNotChangePool(t *testing.T) {
 	t.Parallel()
-	pool := Pool{Places: 5, Running: map[string]int{"a": 1}}
+	pool := Pool{Slots: 5, Running: map[string]int{"a": 1}}
 	_, after := Pick(pool, waiting("ia", "sb"), 2)
-	require.Equal(t, Pool{Places: 5, Running: map[string]int{"a": 1}}, pool)
+	require.Equal(t, Pool{Slots: 5, Running: map[string]int{"a": 1}}, pool)
 	require.Equal(t, Pool{
-		Places: 5, Running: map[string]int{"a": 2, "b": 1}, Lower: 1, Served: 2, Turns: [Classes]string{"b", "a", ""},
+		Slots: 5, Running: map[string]int{"a": 2, "b": 1}, Lower: 1, Served: 2, LastAgents: [Classes]string{"b", "a", ""},
 	}, after)
 }
 
@@ -143,7 +143,7 @@ func TestPick_RespectsLimits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		candidates, limit := drawnQueue(t), rapid.IntRange(0, 12).Draw(t, "wanted")
 		pool := Pool{
-			Places: rapid.IntRange(1, 12).Draw(t, "places"), Served: rapid.Int64Range(0, 20).Draw(t, "served"),
+			Slots: rapid.IntRange(1, 12).Draw(t, "places"), Served: rapid.Int64Range(0, 20).Draw(t, "served"),
 			Running: map[string]int{"a": rapid.IntRange(0, 3).Draw(t, "running")},
 		}
 		picked, after := Pick(pool, candidates, limit)
@@ -158,12 +158,12 @@ func TestPick_RespectsLimits(t *testing.T) {
 		for agent, limit := range most {
 			require.True(t, limit == 0 || after.Running[agent] <= limit, agent)
 		}
-		require.LessOrEqual(t, after.Lower, pool.Places-pool.Kept())
+		require.LessOrEqual(t, after.Lower, pool.Slots-pool.Reserved())
 		if len(picked) == limit {
 			return
 		}
 		for _, c := range candidates {
-			free := c.Class == ClassSync || !c.Fresh || after.Lower < pool.Places-pool.Kept()
+			free := c.Class == ClassSync || !c.Fresh || after.Lower < pool.Slots-pool.Reserved()
 			below := c.Max == 0 || after.Running[c.Agent] < c.Max
 			require.Truef(t, seen[c.ID] || !free || !below, "%v could start", c)
 		}
@@ -175,12 +175,12 @@ func TestPick_RespectsLimits(t *testing.T) {
 func TestPick_StarvesNoRun(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		pool := Pool{Places: rapid.IntRange(1, 6).Draw(t, "places")}
+		pool := Pool{Slots: rapid.IntRange(1, 6).Draw(t, "places")}
 		queue := drawnQueue(t)
 		for i := range queue {
 			queue[i].Max = 0
 		}
-		left, most := len(queue), lowerClassTurn*(len(queue)+1)
+		left, most := len(queue), lowerClassInterval*(len(queue)+1)
 		for claims := 0; left > 0; claims++ {
 			require.Less(t, claims, most, "%d runs never start", left)
 			// There is always a sync run of an agent without runs in progress.
@@ -190,7 +190,7 @@ func TestPick_StarvesNoRun(t *testing.T) {
 				left--
 				queue = slices.DeleteFunc(queue, func(c Candidate) bool { return c.ID == picked[0].ID })
 			}
-			pool = Pool{Places: pool.Places, Served: after.Served, Turns: after.Turns} // it ends at once
+			pool = Pool{Slots: pool.Slots, Served: after.Served, LastAgents: after.LastAgents} // it ends at once
 		}
 	})
 }

@@ -216,7 +216,7 @@ func (b *bundle) claim() store.Claimed {
 	c := b.connector("inbound", nil, "hello")
 	require.Equal(b.t, http.StatusOK, b.post(b.gateway, c.ID.String(), `{}`, nil).status)
 	claimed, err := b.store.Claim(b.t.Context(), store.Claim{
-		Environment: store.Key{ProjectID: b.project, ID: b.environment}, RunnerID: "r", Places: 1, Limit: 1, Lease: store.LeaseDuration,
+		Environment: store.Key{ProjectID: b.project, ID: b.environment}, RunnerID: "r", Slots: 1, Limit: 1, Lease: store.LeaseDuration,
 	})
 	require.NoError(b.t, err)
 	require.Len(b.t, claimed.Runs, 1)

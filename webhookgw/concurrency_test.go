@@ -37,7 +37,7 @@ func TestConcurrencyKey_RunsOneAtATime(t *testing.T) {
 	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
 	require.NoError(t, err)
 	claim := func(wait int, holding ...dispatchapi.Run) []dispatchapi.Run {
-		req := dispatchapi.ClaimRequest{RunnerID: "test", Limit: 8, Places: 8, WaitSeconds: wait}
+		req := dispatchapi.ClaimRequest{RunnerID: "test", Limit: 8, Slots: 8, WaitSeconds: wait}
 		for _, run := range holding {
 			req.Holding = append(req.Holding, dispatchapi.Lease{RunID: run.ID, Token: run.Token})
 		}

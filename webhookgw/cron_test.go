@@ -45,7 +45,7 @@ func TestCron_RunsNewestMissedTick(t *testing.T) {
 	require.True(t, ran.After(missed))
 
 	claimed, err := b.store.Claim(t.Context(), store.Claim{
-		Environment: store.Key{ProjectID: b.project, ID: b.environment}, RunnerID: "r", Places: 1, Limit: 1, Lease: store.LeaseDuration,
+		Environment: store.Key{ProjectID: b.project, ID: b.environment}, RunnerID: "r", Slots: 1, Limit: 1, Lease: store.LeaseDuration,
 	})
 	require.NoError(t, err)
 	require.Len(t, claimed.Runs, 1)

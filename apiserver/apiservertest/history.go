@@ -164,7 +164,7 @@ func (p *ProjectWithHistory) AcceptEventWithFiles(t testing.TB, agent string, fi
 func (p *ProjectWithHistory) ClaimRun(t testing.TB) store.Lease {
 	t.Helper()
 	claimed, err := p.Store.Claim(t.Context(), store.Claim{
-		Environment: store.Key{ProjectID: p.ProjectID, ID: p.ObjectID(t, "environment")}, RunnerID: "runner", Places: 10, Limit: 10, Lease: time.Minute,
+		Environment: store.Key{ProjectID: p.ProjectID, ID: p.ObjectID(t, "environment")}, RunnerID: "runner", Slots: 10, Limit: 10, Lease: time.Minute,
 	})
 	require.NoError(t, err)
 	require.Len(t, claimed.Runs, 1)

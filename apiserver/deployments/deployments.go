@@ -28,7 +28,7 @@ type API struct {
 	Store   Store
 	Costs   *costs.Reader
 	// Uploads limits the uploads in progress.
-	Uploads *quota.Places
+	Uploads *quota.SlotSet
 }
 
 // Store has the methods of the store that deployments use.

@@ -30,13 +30,13 @@ const (
 // Searches limits and starts searches of runs.
 type Searches struct {
 	Service *rest.Service
-	// Places are the slots of searches in progress.
-	Places *quota.Places
+	// Slots are the slots of searches in progress.
+	Slots *quota.SlotSet
 }
 
 // NewSearches returns an unused limit of searches.
 func NewSearches(service *rest.Service) *Searches {
-	return &Searches{Service: service, Places: quota.NewPlaces(MaxSearches, SearchShare)}
+	return &Searches{Service: service, Slots: quota.NewSlotSet(MaxSearches, SearchShare)}
 }
 
 // Begin returns the search for the text of a parameter, or nil if the text is empty. The caller calls end after it has made
@@ -45,10 +45,10 @@ func (s *Searches) Begin(ctx context.Context, c *rest.Caller, text string) (of *
 	if text == "" {
 		return nil, func() {}, nil
 	}
-	if err := quota.Refusal(s.Places.Take(c.ProjectID, 1), errManySearches(http.StatusTooManyRequests), errManySearches(http.StatusServiceUnavailable)); err != nil {
+	if err := quota.Refusal(s.Slots.Take(c.ProjectID, 1), errManySearches(http.StatusTooManyRequests), errManySearches(http.StatusServiceUnavailable)); err != nil {
 		return nil, nil, err
 	}
-	end = func() { s.Places.Give(c.ProjectID, 1) }
+	end = func() { s.Slots.Give(c.ProjectID, 1) }
 	if of, err = s.searchFor(ctx, text); err != nil {
 		end()
 	}

@@ -96,7 +96,7 @@ type Service struct {
 	// HistoryReads is the fair budget of history reads.
 	HistoryReads *quota.Budget
 	// Streams limits the open streams of events.
-	Streams *quota.Places
+	Streams *quota.SlotSet
 
 	refusals *httpserver.Refusals
 	keys     *cache.Cache[askedKey, credential]
@@ -111,7 +111,7 @@ type Service struct {
 
 // New returns a service that serves nothing before Mount.
 func New(opts Options, stored Store, claims Claims) *Service {
-	s := &Service{Options: opts.withDefaults(), Store: stored, Claims: claims, HistoryReads: NewHistoryReads(stored.ListsAtOnce(), historyReadPatience), Streams: quota.NewPlaces(MaxStreams, StreamShare)}
+	s := &Service{Options: opts.withDefaults(), Store: stored, Claims: claims, HistoryReads: NewHistoryReads(stored.ListsAtOnce(), historyReadPatience), Streams: quota.NewSlotSet(MaxStreams, StreamShare)}
 	clock := func() time.Time { return s.Now() } // tests change Now
 	s.refusals = httpserver.NewRefusals("requests without a valid API key were rejected", s.Logger, clock)
 	s.keys = cache.New[askedKey, credential](cacheSize, KeyCacheTime, clock)

@@ -34,7 +34,7 @@ type API struct {
 	ConnectorRuns *ConnectorRuns
 	Costs         *costs.Reader
 	// Files limits the files that are sent at the same time.
-	Files    *quota.Places
+	Files    *quota.SlotSet
 	Searches *history.Searches
 }
 

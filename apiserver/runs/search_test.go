@@ -272,7 +272,7 @@ func TestSearch_LimitsConcurrentSearches(t *testing.T) {
 	agent := apiservertest.FillPath(t, "/agents/hello?environment_id={environment}", w.IDs)
 	for _, path := range []string{"/runs?search=ada", "/runs?search=!", agent + "&search=ada", "/runs?search=ada&cursor=x", agent + "&search=ada&deployment_id=" + uuid.NewString()} {
 		w.Request(t, key, http.MethodGet, path, "")
-		require.Zero(t, w.Server.Searches.Places.Taken(), path)
+		require.Zero(t, w.Server.Searches.Slots.Taken(), path)
 	}
 	refused := func(status int) {
 		for _, path := range []string{"/runs?search=ada", agent + "&search=ada"} {
@@ -282,17 +282,17 @@ func TestSearch_LimitsConcurrentSearches(t *testing.T) {
 		}
 	}
 	for range history.MaxSearches / history.SearchShare {
-		require.NoError(t, w.Server.Searches.Places.Take(w.ProjectID, 1))
+		require.NoError(t, w.Server.Searches.Slots.Take(w.ProjectID, 1))
 	}
 	refused(http.StatusTooManyRequests)
 	for _, path := range []string{"/runs", agent} {
 		require.Equal(t, http.StatusOK, w.Request(t, key, http.MethodGet, path, "").Code)
 	}
 	for range history.MaxSearches / history.SearchShare {
-		w.Server.Searches.Places.Give(w.ProjectID, 1)
+		w.Server.Searches.Slots.Give(w.ProjectID, 1)
 	}
-	for w.Server.Searches.Places.Taken() < history.MaxSearches {
-		require.NoError(t, w.Server.Searches.Places.Take(uuid.New(), 1))
+	for w.Server.Searches.Slots.Taken() < history.MaxSearches {
+		require.NoError(t, w.Server.Searches.Slots.Take(uuid.New(), 1))
 	}
 	refused(http.StatusServiceUnavailable)
 }

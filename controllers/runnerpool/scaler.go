@@ -61,12 +61,12 @@ func (s *Scaler) Start(ctx context.Context) error {
 	defer rested.Stop()
 	var looks sync.WaitGroup
 	defer looks.Wait()
-	places := quota.NewBudget(queuesAtOnce, queuesParts, math.MaxInt, 0)
+	budget := quota.NewBudget(queuesAtOnce, queuesParts, math.MaxInt, 0)
 	resting := true
 	for ctx.Err() == nil {
 		if !resting && s.Pools.hasDuePool() {
 			for _, key := range s.Pools.takeDue(s.Clock.Now()) {
-				looks.Go(func() { s.lookInTurn(ctx, places, key) })
+				looks.Go(func() { s.lookInTurn(ctx, budget, key) })
 			}
 			rested.Reset(looksEvery)
 			resting = true
@@ -95,12 +95,12 @@ func (s *Scaler) Start(ctx context.Context) error {
 }
 
 // lookInTurn checks a pool when its project has a slot.
-func (s *Scaler) lookInTurn(ctx context.Context, places *quota.Budget, key store.Key) {
-	place, err := places.Wait(ctx, key.ProjectID, 1)
+func (s *Scaler) lookInTurn(ctx context.Context, budget *quota.Budget, key store.Key) {
+	grant, err := budget.Wait(ctx, key.ProjectID, 1)
 	if err != nil {
 		return // the process ends
 	}
-	defer place.End()
+	defer grant.End()
 	if err := s.Look(ctx, key); err != nil && ctx.Err() == nil {
 		s.Logger.ErrorContext(ctx, "reading the demand of a runner pool; its size stays unchanged", "environment", key, "error", err)
 	}

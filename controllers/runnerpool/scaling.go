@@ -45,8 +45,8 @@ func (b bounds) desiredReplicas(open store.Runs) int32 {
 }
 
 func (b bounds) fitsDemand(open store.Runs, replicas int32) bool {
-	pool := store.Pool{Places: int(replicas) * int(b.concurrency)}
-	return open.All <= pool.Places && open.Lower <= pool.Places-pool.Kept()
+	pool := store.Pool{Slots: int(replicas) * int(b.concurrency)}
+	return open.All <= pool.Slots && open.Lower <= pool.Slots-pool.Reserved()
 }
 
 // recommendation is the number of desired replicas at a time.

@@ -153,9 +153,9 @@ func TestScaling_KeepsInvariants(t *testing.T) {
 			if all > 0 || used {
 				require.Positive(t, s.replicas, "something is open")
 			}
-			places := int(s.replicas * b.concurrency)
-			require.True(t, places >= all || s.replicas == b.max, "there are places for what is open")
-			require.GreaterOrEqual(t, places, min(running, int(b.max*b.concurrency)), "no run under way loses its place")
+			slots := int(s.replicas * b.concurrency)
+			require.True(t, slots >= all || s.replicas == b.max, "there are places for what is open")
+			require.GreaterOrEqual(t, slots, min(running, int(b.max*b.concurrency)), "no run under way loses its place")
 			one := int32(0)
 			if all > 0 || used {
 				one = 1

@@ -20,10 +20,11 @@ type ClaimRequest struct {
 	Digests Digests `json:"digests"`
 	// Refused are bundles that this runner cannot open. It gets no runs of them.
 	Refused Digests `json:"refused,omitempty"`
-	// Places is the maximum number of parallel runs, Limit the number of wanted runs. With Limit 0
-	// the request only reports, and its response has lost claims and prefetches.
-	Places int `json:"places"`
-	Limit  int `json:"limit"`
+	// Slots is the maximum number of parallel runs, Limit the number of wanted runs. With Limit 0
+	// the request only reports, and its response has lost claims and prefetches. The JSON name of
+	// Slots is that of earlier releases, which run at the same time during an upgrade.
+	Slots int `json:"places"`
+	Limit int `json:"limit"`
 	// Holding are the runner's current claims. Other leases of the runner were lost on their way
 	// and are sent again with the same token.
 	Holding Leases `json:"holding,omitempty"`

@@ -83,10 +83,10 @@ func Trees(
 }
 
 // acquireSlot takes a slot and returns the function that frees it, or ErrBusy at the end of ctx.
-func acquireSlot(ctx context.Context, places chan struct{}) (leave func(), err error) {
+func acquireSlot(ctx context.Context, slots chan struct{}) (leave func(), err error) {
 	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
+	case slots <- struct{}{}:
+		return func() { <-slots }, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("%w: %w", ErrBusy, ctx.Err())
 	}

@@ -13,14 +13,14 @@ import (
 type boundedListener struct {
 	net.Listener
 	timeout time.Duration
-	places  chan struct{} // one entry per open connection
+	slots   chan struct{} // one entry per open connection
 	open    *connections
 	closed  chan struct{}
 	close   func() error // called once
 }
 
 func newBoundedListener(inner net.Listener, timeout time.Duration, limit int, open *connections) *boundedListener {
-	l := &boundedListener{Listener: inner, timeout: timeout, places: make(chan struct{}, limit), open: open, closed: make(chan struct{})}
+	l := &boundedListener{Listener: inner, timeout: timeout, slots: make(chan struct{}, limit), open: open, closed: make(chan struct{})}
 	l.close = sync.OnceValue(func() error {
 		close(l.closed)
 		return inner.Close()
@@ -41,7 +41,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 	conn := &boundedConn{Conn: inner, timeout: l.timeout}
 	conn.left = sync.OnceFunc(func() {
 		l.open.removeConn(conn)
-		<-l.places
+		<-l.slots
 	})
 	l.open.addConn(conn)
 	return conn, nil
@@ -50,14 +50,14 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 // acquireSlot takes a slot for an accepted connection.
 func (l *boundedListener) acquireSlot() error {
 	select {
-	case l.places <- struct{}{}:
+	case l.slots <- struct{}{}:
 		return nil
 	default:
 	}
 	defer l.open.endShedding()
 	l.open.shedConns()
 	select {
-	case l.places <- struct{}{}:
+	case l.slots <- struct{}{}:
 		return nil
 	case <-l.closed:
 		return net.ErrClosed

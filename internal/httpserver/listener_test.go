@@ -51,14 +51,14 @@ func TestListener_ConnectionsBeyondLimitWait(t *testing.T) {
 		t.Fatal("a third connection was accepted", err)
 	default:
 	}
-	require.Len(t, listener.places, 2)
+	require.Len(t, listener.slots, 2)
 	require.NoError(t, first.Close())
 	require.NoError(t, first.Close(), "which gives back its place once")
 	require.NoError(t, <-third)
 	require.NoError(t, listener.Close())
 	require.NoError(t, listener.Close())
 	require.ErrorIs(t, <-ended, net.ErrClosed)
-	require.Len(t, listener.places, 2)
+	require.Len(t, listener.slots, 2)
 	require.Len(t, open.open, 2)
 }
 

@@ -167,8 +167,8 @@ var atGateways = map[string]does{
 }
 
 var atRunners = map[string]does{
-	"places": ofRunner(func(r *metrics.Runner) { r.Places(4) }, map[string]float64{`agentplatform_runner_places`: 4}),
-	"began":  ofRunner(func(r *metrics.Runner) { r.Began() }, map[string]float64{`agentplatform_runner_runs`: 1}),
+	"slots": ofRunner(func(r *metrics.Runner) { r.Slots(4) }, map[string]float64{`agentplatform_runner_slots`: 4}),
+	"began": ofRunner(func(r *metrics.Runner) { r.Began() }, map[string]float64{`agentplatform_runner_runs`: 1}),
 	"left": ofRunner(func(r *metrics.Runner) { r.Began(); r.Left(metrics.RunLost) }, map[string]float64{
 		`agentplatform_runner_ended_runs_total{status="lost"}`: 1,
 	}),

@@ -33,16 +33,16 @@ type Tokens struct{ Input, Output, Thinking, CachedInput int64 }
 
 // Runner are the metrics of a runner.
 type Runner struct {
-	running, places prometheus.Gauge
-	ended           counters
-	polls           counters
-	asked           *prometheus.CounterVec
-	answered        *prometheus.HistogramVec
-	tokens          *prometheus.CounterVec
-	tools           counters
-	drift           prometheus.Counter
-	providers       []string
-	outcomes        []string
+	running, slots prometheus.Gauge
+	ended          counters
+	polls          counters
+	asked          *prometheus.CounterVec
+	answered       *prometheus.HistogramVec
+	tokens         *prometheus.CounterVec
+	tools          counters
+	drift          prometheus.Counter
+	providers      []string
+	outcomes       []string
 }
 
 // NewRunner registers a runner's metrics; nil registers none. providers are the types of model
@@ -51,7 +51,7 @@ func NewRunner(registry prometheus.Registerer, providers []string, errors []rune
 	with := promauto.With(registry)
 	r := &Runner{
 		running: newGauge(registry, "agentplatform_runner_runs", "Runs that this runner executes now."),
-		places:  newGauge(registry, "agentplatform_runner_places", "Number of slots: runs that this runner can execute at once."),
+		slots:   newGauge(registry, "agentplatform_runner_slots", "Number of slots: runs that this runner can execute at once."),
 		ended: newCounters(registry, "agentplatform_runner_ended_runs_total",
 			"Runs that this runner stopped executing, by status: completed, failed, cancelled, released (queued again to be resumed), "+
 				"lost (another runner has the lease), or unreported (the gateway could not be reached).",
@@ -94,8 +94,8 @@ func NewRunner(registry prometheus.Registerer, providers []string, errors []rune
 
 var tokenKinds = []string{"input", "output", "thinking", "cached_input"}
 
-// Places sets the number of slots.
-func (r *Runner) Places(n int) { r.places.Set(float64(n)) }
+// Slots sets the number of slots.
+func (r *Runner) Slots(n int) { r.slots.Set(float64(n)) }
 
 // Began counts a run that begins.
 func (r *Runner) Began() { r.running.Inc() }

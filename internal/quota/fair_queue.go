@@ -51,29 +51,29 @@ func (t *FairQueue[T]) Next() (project uuid.UUID, item T, ok bool) {
 
 // First returns the first item of a project.
 func (t *FairQueue[T]) First(project uuid.UUID) (item T, ok bool) {
-	line := t.waiting[project]
-	if len(line) == 0 {
+	items := t.waiting[project]
+	if len(items) == 0 {
 		return item, false
 	}
-	return line[0], true
+	return items[0], true
 }
 
 // Pop removes the first item of a project, which must exist, and moves the project to the end.
 func (t *FairQueue[T]) Pop(project uuid.UUID) T {
 	var none T
-	line := t.waiting[project]
-	first := line[0]
-	line[0] = none // otherwise the queue keeps it in memory
+	items := t.waiting[project]
+	first := items[0]
+	items[0] = none // otherwise the queue keeps it in memory
 	if t.order[0] == project {
 		t.order = t.order[1:]
 	} else {
 		t.order = slices.DeleteFunc(t.order, func(other uuid.UUID) bool { return other == project })
 	}
-	if len(line) == 1 {
+	if len(items) == 1 {
 		delete(t.waiting, project)
 		return first
 	}
-	t.waiting[project] = line[1:]
+	t.waiting[project] = items[1:]
 	t.order = append(t.order, project)
 	return first
 }

@@ -4,7 +4,7 @@
 // its part, so a project cannot use up the parts of others. An amount larger than a part counts as
 // a part.
 //
-// [Places] are taken without waiting. A [Budget] has a queue. [FairQueue] is a fair queue: it serves
+// The slots of a [SlotSet] are taken without waiting. A [Budget] has a queue. [FairQueue] is a fair queue: it serves
 // projects round-robin, so a busy project delays only itself.
 package quota
 

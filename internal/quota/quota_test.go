@@ -30,7 +30,7 @@ func TestRefusal_SelectsError(t *testing.T) {
 // A project can use its own part completely. Others get slots until all are taken.
 func TestPlaces_LimitProjectToItsPart(t *testing.T) {
 	t.Parallel()
-	p, projects := NewPlaces(8, 4), make([]uuid.UUID, 6)
+	p, projects := NewSlotSet(8, 4), make([]uuid.UUID, 6)
 	for i := range projects {
 		projects[i] = uuid.New()
 	}
@@ -48,11 +48,11 @@ func TestPlaces_LimitProjectToItsPart(t *testing.T) {
 	require.NoError(t, p.Take(projects[5], 1))
 	require.Equal(t, ErrTotalLimit, p.Take(projects[0], 1))
 
-	few := NewPlaces(2, 4)
+	few := NewSlotSet(2, 4)
 	require.NoError(t, few.Take(projects[0], 1), "at least one")
 	require.Equal(t, ErrProjectLimit, few.Take(projects[0], 1))
 
-	large := NewPlaces(8, 4)
+	large := NewSlotSet(8, 4)
 	require.NoError(t, large.Take(projects[0], 100), "alone")
 	require.Equal(t, ErrProjectLimit, large.Take(projects[0], 0+1))
 	large.Give(projects[0], 100)
@@ -153,7 +153,7 @@ func TestPlaces_ReserveSlotsForOthers(t *testing.T) {
 		64: {16, 16, 16, 8, 1, 1, 1, 1, 1, 1, 1, 1},
 	} {
 		t.Run(fmt.Sprint(all), func(t *testing.T) {
-			p := NewPlaces(all, 4)
+			p := NewSlotSet(all, 4)
 			var taken []int
 			for n := -1; n != 0; {
 				project := uuid.New()

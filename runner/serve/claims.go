@@ -31,8 +31,8 @@ const (
 	stalePause = 500 * time.Millisecond
 )
 
-// errPlace is the cause for ending a wait when a slot becomes free.
-var errPlace = errors.New("a slot is free")
+// errSlotFree is the cause for ending a wait when a slot becomes free.
+var errSlotFree = errors.New("a slot is free")
 
 // claimLoop claims runs until ctx ends.
 func (s *Server) claimLoop(ctx context.Context, l life) {
@@ -40,7 +40,7 @@ func (s *Server) claimLoop(ctx context.Context, l life) {
 	pauses.InitialInterval, pauses.MaxInterval = claimPause, maxClaimPause
 	for ctx.Err() == nil {
 		resp, err := s.requestRuns(ctx)
-		if err != nil && (ctx.Err() != nil || errors.Is(err, errPlace)) {
+		if err != nil && (ctx.Err() != nil || errors.Is(err, errSlotFree)) {
 			continue
 		}
 		s.opts.Metrics.Polled(err)
@@ -60,7 +60,7 @@ func (s *Server) claimLoop(ctx context.Context, l life) {
 }
 
 // requestRuns sends one claim request. A runner without a free slot also asks, to learn about cancelled
-// runs. Only that request is cancelled when a slot becomes free (errPlace), because the response of
+// runs. Only that request is cancelled when a slot becomes free (errSlotFree), because the response of
 // any other can contain runs.
 func (s *Server) requestRuns(ctx context.Context) (dispatchapi.ClaimResponse, error) {
 	full, end := context.WithCancelCause(ctx)
@@ -76,8 +76,8 @@ func (s *Server) requestRuns(ctx context.Context) (dispatchapi.ClaimResponse, er
 	req := s.request()
 	req.Limit = 0 // if a slot became free just now, full has ended
 	resp, err := s.opts.Dispatch.Claim(full, req)
-	if err != nil && errors.Is(context.Cause(full), errPlace) {
-		return resp, errPlace
+	if err != nil && errors.Is(context.Cause(full), errSlotFree) {
+		return resp, errSlotFree
 	}
 	return resp, err
 }
@@ -93,7 +93,7 @@ func (s *Server) request() dispatchapi.ClaimRequest {
 	if s.ending {
 		return req
 	}
-	req.Places, req.Limit, req.Unanswered = s.opts.Concurrency, s.freeSlots(), s.unanswered
+	req.Slots, req.Limit, req.Unanswered = s.opts.Concurrency, s.freeSlots(), s.unanswered
 	if !s.polled.IsZero() { // the first request only registers the runner
 		req.WaitSeconds = int(claimWait.Seconds())
 	}
@@ -194,7 +194,7 @@ func (s *Server) endClaim(c *claim) {
 	}
 	s.busy--
 	if s.freed != nil && s.freeSlots() >= s.wanted {
-		s.freed(errPlace)
+		s.freed(errSlotFree)
 	}
 }
 

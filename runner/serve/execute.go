@@ -122,8 +122,8 @@ func (s *Server) release(l life, c *claim, log *slog.Logger, delay time.Duration
 // attempt waits for a slot, prepares the run and calls the engine.
 func (s *Server) attempt(l life, c *claim) engine.Outcome {
 	select {
-	case s.places <- struct{}{}:
-		defer func() { <-s.places }()
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
 	case <-l.stop:
 		return engine.Outcome{Status: engine.Unfinished, Cause: engine.ErrStopped}
 	case <-c.ctx.Done():

@@ -123,7 +123,7 @@ func TestMetrics_CountRunsRequestsAndCalls(t *testing.T) {
 	s.Check(t, metrics.ProcessRunner)
 	require.NotContains(t, s.Text(), "charge")
 	for name, want := range map[string]float64{
-		`agentplatform_runner_places`:                                                 4,
+		`agentplatform_runner_slots`:                                                  4,
 		`agentplatform_runner_ended_runs_total{status="completed"}`:                   1,
 		`agentplatform_runner_ended_runs_total{status="failed"}`:                      1,
 		`agentplatform_runner_ended_runs_total{status="lost"}`:                        1,

@@ -93,7 +93,7 @@ type Server struct {
 	wanted     int                     // number of free slots that freed waits for
 
 	memory *semaphore.Weighted // bytes for attachments
-	places chan struct{}       // one token per executed run
+	slots  chan struct{}       // one token per executed run
 	beat   chan struct{}       // requests a heartbeat now
 	fresh  chan struct{}       // requests a heartbeat soon
 	group  sync.WaitGroup
@@ -131,7 +131,7 @@ func New(opts Options) (*Server, error) {
 	return &Server{
 		opts: opts, bundles: bundles, prefetch: newPrefetcher(bundles), runs: map[uuid.UUID]*claim{},
 		memory: semaphore.NewWeighted(maxFileBytes),
-		places: make(chan struct{}, opts.Concurrency), beat: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
+		slots:  make(chan struct{}, opts.Concurrency), beat: make(chan struct{}, 1), fresh: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -145,7 +145,7 @@ func (s *Server) Run(ctx context.Context) error {
 	working, endWorking := context.WithCancelCause(reporting)
 	defer endWorking(nil)
 
-	s.opts.Metrics.Places(s.opts.Concurrency)
+	s.opts.Metrics.Slots(s.opts.Concurrency)
 	var beside sync.WaitGroup
 	beside.Go(func() { s.heartbeats(reporting) })
 	beside.Go(func() { s.prefetch.runLoop(ctx) })

@@ -55,7 +55,7 @@ func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err
 	look.Pool = store.Pool{Running: map[string]int{}}
 	batch := &pgx.Batch{}
 	project, environment := c.Environment.ProjectID, c.Environment.ID
-	batch.Queue(poolStatement, project, environment, sqlcore.Text(c.RunnerID), c.Places, sqlcore.Digests(c),
+	batch.Queue(poolStatement, project, environment, sqlcore.Text(c.RunnerID), c.Slots, sqlcore.Digests(c),
 		sqlcore.RunnerSeenEvery.Microseconds(), store.RunnerPresence.Microseconds()).QueryRow(func(row pgx.Row) error {
 		return scanPool(row, c, &look)
 	})
@@ -102,8 +102,8 @@ func scanPool(row pgx.Row, c store.Claim, look *sqlcore.Look) error {
 	if err != nil {
 		return err
 	}
-	look.Pool.Places = others + c.Places
-	return json.Unmarshal([]byte(turns), &look.Pool.Turns)
+	look.Pool.Slots = others + c.Slots
+	return json.Unmarshal([]byte(turns), &look.Pool.LastAgents)
 }
 
 func scanWaiting(row pgx.CollectableRow) (w sqlcore.Waiting, err error) {

@@ -29,7 +29,7 @@ func TestComplete_HandsKeyToRunBeingAccepted(t *testing.T) {
 	require.NoError(t, err)
 	claim := func() []store.Claimed {
 		result, err := s.Claim(t.Context(), store.Claim{
-			Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "r", Places: 5, Limit: 5, Lease: time.Hour,
+			Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "r", Slots: 5, Limit: 5, Lease: time.Hour,
 		})
 		require.NoError(t, err)
 		return result.Runs

@@ -48,7 +48,7 @@ func TestFollowRun_ReachesOtherProcesses(t *testing.T) {
 	_, err := here.Accept(t.Context(), []store.Event{event})
 	require.NoError(t, err)
 	got, err := here.Claim(t.Context(), store.Claim{
-		Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "r", Places: 1, Limit: 1, Lease: time.Hour,
+		Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "r", Slots: 1, Limit: 1, Lease: time.Hour,
 	})
 	require.NoError(t, err)
 	require.Len(t, got.Runs, 1)

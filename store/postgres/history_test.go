@@ -77,7 +77,7 @@ func TestComplete_LastTwoRunsInEitherOrder(t *testing.T) {
 			admissions, err := s.Accept(t.Context(), []store.Event{c.Event(t)})
 			require.NoError(t, err)
 			claimed, err := s.Claim(t.Context(), store.Claim{
-				Environment: store.Key{ProjectID: c.Project, ID: c.Environment}, RunnerID: "r", Places: 2, Limit: 2, Lease: store.LeaseDuration,
+				Environment: store.Key{ProjectID: c.Project, ID: c.Environment}, RunnerID: "r", Slots: 2, Limit: 2, Lease: store.LeaseDuration,
 			})
 			require.NoError(t, err)
 			require.Len(t, claimed.Runs, 2)

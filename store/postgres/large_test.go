@@ -22,7 +22,7 @@ func TestComplete_DeletesBlobsAfterCancellation(t *testing.T) {
 	_, err := s.Accept(t.Context(), []store.Event{scene.Event(t)})
 	require.NoError(t, err)
 	claimed, err := s.Claim(t.Context(), store.Claim{
-		Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "r", Places: 1, Limit: 1, Lease: time.Hour,
+		Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "r", Slots: 1, Limit: 1, Lease: time.Hour,
 	})
 	require.NoError(t, err)
 	run := claimed.Runs[0]

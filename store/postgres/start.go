@@ -206,7 +206,7 @@ func (s *pendingStart) addTo(queue *pgx.Batch) {
 	}
 	c := s.claim
 	queue.Queue(startStatement, c.Environment.ProjectID, c.Environment.ID, s.Version, s.Pool.Served,
-		sqlcore.Turns(s.Pool.Turns), sqlcore.Text(c.RunnerID), c.Lease.Microseconds(), run, deployment, s.Salts).Query(s.readStarted)
+		sqlcore.EncodeLastAgents(s.Pool.LastAgents), sqlcore.Text(c.RunnerID), c.Lease.Microseconds(), run, deployment, s.Salts).Query(s.readStarted)
 }
 
 func (s *pendingStart) readStarted(rows pgx.Rows) error {

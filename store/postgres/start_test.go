@@ -31,7 +31,7 @@ func TestClaim_IgnoresLocksOfOtherEnvironments(t *testing.T) {
 			free := storebench.NewScene(t, s, 1)
 			claim := func(ctx context.Context, of *storebench.Scene) ([]store.Claimed, error) {
 				result, err := s.Claim(ctx, store.Claim{
-					Environment: store.Key{ProjectID: of.Project, ID: of.Environment}, RunnerID: uuid.NewString(), Places: 10, Limit: 1, Lease: time.Hour,
+					Environment: store.Key{ProjectID: of.Project, ID: of.Environment}, RunnerID: uuid.NewString(), Slots: 10, Limit: 1, Lease: time.Hour,
 				})
 				return result.Runs, err
 			}
@@ -85,7 +85,7 @@ func claimTogether(t *testing.T, s *postgres.Store, scenes ...*storebench.Scene)
 		answers = append(answers, answer)
 		go func() {
 			result, err := s.Claim(t.Context(), store.Claim{
-				Environment: store.Key{ProjectID: of.Project, ID: of.Environment}, RunnerID: "r", Places: 10, Limit: 1, Lease: time.Hour,
+				Environment: store.Key{ProjectID: of.Project, ID: of.Environment}, RunnerID: "r", Slots: 10, Limit: 1, Lease: time.Hour,
 			})
 			answer <- startAnswer{result.Runs, err}
 		}()

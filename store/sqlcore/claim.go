@@ -134,7 +134,7 @@ func (c *Core) recordRunner(ctx context.Context, claim store.Claim) error {
 				SELECT 1 FROM runners w WHERE w.project_id = $1 AND w.environment_id = $2 AND w.id <> $3 LIMIT $6) known)
 			ON CONFLICT (project_id, environment_id, id)
 			DO UPDATE SET seen_at = excluded.seen_at, places = excluded.places, digests = excluded.digests`,
-			claim.Environment.ProjectID, claim.Environment.ID, Text(claim.RunnerID), claim.Places, Digests(claim), store.MaxRunners)
+			claim.Environment.ProjectID, claim.Environment.ID, Text(claim.RunnerID), claim.Slots, Digests(claim), store.MaxRunners)
 		return err
 	})
 }
@@ -362,8 +362,8 @@ func QueuedLines(address, scope string) string {
 	) `
 }
 
-// Turns returns the stored form of a pool's turns: JSON of the agents by class.
-func Turns(turns [store.Classes]string) string {
-	text, _ := json.Marshal(turns) // strings always marshal
+// EncodeLastAgents returns the stored form of the last agents of a pool: JSON of the agents by class.
+func EncodeLastAgents(agents [store.Classes]string) string {
+	text, _ := json.Marshal(agents) // strings always marshal
 	return Text(string(text))
 }

@@ -320,7 +320,7 @@ func lookAtPool(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sql
 			EXISTS (SELECT 1 FROM runners w WHERE w.project_id = $1 AND w.environment_id = $2 AND w.id = $3
 				AND w.places = $4 AND w.digests = $5 AND w.seen_at > now_us() - $6)
 		FROM environments e JOIN pools p ON p.project_id = e.project_id AND p.environment_id = e.id
-		WHERE e.project_id = $1 AND e.id = $2`, c.Environment.ProjectID, c.Environment.ID, sqlcore.Text(c.RunnerID), c.Places,
+		WHERE e.project_id = $1 AND e.id = $2`, c.Environment.ProjectID, c.Environment.ID, sqlcore.Text(c.RunnerID), c.Slots,
 		sqlcore.Digests(c), sqlcore.RunnerSeenEvery.Microseconds(), store.RunnerPresence.Microseconds()).
 		Scan(&look.Live, &look.Version, &look.Pool.Served, &turns, &others, &look.Seen)
 	if errors.Is(err, sql.ErrNoRows) { // the environment is deleted
@@ -330,8 +330,8 @@ func lookAtPool(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sql
 	if err != nil {
 		return err
 	}
-	look.Pool.Places = others + c.Places
-	return json.Unmarshal([]byte(turns), &look.Pool.Turns)
+	look.Pool.Slots = others + c.Slots
+	return json.Unmarshal([]byte(turns), &look.Pool.LastAgents)
 }
 
 // lookAtQueue reads the heads of the queues, queue by queue.
@@ -390,7 +390,7 @@ func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (star
 		started, current = nil, false
 		result, err := q.ExecContext(ctx, `UPDATE pools SET version = version + 1, served = $4, turns = $5
 			WHERE project_id = $1 AND environment_id = $2 AND version = $3`,
-			c.Environment.ProjectID, c.Environment.ID, s.Version, s.Pool.Served, sqlcore.Turns(s.Pool.Turns))
+			c.Environment.ProjectID, c.Environment.ID, s.Version, s.Pool.Served, sqlcore.EncodeLastAgents(s.Pool.LastAgents))
 		if err != nil {
 			return err
 		}

@@ -84,7 +84,7 @@ func TestPostDeliveries_ReadsLinksOnce(t *testing.T) {
 		_, err := s.Accept(t.Context(), []store.Event{e})
 		require.NoError(t, err)
 		claimed, err := s.Claim(t.Context(), store.Claim{
-			Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "r", Places: 50, Limit: len(e.Runs), Lease: time.Hour,
+			Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "r", Slots: 50, Limit: len(e.Runs), Lease: time.Hour,
 		})
 		require.NoError(t, err)
 		for _, run := range claimed.Runs {

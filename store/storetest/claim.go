@@ -58,7 +58,7 @@ var claimPromises = []promise{
 			group.Go(func() {
 				for {
 					result, err := w.s.Claim(w.ctx, store.Claim{
-						Environment: w.environment.Key(), RunnerID: uuid.NewString(), Places: 3, Limit: 3, Lease: lease,
+						Environment: w.environment.Key(), RunnerID: uuid.NewString(), Slots: 3, Limit: 3, Lease: lease,
 					})
 					mu.Lock()
 					for _, c := range result.Runs {

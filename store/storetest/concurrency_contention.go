@@ -86,7 +86,7 @@ var keyContentionPromises = []promise{
 
 // endSome claims runs and ends them together.
 func (w *world) endSome(ctx context.Context) error {
-	result, err := w.s.Claim(ctx, store.Claim{Environment: w.environment.Key(), RunnerID: uuid.NewString(), Places: 5, Limit: 5, Lease: lease})
+	result, err := w.s.Claim(ctx, store.Claim{Environment: w.environment.Key(), RunnerID: uuid.NewString(), Slots: 5, Limit: 5, Lease: lease})
 	if err != nil {
 		return err
 	}

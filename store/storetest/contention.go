@@ -142,7 +142,7 @@ var contentionPromises = []promise{
 			w.NoError(together(func(i int) error {
 				of := worlds[i%len(worlds)]
 				result, err := of.s.Claim(of.ctx, store.Claim{
-					Environment: of.environment.Key(), RunnerID: uuid.NewString(), Places: 100, Limit: 3, Lease: lease,
+					Environment: of.environment.Key(), RunnerID: uuid.NewString(), Slots: 100, Limit: 3, Lease: lease,
 				})
 				mutex.Lock()
 				defer mutex.Unlock()

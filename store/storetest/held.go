@@ -127,22 +127,22 @@ var heldPromises = []promise{
 	{"a run is returned again after a lost response, not while it is held", func(w *world) {
 		w.deploy("one", "first")
 		e := w.singles(3)
-		first := w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Limit: 2}).Runs
+		first := w.claimForHour(store.Claim{RunnerID: "r", Slots: 5, Limit: 2}).Runs
 		w.Len(first, 2)
 		held, lost := leaseOf(first[0]), first[1]
-		got := w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Holding: []store.Lease{held}})
+		got := w.claimForHour(store.Claim{RunnerID: "r", Slots: 5, Holding: []store.Lease{held}})
 		w.Empty(got.Lost)
 		w.Equal([]uuid.UUID{lost.Run.ID}, runIDs(got.Runs))
 		w.Equal(lost.Token, got.Runs[0].Token)
 		w.Equal(lost.BundleDigest, got.Runs[0].BundleDigest)
 		w.Equal(e[1].Input, got.Runs[0].Input)
 		w.Equal(1, got.Runs[0].Run.Attempt)
-		w.Empty(w.claimForHour(store.Claim{RunnerID: "another", Places: 5}).Runs, "not another's")
-		w.Empty(w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Holding: []store.Lease{held, leaseOf(lost)}}).Runs)
-		got = w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Holding: []store.Lease{held}})
+		w.Empty(w.claimForHour(store.Claim{RunnerID: "another", Slots: 5}).Runs, "not another's")
+		w.Empty(w.claimForHour(store.Claim{RunnerID: "r", Slots: 5, Holding: []store.Lease{held, leaseOf(lost)}}).Runs)
+		got = w.claimForHour(store.Claim{RunnerID: "r", Slots: 5, Limit: 5, Holding: []store.Lease{held}})
 		w.Equal([]uuid.UUID{lost.Run.ID, e[2].Runs[0].ID}, runIDs(got.Runs), "and new ones with it")
 		w.NoError(w.complete(completed(lost)))
-		w.Equal([]store.Lease{leaseOf(lost)}, w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Holding: []store.Lease{held, leaseOf(lost), leaseOf(got.Runs[1])}}).Lost)
+		w.Equal([]store.Lease{leaseOf(lost)}, w.claimForHour(store.Claim{RunnerID: "r", Slots: 5, Holding: []store.Lease{held, leaseOf(lost), leaseOf(got.Runs[1])}}).Lost)
 	}},
 	{"runs that a runner no longer holds are released", func(w *world) {
 		w.deploy("one", "first")
@@ -162,8 +162,8 @@ var heldPromises = []promise{
 		d := w.deploy("one", "first")
 		w.singles(1)
 		digest := w.deployment(d.ID).BundleDigest
-		w.Empty(w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Refused: []string{"sha256:other", digest}}).Runs)
-		w.Len(w.claimForHour(store.Claim{RunnerID: "another", Places: 5, Limit: 5, Refused: []string{"sha256:other"}}).Runs, 1)
+		w.Empty(w.claimForHour(store.Claim{RunnerID: "r", Slots: 5, Limit: 5, Refused: []string{"sha256:other", digest}}).Runs)
+		w.Len(w.claimForHour(store.Claim{RunnerID: "another", Slots: 5, Limit: 5, Refused: []string{"sha256:other"}}).Runs, 1)
 	}},
 	{"runs of an unusable bundle block no other runs", func(w *world) {
 		d := w.deploy("one", "first")
@@ -173,9 +173,9 @@ var heldPromises = []promise{
 		}
 		w.deploy("two", "first")
 		fresh := w.singles(2)
-		claimed := w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Limit: 3, Refused: []string{w.deployment(d.ID).BundleDigest}}).Runs
+		claimed := w.claimForHour(store.Claim{RunnerID: "r", Slots: 5, Limit: 3, Refused: []string{w.deployment(d.ID).BundleDigest}}).Runs
 		w.Equal([]uuid.UUID{fresh[0].Runs[0].ID, fresh[1].Runs[0].ID}, runIDs(claimed))
-		w.Len(w.claimForHour(store.Claim{RunnerID: "another", Places: 9, Limit: 9}).Runs, 5, "and they still exist")
+		w.Len(w.claimForHour(store.Claim{RunnerID: "another", Slots: 9, Limit: 9}).Runs, 5, "and they still exist")
 	}},
 	{"a run released with a delay waits", func(w *world) {
 		w.deploy("one", "first")
@@ -225,7 +225,7 @@ var heldPromises = []promise{
 		w.deploy("one", "first")
 		other := w.newEnvironment("staging", origin.Add(time.Hour))
 		w.NoError(w.s.PutEnvironment(w.ctx, other))
-		w.claimForHour(store.Claim{RunnerID: "r", Places: 1})
+		w.claimForHour(store.Claim{RunnerID: "r", Slots: 1})
 		w.updateRows(`UPDATE runners SET seen_at = seen_at - $2`, time.Hour.Microseconds())
 		attend := func() []store.Key {
 			queued, err := w.s.Attend(w.ctx, []store.RunnerKey{

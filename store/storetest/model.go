@@ -33,10 +33,10 @@ var modelPromises = []promise{
 }
 
 const (
-	// modelPlaces is the number of slots of each runner in the model. modelLimit is the limit of
+	// modelSlots is the number of slots of each runner in the model. modelLimit is the limit of
 	// its second agent.
-	modelPlaces = 3
-	modelLimit  = 2
+	modelSlots = 3
+	modelLimit = 2
 )
 
 // modelRun is the state of a run.
@@ -152,7 +152,7 @@ func (m *model) claim(rt *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(rt, "answers lost") == 0 {
 		m.held[runner] = nil
 	}
-	m.claimAs(runner, rapid.IntRange(0, modelPlaces).Draw(rt, "limit"), holding(rt))
+	m.claimAs(runner, rapid.IntRange(0, modelSlots).Draw(rt, "limit"), holding(rt))
 }
 
 // claimAs claims as a runner, which gets the result.
@@ -178,7 +178,7 @@ func (m *model) claimAs(runner string, limit int, hold time.Duration) {
 	})
 	want := m.pickRuns(limit)
 	got, err := m.s.Claim(m.ctx, store.Claim{
-		Environment: m.environment.Key(), RunnerID: runner, Places: modelPlaces, Limit: limit, Holding: holding, Lease: hold,
+		Environment: m.environment.Key(), RunnerID: runner, Slots: modelSlots, Limit: limit, Holding: holding, Lease: hold,
 	})
 	m.NoError(err)
 	m.ElementsMatch(lost, got.Lost)
@@ -205,7 +205,7 @@ func (m *model) claimAs(runner string, limit int, hold time.Duration) {
 // pickRuns returns the runs that a claim takes now.
 func (m *model) pickRuns(limit int) []store.Candidate {
 	pool := m.pool
-	pool.Places, pool.Lower, pool.Running = modelPlaces*len(m.held), 0, map[string]int{}
+	pool.Slots, pool.Lower, pool.Running = modelSlots*len(m.held), 0, map[string]int{}
 	m.handOver()
 	var queued []store.Candidate
 	for _, run := range m.runs {
@@ -231,7 +231,7 @@ func (m *model) pickRuns(limit int) []store.Candidate {
 		return 1
 	})
 	picked, pool := store.Pick(pool, queued, limit)
-	m.pool.Served, m.pool.Turns = pool.Served, pool.Turns
+	m.pool.Served, m.pool.LastAgents = pool.Served, pool.LastAgents
 	return picked
 }
 
@@ -413,7 +413,7 @@ func (m *model) loseUntilFailed(rt *rapid.T) {
 		rt.Skip("not now")
 	}
 	for range store.MaxLosses {
-		m.claimAs("one", modelPlaces, expired)
+		m.claimAs("one", modelSlots, expired)
 		m.sweep(rt)
 	}
 }

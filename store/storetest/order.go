@@ -33,7 +33,7 @@ var orderPromises = []promise{
 	{"sync starts before inbound, and inbound before deferred", func(w *world) {
 		w.deploy("one", "first", "second")
 		deferred, inbound, sync := w.classed(store.ClassDeferred, 0), w.classed(store.ClassInbound, 0), w.classed(store.ClassSync, 0)
-		runs := w.claimForHour(store.Claim{RunnerID: "r", Places: 9, Limit: 9}).Runs
+		runs := w.claimForHour(store.Claim{RunnerID: "r", Slots: 9, Limit: 9}).Runs
 		w.Equal([]uuid.UUID{sync[0], inbound[0], deferred[0]}, runIDs(runs))
 		for i, class := range []store.Class{store.ClassSync, store.ClassInbound, store.ClassDeferred} {
 			w.Equal(class, runs[i].Run.Class)
@@ -46,7 +46,7 @@ var orderPromises = []promise{
 			w.classed(store.ClassSync, 0)
 		}
 		for i := range 9 { // one by one: the pool counts the served runs
-			runs := w.claimForHour(store.Claim{RunnerID: uuid.NewString(), Places: 9, Limit: 1}).Runs
+			runs := w.claimForHour(store.Claim{RunnerID: uuid.NewString(), Slots: 9, Limit: 1}).Runs
 			w.Len(runs, 1)
 			w.Equal(i == 7, runs[0].Run.ID == deferred[0], "claim %d", i+1)
 		}
@@ -59,7 +59,7 @@ var orderPromises = []promise{
 		w.classed(store.ClassInbound, 1)
 		var agents []string
 		for range 4 {
-			runs := w.claimForHour(store.Claim{RunnerID: "r", Places: 1, Limit: 1}).Runs
+			runs := w.claimForHour(store.Claim{RunnerID: "r", Slots: 1, Limit: 1}).Runs
 			w.Len(runs, 1)
 			agents = append(agents, runs[0].Run.AgentName)
 			w.NoError(w.complete(completed(runs[0])))
@@ -98,7 +98,7 @@ var orderPromises = []promise{
 	{"some slots are reserved for sync and resumed runs", func(w *world) {
 		w.deploy("one", "first")
 		claim := func(runner string) []uuid.UUID {
-			return runIDs(w.claimForHour(store.Claim{RunnerID: runner, Places: 1, Limit: 1}).Runs)
+			return runIDs(w.claimForHour(store.Claim{RunnerID: runner, Slots: 1, Limit: 1}).Runs)
 		}
 		w.Empty(claim("one"))
 		w.Empty(claim("two"))
@@ -118,18 +118,18 @@ var orderPromises = []promise{
 	{"a resumed run may use a reserved slot", func(w *world) {
 		w.deploy("one", "first")
 		w.classed(store.ClassInbound, 0)
-		c := w.claimForHour(store.Claim{RunnerID: "r", Places: 2, Limit: 2}).Runs
+		c := w.claimForHour(store.Claim{RunnerID: "r", Slots: 2, Limit: 2}).Runs
 		w.Len(c, 1)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c[0]), time.Hour))
 		fresh := w.classed(store.ClassInbound, 0)
-		w.Equal(fresh, runIDs(w.claimForHour(store.Claim{RunnerID: "r", Places: 2, Limit: 2}).Runs))
+		w.Equal(fresh, runIDs(w.claimForHour(store.Claim{RunnerID: "r", Slots: 2, Limit: 2}).Runs))
 		w.updateRows(`UPDATE open_runs SET not_before = 0`)
 		w.classed(store.ClassInbound, 0)
 		held := []store.Lease{{Run: w.key(fresh[0])}}
-		for _, again := range w.claimForHour(store.Claim{RunnerID: "r", Places: 2}).Runs {
+		for _, again := range w.claimForHour(store.Claim{RunnerID: "r", Slots: 2}).Runs {
 			held = []store.Lease{leaseOf(again)}
 		}
-		w.Equal([]uuid.UUID{c[0].Run.ID}, runIDs(w.claimForHour(store.Claim{RunnerID: "r", Places: 2, Limit: 2, Holding: held}).Runs))
+		w.Equal([]uuid.UUID{c[0].Run.ID}, runIDs(w.claimForHour(store.Claim{RunnerID: "r", Slots: 2, Limit: 2, Holding: held}).Runs))
 	}},
 	{"an agent's limit is respected", func(w *world) {
 		w.limits = map[string]int{"first": 2}

@@ -347,7 +347,7 @@ func (w *world) claim(limit int, hold time.Duration) []store.Claimed {
 func (w *world) claimAs(runner string, limit int, hold time.Duration) []store.Claimed {
 	result, err := w.s.Claim(w.ctx, store.Claim{
 		Environment: w.environment.Key(), RunnerID: runner, Digests: []string{"sha256:held"},
-		Places: max(limit, 1), Limit: limit, Lease: hold,
+		Slots: max(limit, 1), Limit: limit, Lease: hold,
 	})
 	w.NoError(err)
 	w.Empty(result.Lost)

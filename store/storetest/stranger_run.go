@@ -42,7 +42,7 @@ var runStrangers = map[string]func(s *stranger){
 	"Claim": func(s *stranger) {
 		held := s.someLease()
 		got, err := s.s.Claim(s.ctx, store.Claim{
-			Environment: s.key(s.environment.ID), RunnerID: s.runner, Places: 10, Limit: 10, Holding: []store.Lease{held}, Lease: lease,
+			Environment: s.key(s.environment.ID), RunnerID: s.runner, Slots: 10, Limit: 10, Holding: []store.Lease{held}, Lease: lease,
 		})
 		s.NoError(err)
 		s.Empty(got.Runs)

@@ -74,7 +74,7 @@ var suspensionPromises = []promise{
 	{"an open run is cancelled in any state, an ended one is not", func(w *world) {
 		w.deploy("one", "first")
 		events := w.singles(3)
-		c := w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Limit: 2}).Runs
+		c := w.claimForHour(store.Claim{RunnerID: "r", Slots: 5, Limit: 2}).Runs
 		w.Len(c, 2)
 		w.suspend(c[1], time.Hour)
 		for _, e := range events {
@@ -87,7 +87,7 @@ var suspensionPromises = []promise{
 			w.Equal("no longer wanted", got.Error)
 			w.Equal(store.ConnectorRunCancelled, w.outcome(e.ConnectorRunID).Status)
 		}
-		w.Equal([]store.Lease{leaseOf(c[0])}, w.claimForHour(store.Claim{RunnerID: "r", Places: 5, Limit: 5, Holding: []store.Lease{leaseOf(c[0])}}).Lost)
+		w.Equal([]store.Lease{leaseOf(c[0])}, w.claimForHour(store.Claim{RunnerID: "r", Slots: 5, Limit: 5, Holding: []store.Lease{leaseOf(c[0])}}).Lost)
 		w.ErrorIs(w.complete(completed(c[0])), store.ErrFenced)
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c[0]), []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}), store.ErrFenced)
 		w.ErrorIs(w.s.Resume(w.ctx, c[1].Run.Key(), nil), store.ErrConflict)

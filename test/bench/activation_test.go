@@ -93,7 +93,7 @@ func newTurns(b *testing.B, e *database) *turns {
 	require.NoError(b, s.flip(b.Context()))
 	admit(b, e.store, scene)
 	gw := gateway(b, e.store)
-	runnerOf(b, gw, tokenOf(scene.Project), executedPlaces)
+	runnerOf(b, gw, tokenOf(scene.Project), executedSlots)
 	for _, connector := range s.activations[0].Connectors {
 		s.callers = append(s.callers, dial(b, gw.PublicAddr(), pathOf(scene, connector.ID)))
 	}

@@ -20,9 +20,9 @@ var (
 )
 
 const (
-	// backlogPlaces is the number of slots in the pool. A fifth of them is reserved for sync runs. backlogBusy is the number of
+	// backlogSlots is the number of slots in the pool. A fifth of them is reserved for sync runs. backlogBusy is the number of
 	// the other slots, which are all in use.
-	backlogPlaces, backlogBusy = 10, 8
+	backlogSlots, backlogBusy = 10, 8
 	// slowAgent takes a second for a run.
 	slowAgent = "slow"
 	// fullTimeout bounds filling the pool.
@@ -59,7 +59,7 @@ func besideBacklog(b *testing.B, runs int) func(b *testing.B) []time.Duration {
 	hook := connect(b, db.store, scene, "sync", agentName)
 	queue(b, db.store, store.Key{ProjectID: scene.Project, ID: connect(b, db.store, scene, "inbound", slowAgent)}, runs)
 	gw := gateway(b, db.store)
-	runnerOf(b, gw, tokenOf(scene.Project), backlogPlaces)
+	runnerOf(b, gw, tokenOf(scene.Project), backlogSlots)
 	if runs > 0 {
 		require.Eventually(b, func() bool {
 			running, err := db.count(b.Context(), `SELECT count(*) FROM open_runs WHERE status = 'running'`)

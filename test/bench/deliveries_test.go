@@ -178,7 +178,7 @@ func end(tb testing.TB, st store.Store, s scene) {
 	tb.Helper()
 	for {
 		r, err := st.Claim(tb.Context(), store.Claim{
-			Environment: store.Key{ProjectID: s.project, ID: s.environment}, RunnerID: "r", Places: 64, Limit: store.MaxClaim, Lease: time.Minute,
+			Environment: store.Key{ProjectID: s.project, ID: s.environment}, RunnerID: "r", Slots: 64, Limit: store.MaxClaim, Lease: time.Minute,
 		})
 		require.NoError(tb, err)
 		if len(r.Runs) == 0 {

@@ -27,8 +27,8 @@ var (
 )
 
 const (
-	// executedPlaces is the number of the runner's slots.
-	executedPlaces = 64
+	// executedSlots is the number of the runner's slots.
+	executedSlots = 64
 	// acceptedAtOnce is the number of events that one call queues.
 	acceptedAtOnce = 250
 	// executedTimeout bounds a round.
@@ -118,7 +118,7 @@ func paceBeside(tb testing.TB, db *database, runs int, remember func(s scene)) p
 	ended.left.Store(int64(runs))
 	before = m.spent(tb)
 	begun := time.Now()
-	runner(tb, ended, executedPlaces)
+	runner(tb, ended, executedSlots)
 	select {
 	case <-ended.over:
 	case <-time.After(executedTimeout):

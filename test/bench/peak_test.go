@@ -121,7 +121,7 @@ func longJournals(b *testing.B, db *database, runs int) {
 	release(b, db.store, scene, scripted{name: agentName, text: "Hello."})
 	queue(b, db.store, store.Key{ProjectID: scene.Project, ID: connect(b, db.store, scene, "inbound", agentName)}, runs)
 	claimed, err := db.store.Claim(b.Context(), store.Claim{
-		Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "before", Places: 2 * runs, Limit: runs, Lease: peakTimeout,
+		Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "before", Slots: 2 * runs, Limit: runs, Lease: peakTimeout,
 	})
 	require.NoError(b, err)
 	require.Len(b, claimed.Runs, runs)
@@ -204,7 +204,7 @@ func readJournals(b *testing.B, addr string, runs int) {
 	var held dispatchapi.Leases
 	var beat dispatchapi.HeartbeatRequest
 	for len(claimed) < runs {
-		resp, err := client.Claim(ctx, dispatchapi.ClaimRequest{RunnerID: "after", Places: 2 * runs, Limit: runs - len(claimed), Holding: held, WaitSeconds: 1})
+		resp, err := client.Claim(ctx, dispatchapi.ClaimRequest{RunnerID: "after", Slots: 2 * runs, Limit: runs - len(claimed), Holding: held, WaitSeconds: 1})
 		require.NoError(b, err)
 		for _, run := range resp.Runs {
 			lease := dispatchapi.Lease{RunID: run.ID, Token: run.Token}

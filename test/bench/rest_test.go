@@ -37,7 +37,7 @@ func BenchmarkRest(b *testing.B) {
 		scene := storebench.NewScene(b, db.store, 1)
 		release(b, db.store, scene, scripted{name: agentName, text: "Hello."})
 		admit(b, db.store, scene)
-		runnerOf(b, gw, tokenOf(scene.Project), executedPlaces)
+		runnerOf(b, gw, tokenOf(scene.Project), executedSlots)
 	}
 	require.Eventually(b, func() bool {
 		there, err := db.count(b.Context(), `SELECT count(*) FROM runners`)

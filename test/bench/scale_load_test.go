@@ -162,7 +162,7 @@ func (p *population) outbox(b *testing.B) {
 	scene := storebench.NewScene(b, p.store, 1)
 	hook := greeter(b, p.store, scene)
 	gw := gateway(b, p.store)
-	runnerOf(b, gw, tokenOf(scene.Project), executedPlaces)
+	runnerOf(b, gw, tokenOf(scene.Project), executedSlots)
 	var (
 		group    sync.WaitGroup
 		answered atomic.Int64

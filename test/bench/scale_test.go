@@ -135,7 +135,7 @@ func (p *population) way(tb testing.TB) map[string]call {
 	var claimed []store.Claimed
 	claim := func(ctx context.Context) error {
 		result, err := p.store.Claim(ctx, store.Claim{
-			Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "bench", Places: 1 << 20, Limit: 1, Lease: time.Hour,
+			Environment: store.Key{ProjectID: scene.Project, ID: scene.Environment}, RunnerID: "bench", Slots: 1 << 20, Limit: 1, Lease: time.Hour,
 		})
 		claimed = append(claimed, result.Runs...)
 		return err

@@ -18,8 +18,8 @@ import (
 // stepRuns is the load of BenchmarkSteps. hack/bench.sh passes it on.
 var stepRuns = flag.Int("steps.runs", 5000, "queued runs that a round of BenchmarkSteps executes, of each agent")
 
-// stepPlaces is the number of slots of the demo's runner.
-const stepPlaces = 10
+// stepSlots is the number of slots of the demo's runner.
+const stepSlots = 10
 
 // twoSteps is a repository with an agent of one step, and an agent that runs two such agents one after the other.
 var twoSteps = fstest.MapFS{
@@ -60,7 +60,7 @@ func paceOfAgent(b *testing.B, agent string) pace {
 	m, ended := newMeter(b, ""), &countdown{Client: client, over: make(chan struct{})}
 	ended.left.Store(int64(*stepRuns))
 	before, begun := m.spent(b), time.Now()
-	runner(b, ended, stepPlaces)
+	runner(b, ended, stepSlots)
 	select {
 	case <-ended.over:
 	case <-time.After(executedTimeout):

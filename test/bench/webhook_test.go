@@ -124,7 +124,7 @@ func BenchmarkSyncRate(b *testing.B) {
 	db := openPostgres(b)
 	scene := storebench.NewScene(b, db.store, 1)
 	hook, yardstick, gw := greeter(b, db.store, scene), db.yardstick(b), gateway(b, db.store)
-	runnerOf(b, gw, tokenOf(scene.Project), executedPlaces)
+	runnerOf(b, gw, tokenOf(scene.Project), executedSlots)
 	const name = "sync/postgres/64/rate"
 	alternate(b, func() []Figure {
 		_, sql := load(b, yardstick.clients, func(int) error { return yardstick.run(context.Background()) })
@@ -150,18 +150,18 @@ func deploy(tb testing.TB, st store.Store, scene *storebench.Scene, agent, text 
 }
 
 // runnerOf executes runs of a gateway with the given number of slots until the benchmark ends.
-func runnerOf(tb testing.TB, gw *webhookgw.Gateway, token string, places int) {
+func runnerOf(tb testing.TB, gw *webhookgw.Gateway, token string, slots int) {
 	tb.Helper()
 	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: token})
 	require.NoError(tb, err)
-	runner(tb, client, places)
+	runner(tb, client, slots)
 }
 
 // runner executes runs with the given number of slots until the benchmark ends.
-func runner(tb testing.TB, dispatch serve.Dispatch, places int) {
+func runner(tb testing.TB, dispatch serve.Dispatch, slots int) {
 	tb.Helper()
 	server, err := serve.New(serve.Options{
-		Dispatch: dispatch, RunnerID: "bench", Concurrency: places, Grace: time.Second,
+		Dispatch: dispatch, RunnerID: "bench", Concurrency: slots, Grace: time.Second,
 		Engine: engine.New(engine.Config{Models: &model.Registry{
 			HTTP: http.DefaultClient, Providers: func() (runnerconfig.Providers, error) { return runnerconfig.Providers{}, nil },
 		}}),

@@ -30,12 +30,12 @@ import (
 func TestCancel_ReachesRunner(t *testing.T) {
 	t.Parallel()
 	built := buildCommands(t, "webhookgw", "runner")
-	for name, places := range map[string]string{"with free places": manyPlaces, "without a free place": "1"} {
+	for name, slots := range map[string]string{"with free slots": manySlots, "without a free slot": "1"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), stepTimeout)
 			defer cancel()
-			c := newCancellation(t, built, places)
+			c := newCancellation(t, built, slots)
 			run := c.hangs(t)
 			var open int
 			require.NoError(t, poll(ctx, pollEvery, func() (waits bool, _ error) {
@@ -66,7 +66,7 @@ type cancellation struct {
 	runner  *process
 }
 
-func newCancellation(t *testing.T, built commands, places string) *cancellation {
+func newCancellation(t *testing.T, built commands, slots string) *cancellation {
 	t.Helper()
 	ctx := t.Context()
 	c := &cancellation{db: newServer(t, 0), service: newService(t)}
@@ -81,7 +81,7 @@ func newCancellation(t *testing.T, built commands, places string) *cancellation 
 	c.gateway = newGateway(t, "gateway", built.gateway, c.db, "")
 	require.NoError(t, c.gateway.start(ctx))
 	c.port = newTap(t, c.gateway.internal)
-	c.runner = newRunner(t, "runner", built.runner, c.port.addr(), places, c.service.URL)
+	c.runner = newRunner(t, "runner", built.runner, c.port.addr(), slots, c.service.URL)
 	require.NoError(t, c.runner.launch())
 	return c
 }
@@ -103,7 +103,7 @@ func (c *cancellation) hangs(t *testing.T) (run uuid.UUID) {
 // database to the entry in the runner's log.
 func (c *cancellation) ends(t *testing.T, run uuid.UUID) {
 	t.Helper()
-	require.NoError(t, awaitEnds(t.Context(), c.db), "the other run had a place, too")
+	require.NoError(t, awaitEnds(t.Context(), c.db), "the other run had a slot, too")
 	var status, code string
 	var attempt, others int
 	var ended int64

@@ -181,7 +181,7 @@ func oneEvent(t *testing.T, st store.Store) error {
 	require.NoError(t, err)
 	require.NoError(t, admissions[0].Err)
 	claimed, err := st.Claim(ctx, store.Claim{
-		Environment: store.Key{ProjectID: project, ID: event.EnvironmentID}, RunnerID: "r", Places: 2 * links, Limit: links, Lease: time.Minute,
+		Environment: store.Key{ProjectID: project, ID: event.EnvironmentID}, RunnerID: "r", Slots: 2 * links, Limit: links, Lease: time.Minute,
 	})
 	require.NoError(t, err)
 	require.Len(t, claimed.Runs, links)

@@ -15,12 +15,12 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
-// manyPlaces is the number of slots of a scene's runners.
-const manyPlaces = "32"
+// manySlots is the number of slots of a scene's runners.
+const manySlots = "32"
 
 // newRunner describes a runner process at a gateway's internal port. service is the
 // address of the scene's model service.
-func newRunner(t *testing.T, name, binary, at, places, service string) *process {
+func newRunner(t *testing.T, name, binary, at, slots, service string) *process {
 	t.Helper()
 	dir := t.TempDir()
 	token, providers := filepath.Join(dir, "token"), filepath.Join(dir, runnerconfig.ProvidersFile)
@@ -32,7 +32,7 @@ func newRunner(t *testing.T, name, binary, at, places, service string) *process 
 	require.NoError(t, os.WriteFile(providers, text, 0o600))
 	health := loopback(freePort(t))
 	p := newProcess(t, name, binary, "serve", "--dispatch-url=http://"+at, "--token-file="+token, "--runner-id="+name,
-		"--concurrency="+places, "--providers="+providers, "--allow-egress=model=127.0.0.0/8", "--health-addr="+health)
+		"--concurrency="+slots, "--providers="+providers, "--allow-egress=model=127.0.0.0/8", "--health-addr="+health)
 	p.port = health
 	return p
 }

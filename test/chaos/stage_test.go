@@ -56,7 +56,7 @@ func newStage(t *testing.T, sc scene, built map[bool]commands) *stage {
 		name, runner := fmt.Sprintf("gateway-%d", i), fmt.Sprintf("runner-%d", i)
 		g := s.newGateway(t, name, of(name))
 		s.gateways = append(s.gateways, g)
-		s.runners = append(s.runners, newRunner(t, runner, of(runner).runner, g.internal, manyPlaces, s.service.URL))
+		s.runners = append(s.runners, newRunner(t, runner, of(runner).runner, g.internal, manySlots, s.service.URL))
 	}
 	require.NoError(t, s.startAll(ctx))
 	s.load = newLoad(s.hooks.ids, s.gateways, sc.cast.pace())

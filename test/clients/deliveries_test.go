@@ -55,7 +55,7 @@ func (p *platform) deliver() delivery {
 	require.NoError(p.t, answer.Body.Close())
 	require.Equal(p.t, http.StatusOK, answer.StatusCode)
 	claimed, err := p.store.Claim(p.t.Context(), store.Claim{
-		Environment: store.Key{ProjectID: p.project, ID: p.environment}, RunnerID: "one", Places: 1, Limit: 1, Lease: time.Hour,
+		Environment: store.Key{ProjectID: p.project, ID: p.environment}, RunnerID: "one", Slots: 1, Limit: 1, Lease: time.Hour,
 	})
 	require.NoError(p.t, err)
 	require.Len(p.t, claimed.Runs, 1)

@@ -38,7 +38,7 @@ const (
 // wait without their contents. They do not use the slots of their connector. The caller holds the
 // sender's mutex.
 type largeQueue struct {
-	places   *quota.Places
+	slots    *quota.SlotSet
 	projects map[uuid.UUID]*projectQueue // projects with used slots or waiting deliveries
 	turns    []uuid.UUID                 // projects with waiting deliveries
 	// many has the connectors without capacity, with the request time of their last claim.
@@ -54,7 +54,7 @@ type projectQueue struct {
 }
 
 func newLargeQueue() *largeQueue {
-	return &largeQueue{places: quota.NewPlaces(maxLarge, largeParts), projects: map[uuid.UUID]*projectQueue{}, many: map[store.Key]time.Time{}}
+	return &largeQueue{slots: quota.NewSlotSet(maxLarge, largeParts), projects: map[uuid.UUID]*projectQueue{}, many: map[store.Key]time.Time{}}
 }
 
 // isLarge reports whether the contents of a delivery must be read before it is sent.
@@ -80,7 +80,7 @@ func (l *largeQueue) reserveSlot(d claimedDelivery) slotResult {
 		p = &projectQueue{sentOf: map[uuid.UUID]int{}, waiting: map[uuid.UUID][]claimedDelivery{}}
 		l.projects[project] = p
 	}
-	if len(p.waiting[connector]) == 0 && p.canStart(connector) && l.places.Take(project, 1) == nil {
+	if len(p.waiting[connector]) == 0 && p.canStart(connector) && l.slots.Take(project, 1) == nil {
 		p.countStarted(connector)
 		return slotGranted
 	}
@@ -102,7 +102,7 @@ func (l *largeQueue) reserveSlot(d claimedDelivery) slotResult {
 // wait, other deliveries have slots, so releaseSlot is called again.
 func (l *largeQueue) releaseSlot(sent claimedDelivery, now time.Time) (next, late []claimedDelivery) {
 	project, connector := sent.Delivery.ProjectID, sent.Delivery.ConnectorID
-	l.places.Give(project, 1)
+	l.slots.Give(project, 1)
 	l.projects[project].countEnded(connector)
 	for _, project := range l.turns {
 		late = append(late, l.projects[project].removeExpired(now)...)
@@ -126,7 +126,7 @@ func (l *largeQueue) releaseSlot(sent claimedDelivery, now time.Time) (next, lat
 func (l *largeQueue) startNextOf(project uuid.UUID) (d claimedDelivery, ok bool) {
 	p := l.projects[project]
 	turn := slices.IndexFunc(p.turns, p.canStart)
-	if turn < 0 || l.places.Take(project, 1) != nil {
+	if turn < 0 || l.slots.Take(project, 1) != nil {
 		return d, false
 	}
 	connector := p.turns[turn]

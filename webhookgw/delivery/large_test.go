@@ -98,7 +98,7 @@ func TestLarge_RoundRobin(t *testing.T) {
 		waiting += became[slotQueued]
 		require.Zero(t, became[slotRefused])
 	}
-	require.EqualValues(t, maxLarge, l.places.Taken())
+	require.EqualValues(t, maxLarge, l.slots.Taken())
 	require.Equal(t, largePart, has[connectors[0].ProjectID], "a part")
 	require.Positive(t, has[connectors[4*largePart].ProjectID], "some slots are left for other projects")
 	for ended := true; ended; {
@@ -114,7 +114,7 @@ func TestLarge_RoundRobin(t *testing.T) {
 		}
 	}
 	require.Zero(t, waiting, "each has begun")
-	require.Zero(t, l.places.Taken())
+	require.Zero(t, l.slots.Taken())
 	require.Empty(t, l.projects)
 	require.Empty(t, l.turns)
 }
@@ -145,8 +145,8 @@ func TestLarge_FreeSlotGoesToFewer(t *testing.T) {
 	slow, quick, other := connectorOf(project), connectorOf(project), connectorOf(uuid.New())
 	require.Equal(t, map[slotResult]int{slotGranted: 2}, l.enters(slow, 2))
 	require.Equal(t, map[slotResult]int{slotGranted: 1}, l.enters(other, 1))
-	for l.places.Taken() < maxLarge-maxLarge/4 { // other projects use all slots that are not reserved
-		require.NoError(t, l.places.Take(uuid.New(), 1))
+	for l.slots.Taken() < maxLarge-maxLarge/4 { // other projects use all slots that are not reserved
+		require.NoError(t, l.slots.Take(uuid.New(), 1))
 	}
 	require.Equal(t, map[slotResult]int{slotQueued: 1}, l.enters(slow, 1))
 	require.Equal(t, map[slotResult]int{slotQueued: 1}, l.enters(quick, 1))

@@ -188,7 +188,7 @@ func (h *Handler) claimOnce(ctx context.Context, token store.Token, req dispatch
 		defer end()
 		result, err = h.opts.Store.Claim(begun, store.Claim{
 			Environment: token.Environment(), RunnerID: req.RunnerID, Digests: req.Digests, Refused: req.Refused,
-			Places: min(max(req.Places, 0), dispatchapi.MaxLeases), Limit: limit,
+			Slots: min(max(req.Slots, 0), dispatchapi.MaxLeases), Limit: limit,
 			Holding: leasesOf(token, req.Holding), Lease: store.UnconfirmedLease,
 		})
 		return err

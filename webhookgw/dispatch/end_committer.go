@@ -48,7 +48,7 @@ var errStopped = errors.New("the gateway is stopping")
 //   - completions with texts that are first stored as blobs
 type endCommitter struct {
 	store    store.Dispatch
-	capacity *quota.Places
+	capacity *quota.SlotSet
 	arrived  chan struct{} // capacity 1: a batch may be ready
 	suspect  *cache.Cache[uuid.UUID, struct{}]
 
@@ -75,7 +75,7 @@ func (e *pendingEnd) answerCaller(err error) {
 
 func newEndCommitter(dispatch store.Dispatch) *endCommitter {
 	return &endCommitter{
-		store: dispatch, capacity: quota.NewPlaces(maxWaitingEnds, projectShare), arrived: make(chan struct{}, 1),
+		store: dispatch, capacity: quota.NewSlotSet(maxWaitingEnds, projectShare), arrived: make(chan struct{}, 1),
 		suspect: cache.New[uuid.UUID, struct{}](maxRecent, separateTime, nil),
 		common:  newEndQueues(), separate: newEndQueues(), busySeparate: map[uuid.UUID]bool{},
 	}

@@ -101,7 +101,7 @@ type Handler struct {
 	ends        *endCommitter
 	// inFlight limits the memory of requests, claims that of claim responses, and streams that of
 	// streams.
-	inFlight        *quota.Places
+	inFlight        *quota.SlotSet
 	claims, streams *quota.Budget
 	// calls is the queue for store calls, and beats that for heartbeats.
 	calls, beats *quota.Budget
@@ -129,7 +129,7 @@ func New(opts Options) *Handler {
 	wakeups := newWakeups()
 	h := &Handler{
 		opts: opts, wakeups: wakeups, idleRunners: newIdleRunners(), ends: newEndCommitter(opts.Store),
-		inFlight: quota.NewPlaces(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes),
+		inFlight: quota.NewSlotSet(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes),
 		calls: newCalls(opts.Store.Connections(), callParts, queueTimeout), beats: newCalls(opts.Store.Connections(), heartbeatParts, heartbeatQueueTimeout),
 		tokens:       newTokenCache(opts.Store, wakeups),
 		actions:      newToolCache(),

@@ -75,7 +75,7 @@ func (a *idleRunners) waitingRunners() []store.RunnerKey {
 
 // requestHash returns a digest of the fields of a request that affect its result.
 func requestHash(req dispatchapi.ClaimRequest) [sha256.Size]byte {
-	text, _ := json.Marshal([]any{req.Digests, req.Refused, req.Places}) // these types can always be marshalled
+	text, _ := json.Marshal([]any{req.Digests, req.Refused, req.Slots}) // these types can always be marshalled
 	return sha256.Sum256(text)
 }
 

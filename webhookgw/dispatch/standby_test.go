@@ -84,7 +84,7 @@ func TestStandby_StartedRunEndsWait(t *testing.T) {
 		p := poll(t, h, waitsForRuns)
 		held, run := runners.Hold(environmentOf(ofA)), begun()
 		require.Equal(t, "r", held.ID)
-		require.Equal(t, 2, held.Places)
+		require.Equal(t, 2, held.Slots)
 		held.Give([]store.Claimed{run})
 		require.Equal(t, []uuid.UUID{run.Run.ID}, p.runs(t))
 		require.Equal(t, 1, f.calls("Claim"))

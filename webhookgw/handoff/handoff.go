@@ -24,8 +24,8 @@ func NewRunners() *Runners { return &Runners{byEnvironment: map[store.Key][]*Run
 // Runner is a waiting request for runs.
 type Runner struct {
 	store.RunnerKey
-	// Places is the number of free slots.
-	Places int
+	// Slots is the number of free slots.
+	Slots int
 
 	runners *Runners
 	held    bool // guarded by the mutex of Runners
@@ -33,8 +33,8 @@ type Runner struct {
 }
 
 // Wait adds a request that waits for runs until Leave is called.
-func (r *Runners) Wait(key store.RunnerKey, places int) *Runner {
-	runner := &Runner{RunnerKey: key, Places: places, runners: r, given: make(chan []store.Claimed, 1)}
+func (r *Runners) Wait(key store.RunnerKey, slots int) *Runner {
+	runner := &Runner{RunnerKey: key, Slots: slots, runners: r, given: make(chan []store.Claimed, 1)}
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	r.byEnvironment[key.Environment] = append(r.byEnvironment[key.Environment], runner)

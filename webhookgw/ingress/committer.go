@@ -28,7 +28,7 @@ type committer struct {
 	now     func() time.Time
 	arrived chan struct{} // capacity 1: something waits
 	// events and bytes count each event until its response, including events that are being stored.
-	events, bytes *quota.Places
+	events, bytes *quota.SlotSet
 
 	mutex   sync.Mutex
 	waiting quota.FairQueue[*pendingEvent]
@@ -40,7 +40,7 @@ var errStopped = errors.New("the gateway is stopping")
 func newCommitter(ingest store.Ingest, runners *handoff.Runners, counted *metrics.Gateway, now func() time.Time) *committer {
 	return &committer{
 		ingest: ingest, runners: runners, metrics: counted, now: now, arrived: make(chan struct{}, 1),
-		events: quota.NewPlaces(maxWaiting, projectShare), bytes: quota.NewPlaces(maxWaitingBytes, projectShare), waiting: quota.NewFairQueue[*pendingEvent](),
+		events: quota.NewSlotSet(maxWaiting, projectShare), bytes: quota.NewSlotSet(maxWaitingBytes, projectShare), waiting: quota.NewFairQueue[*pendingEvent](),
 	}
 }
 

@@ -67,10 +67,10 @@ type Handler struct {
 	routes    *routeCache
 	committer *committer
 	waiters   *runWaiters
-	incoming  *quota.Places // in bytes, for the start of bodies
-	bodies    *quota.Places // for large bodies that arrive
-	spooled   *quota.Places // for large bodies before their signature is verified
-	callers   *quota.Places // for waiting sync callers
+	incoming  *quota.SlotSet // in bytes, for the start of bodies
+	bodies    *quota.SlotSet // for large bodies that arrive
+	spooled   *quota.SlotSet // for large bodies before their signature is verified
+	callers   *quota.SlotSet // for waiting sync callers
 	outputs   *outputCache
 	loads     *loadCache
 	wrongs    *wrongSecrets
@@ -98,8 +98,8 @@ func New(opts Options) *Handler {
 	}
 	h := &Handler{
 		opts: opts, routes: newRouteCache(opts.Store, opts.Logger), committer: newCommitter(opts.Store, opts.Runners, opts.Metrics, opts.Now),
-		waiters: newRunWaiters(opts.Store, opts.Logger), incoming: quota.NewPlaces(maxIncoming, projectShare), bodies: quota.NewPlaces(maxLargeBodies, projectShare),
-		spooled: quota.NewPlaces(maxSpooled, projectShare), callers: quota.NewPlaces(maxCallers, projectShare), outputs: newOutputCache(maxOutputs),
+		waiters: newRunWaiters(opts.Store, opts.Logger), incoming: quota.NewSlotSet(maxIncoming, projectShare), bodies: quota.NewSlotSet(maxLargeBodies, projectShare),
+		spooled: quota.NewSlotSet(maxSpooled, projectShare), callers: quota.NewSlotSet(maxCallers, projectShare), outputs: newOutputCache(maxOutputs),
 		loads:      newLoadCache(opts.Store, opts.Logger, opts.Now),
 		wrongs:     newWrongSecrets(opts.Now),
 		refusals:   httpserver.NewRefusals("webhook requests from unknown callers were rejected", opts.Logger, opts.Now),

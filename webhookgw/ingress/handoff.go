@@ -21,7 +21,7 @@ func (c *committer) holdRunners(events []store.Event) handoffBatch {
 		}
 		environment := store.Key{ProjectID: e.ProjectID, ID: e.EnvironmentID}
 		runner, asked := open[environment]
-		if !asked || runner != nil && len(held[runner]) == runner.Places {
+		if !asked || runner != nil && len(held[runner]) == runner.Slots {
 			runner = c.runners.Hold(environment)
 			open[environment] = runner
 		}

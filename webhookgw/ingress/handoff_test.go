@@ -56,7 +56,7 @@ func TestHandoff_StartsRunsAtWaitingRunners(t *testing.T) {
 		for _, run := range <-runner.Given() {
 			ids = append(ids, run.Run.ID)
 		}
-		require.Len(t, ids, runner.Places)
+		require.Len(t, ids, runner.Slots)
 		require.Equal(t, begun[runner.ID], ids)
 	}
 	require.Same(t, idle, c.runners.Hold(environment), "the runner is free")

@@ -105,7 +105,7 @@ type signedBody struct {
 	begun    []byte   // the first store.MaxInlineInput bytes
 	rest     *os.File // the bytes after them, or nil
 	size     int64
-	place    bool // it has a slot of the spooled files
+	hasSlot  bool // of the spooled files
 	closed   bool
 	proof    []byte // the right signature
 	// free means that the body does not count as wrong bytes: its signature is right, or the error
@@ -212,11 +212,11 @@ func (s *signedBody) openFile() (err error) {
 	if s.rest != nil {
 		return nil
 	}
-	places := s.handler.spooled
-	if err := quota.Refusal(places.Take(s.webhook.Connector.ProjectID, 1), errManyUnverified, errAllBodies); err != nil {
+	slots := s.handler.spooled
+	if err := quota.Refusal(slots.Take(s.webhook.Connector.ProjectID, 1), errManyUnverified, errAllBodies); err != nil {
 		return err
 	}
-	s.place = true
+	s.hasSlot = true
 	if s.rest, err = os.CreateTemp("", "webhook-body-*"); err != nil {
 		return s.unspooled(err)
 	}
@@ -260,7 +260,7 @@ func (s *signedBody) closeFile() {
 		_ = s.rest.Close() // this also deletes the file
 	}
 	project := s.webhook.Connector.ProjectID
-	if s.place {
+	if s.hasSlot {
 		s.handler.spooled.Give(project, 1)
 	}
 	s.handler.incoming.Give(project, s.memory)

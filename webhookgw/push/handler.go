@@ -39,7 +39,7 @@ type Handler struct {
 	http.Handler
 	opts     Options
 	lookup   *projectLookup
-	bodies   *quota.Places
+	bodies   *quota.SlotSet
 	refusals *httpserver.Refusals
 }
 
@@ -52,7 +52,7 @@ func New(opts Options) *Handler {
 		opts.Metrics = metrics.NewGateway(nil)
 	}
 	h := &Handler{
-		opts: opts, lookup: newProjectLookup(opts.Store), bodies: quota.NewPlaces(maxBodies, projectShare),
+		opts: opts, lookup: newProjectLookup(opts.Store), bodies: quota.NewSlotSet(maxBodies, projectShare),
 		refusals: httpserver.NewRefusals("push webhooks of unknown projects were rejected", opts.Logger, opts.Now),
 	}
 	router := chi.NewRouter()

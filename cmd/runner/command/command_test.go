@@ -121,7 +121,7 @@ func TestRunner_BuildsAndServes(t *testing.T) {
 		served := metrictest.Parse(t, text)
 		served.Check(t, metrics.ProcessRunner)
 		require.InEpsilon(t, 1, served.Value(t, "agentplatform_runner_runs"), 0)
-		require.InEpsilon(t, 7, served.Value(t, "agentplatform_runner_places"), 0)
+		require.InEpsilon(t, 7, served.Value(t, "agentplatform_runner_slots"), 0)
 		require.NotZero(t, served.Value(t, "agentplatform_runner_model_requests_total", "provider", "scripted", "outcome", "ok"))
 	}
 	_, err = run(t, ctx, "serve", "--runner-id=one", "--concurrency=7", "--health-addr="+health, "--metrics-addr="+counted)

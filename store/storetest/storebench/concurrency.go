@@ -32,7 +32,7 @@ func (t *tour) takeTurns() {
 	}
 	claim := func(want int) []store.Claimed {
 		result, err := t.Store.Claim(t.ctx, store.Claim{
-			Environment: environment.Key(), RunnerID: uuid.NewString(), Places: 50, Limit: 10, Lease: time.Hour,
+			Environment: environment.Key(), RunnerID: uuid.NewString(), Slots: 50, Limit: 10, Lease: time.Hour,
 		})
 		t.NoError(err)
 		t.Len(result.Runs, want)

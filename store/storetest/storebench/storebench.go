@@ -149,7 +149,7 @@ func (c *Scene) Trip(ctx context.Context, tb testing.TB) {
 func (c *Scene) claim(ctx context.Context, tb testing.TB, limit int) []store.Claimed {
 	tb.Helper()
 	result, err := c.Store.Claim(ctx, store.Claim{
-		Environment: c.key(c.Environment), RunnerID: "r", Places: limit, Limit: limit, Lease: store.LeaseDuration,
+		Environment: c.key(c.Environment), RunnerID: "r", Slots: limit, Limit: limit, Lease: store.LeaseDuration,
 	})
 	require.NoError(tb, err)
 	return result.Runs

@@ -110,7 +110,7 @@ func (t *tour) acceptEvents() {
 // claimed returns runs that a runner claims.
 func (t *tour) claimed(runner string, limit int, lease time.Duration, holding ...store.Lease) []store.Claimed {
 	result, err := t.Store.Claim(t.ctx, store.Claim{
-		Environment: t.key(t.Environment), RunnerID: runner, Places: 50, Limit: limit, Lease: lease, Holding: holding,
+		Environment: t.key(t.Environment), RunnerID: runner, Slots: 50, Limit: limit, Lease: lease, Holding: holding,
 	})
 	t.NoError(err)
 	return result.Runs

@@ -9,34 +9,35 @@ import (
 )
 
 const (
-	// keptParts and keptSlots are the slots for projects that have none: one of keptParts parts of all slots, or keptSlots if
-	// these are more, but at most one of mostKeptParts parts.
-	keptParts, keptSlots, mostKeptParts = 8, 8, 4
+	// reservedParts and reservedSlots are the slots for projects that have none: one of reservedParts parts of all slots, or
+	// reservedSlots if these are more, but at most one of maxReservedParts parts.
+	reservedParts, reservedSlots, maxReservedParts = 8, 8, 4
 	// leftParts is the part that a project gets of the slots that the other projects leave.
 	leftParts = 2
 )
 
-// Places are slots that are taken if they are free, without waiting.
-type Places struct {
+// SlotSet has slots that a caller takes if they are free, without waiting.
+type SlotSet struct {
 	all, part int64
-	// kept are slots for projects that have none.
-	kept int64
+	// reserved are slots for projects that have none.
+	reserved int64
 
 	mutex     sync.Mutex
 	taken     int64
 	byProject map[uuid.UUID]int64
 }
 
-// NewPlaces returns all slots. A project has at most one of parts equal parts, and at most half of
+// NewSlotSet returns a set of all slots. A project has at most one of parts equal parts, and at most half of
 // the slots that the others leave. A project that has a slot gets none of the last eighth, or of
 // the last eight if these are more, but at most a quarter. So each of that many projects, and three
 // more, gets at least one slot, regardless of the others.
-func NewPlaces(all, parts int64) *Places {
-	return &Places{all: all, part: projectPart(all, parts), kept: max(all/keptParts, min(all/mostKeptParts, keptSlots)), byProject: map[uuid.UUID]int64{}}
+func NewSlotSet(all, parts int64) *SlotSet {
+	reserved := max(all/reservedParts, min(all/maxReservedParts, reservedSlots))
+	return &SlotSet{all: all, part: projectPart(all, parts), reserved: reserved, byProject: map[uuid.UUID]int64{}}
 }
 
 // Take takes n slots for a project, or returns ErrProjectLimit or ErrTotalLimit. The caller gives them back.
-func (p *Places) Take(project uuid.UUID, n int64) error {
+func (p *SlotSet) Take(project uuid.UUID, n int64) error {
 	n = min(n, p.part)
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -52,13 +53,13 @@ func (p *Places) Take(project uuid.UUID, n int64) error {
 }
 
 // leavesEnough reports whether enough slots remain for others if a project that has own takes n more.
-func (p *Places) leavesEnough(own, n int64) bool {
+func (p *SlotSet) leavesEnough(own, n int64) bool {
 	left := p.all - p.taken + own // slots that others leave
-	return own+n <= (left+leftParts-1)/leftParts && (own == 0 || p.taken+n <= p.all-p.kept)
+	return own+n <= (left+leftParts-1)/leftParts && (own == 0 || p.taken+n <= p.all-p.reserved)
 }
 
 // Give gives n slots back.
-func (p *Places) Give(project uuid.UUID, n int64) {
+func (p *SlotSet) Give(project uuid.UUID, n int64) {
 	n = min(n, p.part)
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -69,7 +70,7 @@ func (p *Places) Give(project uuid.UUID, n int64) {
 }
 
 // Taken returns the number of taken slots.
-func (p *Places) Taken() int64 {
+func (p *SlotSet) Taken() int64 {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return p.taken

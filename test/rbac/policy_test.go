@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package rights_test
+package rbac_test
 
 import (
 	"fmt"

@@ -16,42 +16,42 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// placesOf returns all quota.Places of a value, by field name.
-func placesOf(of any) map[string]*quota.Places {
-	found := map[string]*quota.Places{}
+// slotsOf returns all quota.SlotSet of a value, by field name.
+func slotsOf(of any) map[string]*quota.SlotSet {
+	found := map[string]*quota.SlotSet{}
 	v := reflect.ValueOf(of).Elem()
 	for i := range v.NumField() {
-		if field := v.Field(i); field.Type() == reflect.TypeFor[*quota.Places]() {
-			found[v.Type().Field(i).Name] = (*quota.Places)(unsafe.Pointer(field.Pointer()))
+		if field := v.Field(i); field.Type() == reflect.TypeFor[*quota.SlotSet]() {
+			found[v.Type().Field(i).Name] = (*quota.SlotSet)(unsafe.Pointer(field.Pointer()))
 		}
 	}
 	return found
 }
 
 // fill makes other projects take all free slots, each at most n at once.
-func fill(places *quota.Places, n int64) {
+func fill(slots *quota.SlotSet, n int64) {
 	for ; n > 0; n /= 2 {
-		for places.Take(uuid.New(), n) == nil {
+		for slots.Take(uuid.New(), n) == nil {
 		}
 	}
 }
 
-// TestPlaces_NextProjectFindsFreeSlots: for each resource of a gateway, however much eleven
+// TestSlots_NextProjectFindsFreeSlots: for each resource of a gateway, however much eleven
 // projects use.
-func TestPlaces_NextProjectFindsFreeSlots(t *testing.T) {
+func TestSlots_NextProjectFindsFreeSlots(t *testing.T) {
 	t.Parallel()
 	inBytes := map[string]int64{"incoming": store.MaxInlineInput, "bytes": store.MaxInlineInput}
 	tried := 0
 	for _, of := range []any{serving(t, &keeper{}), newCommitter(&keeper{}, nil, metrics.NewGateway(nil), time.Now)} {
-		for name, places := range placesOf(of) {
+		for name, slots := range slotsOf(of) {
 			size := max(inBytes[name], 1)
 			for i := range 11 {
 				greedy := uuid.New()
-				require.NoError(t, places.Take(greedy, size), "%s, project %d", name, i)
-				for places.Take(greedy, size) == nil {
+				require.NoError(t, slots.Take(greedy, size), "%s, project %d", name, i)
+				for slots.Take(greedy, size) == nil {
 				}
 			}
-			require.NoError(t, places.Take(uuid.New(), size), "%s: the next one", name)
+			require.NoError(t, slots.Take(uuid.New(), size), "%s: the next one", name)
 			tried++
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rights tests what the manifests let people and programs do: the roles
+// Package rbac tests what the manifests let people and programs do: the roles
 // of config/rbac, their bindings in each installation, and the admission policies of
 // config/admission.
-package rights
+package rbac
