@@ -66,13 +66,13 @@ func TestEnumerations_MatchStore(t *testing.T) {
 func TestEnumerations_MatchKubernetes(t *testing.T) {
 	t.Parallel()
 	_, schemas := documentOf(t)
-	for _, word := range schemas["ConnectorMode"].(rest.Node)["enum"].([]any) {
-		mode := v1alpha1.ConnectorModeOf(word.(string))
-		require.NotEmpty(t, mode, word)
-		require.Equal(t, word, mode.Word())
+	for _, value := range schemas["ConnectorMode"].(rest.Node)["enum"].([]any) {
+		mode := v1alpha1.ConnectorModeOf(value.(string))
+		require.NotEmpty(t, mode, value)
+		require.Equal(t, value, mode.EnumValue())
 	}
 	for _, kind := range []v1alpha1.EnvironmentKind{v1alpha1.EnvironmentStandard, v1alpha1.EnvironmentTest} {
-		require.Contains(t, schemas["EnvironmentKind"].(rest.Node)["enum"], kind.Word())
+		require.Contains(t, schemas["EnvironmentKind"].(rest.Node)["enum"], kind.EnumValue())
 	}
 	var permissions []any
 	for _, p := range v1alpha1.Permissions() {

@@ -195,7 +195,7 @@ func (c *Connector) RequiresAuthentication() bool {
 // secret or nothing.
 func (c *Connector) Signature() string {
 	if a := c.Authentication(); c.RequiresAuthentication() && a != AuthenticationSecret {
-		return a.Word()
+		return a.EnumValue()
 	}
 	return ""
 }

@@ -7,27 +7,27 @@ import (
 	"unicode"
 )
 
-// Enumerations use CamelCase here, as in Kubernetes, and lower case in the REST API, the store and
-// the files of a repository.
+// Enumerations use CamelCase here, as in Kubernetes. Their enum values in the REST API, the store and the files of a repository
+// are in lower case with underscores.
 
-// Word is the mode in lower case.
-func (m ConnectorMode) Word() string { return strings.ToLower(string(m)) }
+// EnumValue is the mode in lower case.
+func (m ConnectorMode) EnumValue() string { return strings.ToLower(string(m)) }
 
-// ConnectorModeOf returns the mode for a word, or "".
-func ConnectorModeOf(word string) ConnectorMode {
-	return valueOfWord(word, ModeInbound, ModeSync, ModeOutbound)
+// ConnectorModeOf returns the mode for an enum value, or "".
+func ConnectorModeOf(value string) ConnectorMode {
+	return parseEnum(value, ModeInbound, ModeSync, ModeOutbound)
 }
 
-// Word is the kind in lower case.
-func (k EnvironmentKind) Word() string { return strings.ToLower(string(k)) }
+// EnumValue is the kind in lower case.
+func (k EnvironmentKind) EnumValue() string { return strings.ToLower(string(k)) }
 
-// EnvironmentKindOf returns the kind for a word, or "".
-func EnvironmentKindOf(word string) EnvironmentKind {
-	return valueOfWord(word, EnvironmentStandard, EnvironmentTest)
+// EnvironmentKindOf returns the kind for an enum value, or "".
+func EnvironmentKindOf(value string) EnvironmentKind {
+	return parseEnum(value, EnvironmentStandard, EnvironmentTest)
 }
 
-// Word is the type in lower case.
-func (t ModelProviderType) Word() string { return strings.ToLower(string(t)) }
+// EnumValue is the type in lower case.
+func (t ModelProviderType) EnumValue() string { return strings.ToLower(string(t)) }
 
 // WebhookAuthentications are all ways to authenticate callers.
 var WebhookAuthentications = []WebhookAuthentication{
@@ -35,50 +35,50 @@ var WebhookAuthentications = []WebhookAuthentication{
 	AuthenticationStandardWebhooks,
 }
 
-// Word is the authentication in lower case: "github", "standard_webhooks".
-func (a WebhookAuthentication) Word() string {
+// EnumValue is the authentication in lower case: "github", "standard_webhooks".
+func (a WebhookAuthentication) EnumValue() string {
 	if a == AuthenticationStandardWebhooks {
 		return "standard_webhooks"
 	}
 	return strings.ToLower(string(a))
 }
 
-// WebhookAuthenticationOf returns the authentication for a word, or "".
-func WebhookAuthenticationOf(word string) WebhookAuthentication {
+// WebhookAuthenticationOf returns the authentication for an enum value, or "".
+func WebhookAuthenticationOf(value string) WebhookAuthentication {
 	for _, a := range WebhookAuthentications {
-		if a.Word() == word {
+		if a.EnumValue() == value {
 			return a
 		}
 	}
 	return ""
 }
 
-// Word is the treatment of missed ticks in lower case.
-func (m MissedTicks) Word() string { return strings.ToLower(string(m)) }
+// EnumValue is the treatment of missed ticks in lower case.
+func (m MissedTicks) EnumValue() string { return strings.ToLower(string(m)) }
 
-// MissedTicksOf returns the treatment of missed ticks for a word, or "".
-func MissedTicksOf(word string) MissedTicks {
-	return valueOfWord(word, MissedTicksSkip, MissedTicksLatest)
+// MissedTicksOf returns the treatment of missed ticks for an enum value, or "".
+func MissedTicksOf(value string) MissedTicks {
+	return parseEnum(value, MissedTicksSkip, MissedTicksLatest)
 }
 
-// Word is the mode in lower case with underscores.
-func (m LinkMode) Word() string { return splitWords(string(m)) }
+// EnumValue is the mode in lower case with underscores.
+func (m LinkMode) EnumValue() string { return snakeCase(string(m)) }
 
-// LinkModeOf returns the mode for a word, or "".
-func LinkModeOf(word string) LinkMode {
-	return ofWords(word, LinkAutomatic, LinkAgentTool, LinkMiddleware)
+// LinkModeOf returns the mode for an enum value, or "".
+func LinkModeOf(value string) LinkMode {
+	return parseEnum(value, LinkAutomatic, LinkAgentTool, LinkMiddleware)
 }
 
-// Word is the status in lower case with underscores.
-func (s LinkStatus) Word() string { return splitWords(string(s)) }
+// EnumValue is the status in lower case with underscores.
+func (s LinkStatus) EnumValue() string { return snakeCase(string(s)) }
 
-// LinkStatusOf returns the status for a word, or "".
-func LinkStatusOf(word string) LinkStatus {
-	return ofWords(word, LinkCompleted, LinkFailed, LinkCancelled, LinkDeliveryFailed)
+// LinkStatusOf returns the status for an enum value, or "".
+func LinkStatusOf(value string) LinkStatus {
+	return parseEnum(value, LinkCompleted, LinkFailed, LinkCancelled, LinkDeliveryFailed)
 }
 
-// splitWords converts CamelCase to lower case with underscores.
-func splitWords(value string) string {
+// snakeCase converts CamelCase to lower case with underscores.
+func snakeCase(value string) string {
 	var out strings.Builder
 	for i, r := range value {
 		if i > 0 && unicode.IsUpper(r) {
@@ -89,24 +89,14 @@ func splitWords(value string) string {
 	return out.String()
 }
 
-// ofWords returns the value whose words these are, or "".
-func ofWords[T ~string](word string, values ...T) T {
-	for _, v := range values {
-		if splitWords(string(v)) == word {
-			return v
-		}
-	}
-	return ""
-}
-
 // DeploymentPhaseOf returns the phase for a status of the store ("pending", …), or "".
 func DeploymentPhaseOf(status string) DeploymentPhase {
-	return valueOfWord(status, DeploymentPending, DeploymentBuilding, DeploymentDeployed, DeploymentFailed, DeploymentCancelled)
+	return parseEnum(status, DeploymentPending, DeploymentBuilding, DeploymentDeployed, DeploymentFailed, DeploymentCancelled)
 }
 
 // DeploymentStepOf returns the step for a phase of the store ("fetching", …), or "".
 func DeploymentStepOf(phase string) DeploymentStep {
-	return valueOfWord(phase, StepFetching, StepPacking, StepTesting, StepConnecting)
+	return parseEnum(phase, StepFetching, StepPacking, StepTesting, StepConnecting)
 }
 
 // DeploymentFailureOf returns the failure for a reason of the store ("build_failed", …), or "".
@@ -120,10 +110,10 @@ func DeploymentFailureOf(reason string) DeploymentFailure {
 	}[reason]
 }
 
-// valueOfWord returns the value for a lower-case word, or "".
-func valueOfWord[T ~string](word string, values ...T) T {
+// parseEnum returns the value whose form in lower case with underscores is text, or "".
+func parseEnum[T ~string](text string, values ...T) T {
 	for _, v := range values {
-		if strings.ToLower(string(v)) == word {
+		if snakeCase(string(v)) == text {
 			return v
 		}
 	}

@@ -289,7 +289,7 @@ func (s *API) agentConnectors(ctx context.Context, c *rest.Caller, environment, 
 			if link := &links[conn.Name][j]; string(link.Spec.Agent) == agent {
 				out = append(out, AgentConnector{
 					ID: rest.ObjectID(conn), LinkID: rest.ObjectID(link), Name: conn.Title(), Type: rest.ConnectorType(conn.Type()),
-					Mode: rest.ConnectorMode(conn.Spec.Mode.Word()), Enabled: conn.IsEnabled(),
+					Mode: rest.ConnectorMode(conn.Spec.Mode.EnumValue()), Enabled: conn.IsEnabled(),
 				})
 			}
 		}

@@ -54,7 +54,7 @@ func (ConnectorConfigInput) Schema(r huma.Registry) *huma.Schema {
 
 // applyConfig writes a config into the spec of the connector with an ID.
 func (s *API) applyConfig(c *rest.Caller, id uuid.UUID, conn *v1alpha1.Connector, typ rest.ConnectorType, config ConnectorConfigInput) error {
-	kind := connector.KindOf(string(typ), conn.Spec.Mode.Word())
+	kind := connector.KindOf(string(typ), conn.Spec.Mode.EnumValue())
 	if kind == "" {
 		return rest.InvalidField("body.mode", "must be inbound for a cron connector: leave it out")
 	}

@@ -19,7 +19,7 @@ type OutboundMode string
 func (OutboundMode) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "OutboundMode", "When a link sends something: automatic sends the result of each run when it ends; agent_tool lets the agent "+
 		"send a payload with a tool while it runs; middleware lets the agent's middleware send a payload with send_connector.",
-		v1alpha1.LinkAutomatic.Word(), v1alpha1.LinkAgentTool.Word(), v1alpha1.LinkMiddleware.Word())
+		v1alpha1.LinkAutomatic.EnumValue(), v1alpha1.LinkAgentTool.EnumValue(), v1alpha1.LinkMiddleware.EnumValue())
 }
 
 // LinkStatus is a status whose results an automatic link sends.
@@ -28,8 +28,8 @@ type LinkStatus string
 // Schema describes the type.
 func (LinkStatus) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "LinkStatus", "What an automatic link sends: results of runs with this status; delivery_failed sends reports of failed deliveries of "+
-		"the environment's other connectors.", v1alpha1.LinkCompleted.Word(), v1alpha1.LinkFailed.Word(), v1alpha1.LinkCancelled.Word(),
-		v1alpha1.LinkDeliveryFailed.Word())
+		"the environment's other connectors.", v1alpha1.LinkCompleted.EnumValue(), v1alpha1.LinkFailed.EnumValue(), v1alpha1.LinkCancelled.EnumValue(),
+		v1alpha1.LinkDeliveryFailed.EnumValue())
 }
 
 // DeliveringState is the state of deliveries.

@@ -87,7 +87,7 @@ func (s *API) editConnector(ctx context.Context, c *rest.Caller, conn *v1alpha1.
 	switch {
 	case in.Type != "" && in.Type != rest.ConnectorType(conn.Type()):
 		return rest.InvalidField("body.type", "cannot change: create another connector")
-	case in.Mode != "" && in.Mode != rest.ConnectorMode(conn.Spec.Mode.Word()):
+	case in.Mode != "" && in.Mode != rest.ConnectorMode(conn.Spec.Mode.EnumValue()):
 		return rest.InvalidField("body.mode", "cannot change: create another connector")
 	case conn.DefinedInCode() && (in.Name != nil || in.Type != "" || in.Mode != "" || in.Config.given()):
 		return errOnlyEnabled

@@ -224,7 +224,7 @@ func (s *API) showConnector(
 	derivations map[store.Derivation]string,
 ) (Connector, error) {
 	out := Connector{
-		ID: rest.ObjectID(conn), Name: conn.Title(), Type: rest.ConnectorType(conn.Type()), Mode: rest.ConnectorMode(conn.Spec.Mode.Word()),
+		ID: rest.ObjectID(conn), Name: conn.Title(), Type: rest.ConnectorType(conn.Type()), Mode: rest.ConnectorMode(conn.Spec.Mode.EnumValue()),
 		Enabled: conn.IsEnabled(), DisabledReason: disabledReason(conn), Config: showConfig(conn),
 		DefinedInCode: conn.DefinedInCode(), Agents: make([]string, 0, len(links)), UnreadyAgents: []UnreadyAgent{},
 		CreatedAt: conn.CreationTimestamp.UTC(), UpdatedAt: rest.UpdatedAt(conn),

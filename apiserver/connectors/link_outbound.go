@@ -122,7 +122,7 @@ func (in OutboundLinkInput) policy(from sources) (*v1alpha1.OutboundLink, error)
 
 // fits returns 422 for settings without an effect in a mode.
 func (in OutboundLinkInput) fits(mode v1alpha1.LinkMode) error {
-	link := connector.Policy{Mode: mode.Word(), SourceConnectors: make([]string, len(in.SourceConnectorIDs)), Statuses: make([]string, len(in.Statuses))}
+	link := connector.Policy{Mode: mode.EnumValue(), SourceConnectors: make([]string, len(in.SourceConnectorIDs)), Statuses: make([]string, len(in.Statuses))}
 	if in.ActionName != nil {
 		link.ActionName = *in.ActionName
 	}
@@ -161,16 +161,16 @@ func showOutboundLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, fr
 	if !conn.Sends() {
 		return nil
 	}
-	out := &OutboundLink{Mode: OutboundMode(v1alpha1.LinkAutomatic.Word()), SourceConnectorIDs: []string{}, Statuses: []LinkStatus{}}
+	out := &OutboundLink{Mode: OutboundMode(v1alpha1.LinkAutomatic.EnumValue()), SourceConnectorIDs: []string{}, Statuses: []LinkStatus{}}
 	if spec := link.Spec.Outbound; spec != nil {
 		if spec.Mode != "" {
-			out.Mode = OutboundMode(spec.Mode.Word())
+			out.Mode = OutboundMode(spec.Mode.EnumValue())
 		}
 		for _, name := range spec.SourceConnectors {
 			out.SourceConnectorIDs = append(out.SourceConnectorIDs, from.id(name))
 		}
 		for _, status := range spec.Statuses {
-			out.Statuses = append(out.Statuses, LinkStatus(status.Word()))
+			out.Statuses = append(out.Statuses, LinkStatus(status.EnumValue()))
 		}
 	}
 	switch out.Mode {
@@ -178,7 +178,7 @@ func showOutboundLink(conn *v1alpha1.Connector, link *v1alpha1.ConnectorLink, fr
 		out.ActionName = rest.Optional(cmp.Or(string(link.Spec.Outbound.ActionName), connector.DefaultActionName(conn.Title())))
 	case connector.Automatic:
 		if len(out.Statuses) == 0 {
-			out.Statuses = []LinkStatus{LinkStatus(v1alpha1.LinkCompleted.Word())}
+			out.Statuses = []LinkStatus{LinkStatus(v1alpha1.LinkCompleted.EnumValue())}
 		}
 	}
 	return out

@@ -169,7 +169,7 @@ func (s *API) environmentShower(ctx context.Context, c *rest.Caller, of ...*v1al
 		out := Environment{
 			ID: rest.ObjectID(e), ProjectID: c.ProjectID.String(), Name: e.Title(), KubernetesName: e.Name, Slug: e.Status.Slug,
 			IsDefault: isDefault(e),
-			Kind:      EnvironmentKind(cmp.Or(e.Spec.Kind, v1alpha1.EnvironmentStandard).Word()),
+			Kind:      EnvironmentKind(cmp.Or(e.Spec.Kind, v1alpha1.EnvironmentStandard).EnumValue()),
 			GitBranch: rest.Optional(e.Spec.Git.Branch), GitCommit: rest.Optional(e.Spec.Git.Commit), AutoDeploy: e.Spec.Git.AutoDeploy,
 			GitWebhookURL: rest.Optional(project.Status.GitWebhookURL), TestEnvironmentID: rest.Optional(tests[e.Spec.TestEnvironment]),
 			Suspended: e.Spec.Suspend, Ready: v1alpha1.IsReady(e),

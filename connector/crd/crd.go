@@ -19,13 +19,13 @@ import (
 
 // KindOf returns the kind of a connector.
 func KindOf(c *v1alpha1.Connector) connector.Kind {
-	return connector.KindOf(string(c.Type()), c.Spec.Mode.Word())
+	return connector.KindOf(string(c.Type()), c.Spec.Mode.EnumValue())
 }
 
 // ConfigOf returns the settings of a connector, without sealed values.
 func ConfigOf(c *v1alpha1.Connector) (out connector.Config) {
 	if spec := c.Spec.Cron; spec != nil {
-		out = connector.Config{Schedule: spec.Schedule, Timezone: spec.TimeZone, MissedTicks: spec.MissedTicks.Word(), Prompt: spec.Prompt}
+		out = connector.Config{Schedule: spec.Schedule, Timezone: spec.TimeZone, MissedTicks: spec.MissedTicks.EnumValue(), Prompt: spec.Prompt}
 		if spec.Payload != nil {
 			out.Payload = CanonicalJSON(spec.Payload.Raw)
 		}
@@ -45,7 +45,7 @@ func ConfigOf(c *v1alpha1.Connector) (out connector.Config) {
 		}
 		return out
 	}
-	out.Authentication = c.Authentication().Word()
+	out.Authentication = c.Authentication().EnumValue()
 	for _, name := range w.ContextHeaders {
 		out.ContextHeaders = append(out.ContextHeaders, string(name))
 	}

@@ -69,7 +69,7 @@ func (r *Reconciler) inboundRow(ctx context.Context, c *v1alpha1.Connector, ids 
 // in plain text: the current one and the earlier ones that are still valid.
 func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, secret string) (out seal.Credentials, err error) {
 	signature := c.Signature()
-	if digest := signature == "" || signature == v1alpha1.AuthenticationGitLab.Word(); digest && !c.Sends() { // the digest is enough
+	if digest := signature == "" || signature == v1alpha1.AuthenticationGitLab.EnumValue(); digest && !c.Sends() { // the digest is enough
 		return out, nil
 	}
 	if !c.GeneratesSecret() {

@@ -92,7 +92,7 @@ var _ = Describe("A ConnectorLink", func() {
 			key := s.Key(c)
 			return s.Store.PutConnector(ctx, store.Connector{
 				Ref: s.Ref(c), ID: key.ID, ProjectID: key.ProjectID, EnvironmentID: s.Key(s.environment).ID, Name: name,
-				Type: string(c.Type()), Mode: c.Spec.Mode.Word(), Enabled: true, Config: []byte("{}"),
+				Type: string(c.Type()), Mode: c.Spec.Mode.EnumValue(), Enabled: true, Config: []byte("{}"),
 			})
 		}
 		other := s.Connector("other")

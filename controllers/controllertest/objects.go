@@ -95,7 +95,7 @@ func (f *Fixture) ExpectEnvironment(ctx context.Context, name string, changes ..
 	key := f.Key(e)
 	Expect(f.Store.PutEnvironment(ctx, store.Environment{
 		Ref: f.Ref(e), ID: key.ID, ProjectID: key.ProjectID, DisplayName: e.Title(), Slug: e.WantedSlug(),
-		Kind: v1alpha1.EnvironmentStandard.Word(), ObjectCreatedAt: e.CreationTimestamp.Time,
+		Kind: v1alpha1.EnvironmentStandard.EnumValue(), ObjectCreatedAt: e.CreationTimestamp.Time,
 	})).To(Succeed())
 	e.Status.ID = key.ID.String()
 	v1alpha1.MarkReady(e, "")
@@ -112,7 +112,7 @@ func (f *Fixture) ExpectConnector(ctx context.Context, c *v1alpha1.Connector) {
 	f.ExpectExists(ctx, environment)
 	Expect(f.Store.PutConnector(ctx, store.Connector{
 		Ref: f.Ref(c), ID: key.ID, ProjectID: key.ProjectID, EnvironmentID: f.Key(environment).ID, Name: c.Title(),
-		Type: string(c.Type()), Mode: c.Spec.Mode.Word(), Enabled: true, Config: []byte("{}"),
+		Type: string(c.Type()), Mode: c.Spec.Mode.EnumValue(), Enabled: true, Config: []byte("{}"),
 	})).To(Succeed())
 	c.Status.ID = key.ID.String()
 	v1alpha1.MarkReady(c, "")

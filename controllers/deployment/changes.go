@@ -133,13 +133,13 @@ func (s situation) inTheWay(m *projection.Mirror, existing *v1alpha1.Connector) 
 	if problem := s.refused[name]; problem != "" {
 		return problem
 	}
-	is := connectorKind(m.Connector.Spec.Mode.Word(), m.Connector.Type())
+	is := connectorKind(m.Connector.Spec.Mode.EnumValue(), m.Connector.Type())
 	was := is
 	if existing != nil {
 		if !projection.IsOurs(existing, s.environment) {
 			return fmt.Sprintf("Connector %q exists and was not created by the platform; delete it, or rename the file", name)
 		}
-		was = connectorKind(existing.Spec.Mode.Word(), existing.Type())
+		was = connectorKind(existing.Spec.Mode.EnumValue(), existing.Type())
 	}
 	if row, brought := s.rows[name]; brought {
 		was = connectorKind(row.Mode, v1alpha1.ConnectorType(row.Type))

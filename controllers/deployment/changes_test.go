@@ -39,7 +39,7 @@ func inDev(mirrors ...projection.Mirror) situation {
 	}
 	for _, m := range mirrors {
 		c := m.Connector
-		s.rows[c.Name] = store.Connector{Name: c.Title(), Type: string(c.Type()), Mode: c.Spec.Mode.Word(), Retired: c.Retired()}
+		s.rows[c.Name] = store.Connector{Name: c.Title(), Type: string(c.Type()), Mode: c.Spec.Mode.EnumValue(), Retired: c.Retired()}
 		s.connectors[m.Connector.Name] = m.Connector
 		s.links[m.Connector.Name] = m.Links
 	}

@@ -16,7 +16,7 @@ import (
 func (r *Reconciler) project(ctx context.Context, e *v1alpha1.Environment, limit int32, key store.Key) (held bool, err error) {
 	err = r.Store.PutEnvironment(ctx, store.Environment{
 		Ref: r.Ref(e), ID: key.ID, ProjectID: key.ProjectID, DisplayName: e.Title(), Slug: e.WantedSlug(),
-		Kind: e.Spec.Kind.Word(), ObjectCreatedAt: e.CreationTimestamp.Time,
+		Kind: e.Spec.Kind.EnumValue(), ObjectCreatedAt: e.CreationTimestamp.Time,
 		Limit: int(limit),
 	})
 	var reached *store.LimitReachedError

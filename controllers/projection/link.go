@@ -34,13 +34,13 @@ func Policy(link *v1alpha1.ConnectorLink, c *v1alpha1.Connector, sources []uuid.
 		return out
 	}
 	if spec.Mode != "" {
-		out.Mode = store.LinkMode(spec.Mode.Word())
+		out.Mode = store.LinkMode(spec.Mode.EnumValue())
 	}
 	if out.Mode == store.LinkAgentTool {
 		out.ActionName = cmp.Or(string(spec.ActionName), connector.DefaultActionName(c.Title()))
 	}
 	for _, status := range spec.Statuses {
-		out.Statuses = append(out.Statuses, store.RunStatus(status.Word()))
+		out.Statuses = append(out.Statuses, store.RunStatus(status.EnumValue()))
 	}
 	out.SourceConnectorIDs = sources
 	return out

@@ -134,7 +134,7 @@ func (r *Reconciler) poolConfig(
 ) (map[string][]byte, error) {
 	var providers runnerconfig.Providers
 	for _, p := range project.Spec.ModelProviders {
-		provider := runnerconfig.Provider{Prefix: p.Prefix, Type: p.Type.Word(), BaseURL: p.BaseURL}
+		provider := runnerconfig.Provider{Prefix: p.Prefix, Type: p.Type.EnumValue(), BaseURL: p.BaseURL}
 		if p.APIKeySecretRef != nil {
 			key, err := r.SecretValue(ctx, e.Namespace, *p.APIKeySecretRef)
 			if err != nil {

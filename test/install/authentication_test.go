@@ -20,7 +20,7 @@ func TestAuthentication_AgreesBetweenForms(t *testing.T) {
 	t.Parallel()
 	var inCRD []string
 	for _, of := range crdWebhook(t).Properties["authentication"].Enum {
-		inCRD = append(inCRD, v1alpha1.WebhookAuthentication(strings.Trim(string(of.Raw), `"`)).Word())
+		inCRD = append(inCRD, v1alpha1.WebhookAuthentication(strings.Trim(string(of.Raw), `"`)).EnumValue())
 	}
 	words := []string{"secret", "none"}
 	for _, scheme := range signature.Schemes {

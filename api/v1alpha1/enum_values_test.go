@@ -15,18 +15,18 @@ import (
 // There and back, for every value that the CRDs have.
 func TestEnums_HaveStoreValues(t *testing.T) {
 	t.Parallel()
-	back := map[string]func(value string) (word, again string){
+	back := map[string]func(value string) (converted, again string){
 		"Connector.mode": func(value string) (string, string) {
-			word := v1alpha1.ConnectorMode(value).Word()
-			return word, string(v1alpha1.ConnectorModeOf(word))
+			converted := v1alpha1.ConnectorMode(value).EnumValue()
+			return converted, string(v1alpha1.ConnectorModeOf(converted))
 		},
 		"Connector.webhook.authentication": func(value string) (string, string) {
-			word := v1alpha1.WebhookAuthentication(value).Word()
-			return word, string(v1alpha1.WebhookAuthenticationOf(word))
+			converted := v1alpha1.WebhookAuthentication(value).EnumValue()
+			return converted, string(v1alpha1.WebhookAuthenticationOf(converted))
 		},
 		"Connector.cron.missedTicks": func(value string) (string, string) {
-			word := v1alpha1.MissedTicks(value).Word()
-			return word, string(v1alpha1.MissedTicksOf(word))
+			converted := v1alpha1.MissedTicks(value).EnumValue()
+			return converted, string(v1alpha1.MissedTicksOf(converted))
 		},
 	}
 	tried := 0
@@ -38,14 +38,14 @@ func TestEnums_HaveStoreValues(t *testing.T) {
 			}
 			for _, of := range node.Enum {
 				value := strings.Trim(string(of.Raw), `"`)
-				word, again := back[field](value)
-				require.Equal(t, strings.ToLower(value), strings.ReplaceAll(word, "_", ""), field)
-				require.Equal(t, value, again, "%s: the word %s means nothing", field, word)
+				converted, again := back[field](value)
+				require.Equal(t, strings.ToLower(value), strings.ReplaceAll(converted, "_", ""), field)
+				require.Equal(t, value, again, "%s: no value is converted from %s", field, converted)
 				tried++
 			}
 		})
 	}
 	require.Equal(t, 12, tried)
-	require.Empty(t, v1alpha1.ConnectorModeOf("Sync"), "words are in lower case")
+	require.Empty(t, v1alpha1.ConnectorModeOf("Sync"), "enum values are in lower case")
 	require.Empty(t, v1alpha1.ConnectorModeOf(""))
 }
