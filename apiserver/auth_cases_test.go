@@ -91,10 +91,10 @@ func TestAuth_NamesMissingPermission(t *testing.T) {
 	t.Parallel()
 	w := apiservertest.NewProject(t)
 	for name, change := range map[string]func(*v1alpha1.APIKeySpec){
-		"the key": func(k *v1alpha1.APIKeySpec) {
+		"key lacks it": func(k *v1alpha1.APIKeySpec) {
 			k.Access, k.Permissions = v1alpha1.AccessSelected, []v1alpha1.Permission{"environments.view"}
 		},
-		"its owner": func(k *v1alpha1.APIKeySpec) { k.Owner.Name = "nobody" },
+		"owner lacks it": func(k *v1alpha1.APIKeySpec) { k.Owner.Name = "nobody" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := w.Request(t, w.CreateKey(t, change), http.MethodGet, "/runs", "")

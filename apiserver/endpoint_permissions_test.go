@@ -72,13 +72,13 @@ func rejectedKeys(t *testing.T, w *apiservertest.ProjectWithHistory, all string)
 	t.Helper()
 	past := metav1.NewTime(time.Now().Add(-time.Hour))
 	return map[string]rejectedKey{
-		"no key":      {"", http.StatusUnauthorized},
-		"malformed":   {all[:len(all)-1] + "!", http.StatusUnauthorized},
-		"unknown":     {"ap_00000000_0000000000000000000000000000_000000", http.StatusUnauthorized},
-		"revoked":     {w.CreateKey(t, func(k *v1alpha1.APIKeySpec) { k.Revoked = true }), http.StatusUnauthorized},
-		"expired":     {w.CreateKey(t, func(k *v1alpha1.APIKeySpec) { k.ExpiresAt = &past }), http.StatusUnauthorized},
-		"no rights":   {w.CreateKey(t, selectPermissions()), http.StatusForbidden},
-		"owner is no": {w.CreateKey(t, func(k *v1alpha1.APIKeySpec) { k.Owner.Name = "nobody" }), http.StatusForbidden},
+		"no key":         {"", http.StatusUnauthorized},
+		"malformed":      {all[:len(all)-1] + "!", http.StatusUnauthorized},
+		"unknown":        {"ap_00000000_0000000000000000000000000000_000000", http.StatusUnauthorized},
+		"revoked":        {w.CreateKey(t, func(k *v1alpha1.APIKeySpec) { k.Revoked = true }), http.StatusUnauthorized},
+		"expired":        {w.CreateKey(t, func(k *v1alpha1.APIKeySpec) { k.ExpiresAt = &past }), http.StatusUnauthorized},
+		"no permissions": {w.CreateKey(t, selectPermissions()), http.StatusForbidden},
+		"unknown owner":  {w.CreateKey(t, func(k *v1alpha1.APIKeySpec) { k.Owner.Name = "nobody" }), http.StatusForbidden},
 	}
 }
 

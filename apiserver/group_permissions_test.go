@@ -38,12 +38,12 @@ func TestGroups_OfOwners(t *testing.T) {
 		owner v1alpha1.KeyOwner
 		want  int
 	}{
-		"in no group":                  {v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "x"}, http.StatusForbidden},
-		"in a group":                   {v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "x", Groups: []string{"dev"}}, http.StatusOK},
-		"in one that may everything":   {v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "x", Groups: []string{"system:masters"}}, http.StatusForbidden},
-		"in another of Kubernetes":     {v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "x", Groups: []string{"system:nodes"}}, http.StatusForbidden},
-		"a service account of its own": {v1alpha1.KeyOwner{Kind: v1alpha1.OwnerServiceAccount, Name: "ci"}, http.StatusOK},
-		"one of another namespace": {
+		"in no group":                      {v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "x"}, http.StatusForbidden},
+		"in a group":                       {v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "x", Groups: []string{"dev"}}, http.StatusOK},
+		"in system:masters":                {v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "x", Groups: []string{"system:masters"}}, http.StatusForbidden},
+		"in another system group":          {v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "x", Groups: []string{"system:nodes"}}, http.StatusForbidden},
+		"service account of the namespace": {v1alpha1.KeyOwner{Kind: v1alpha1.OwnerServiceAccount, Name: "ci"}, http.StatusOK},
+		"service account of another namespace": {
 			v1alpha1.KeyOwner{Kind: v1alpha1.OwnerUser, Name: "system:serviceaccount:default:ci"}, http.StatusForbidden,
 		},
 	} {

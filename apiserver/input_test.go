@@ -206,11 +206,11 @@ func TestBody_RejectsWhatIsNotUTF8(t *testing.T) {
 	w := apiservertest.NewProjectWithHistory(t)
 	key, path := w.CreateKey(t, nil), "/environments"
 	for name, c := range map[string]struct{ body, wrong string }{
-		"latin1":              {"{\"name\":\n\"caf\xe9\"}", "line 2, column 5: "},
-		"a lone surrogate":    {`{"name":"a\ud800"}`, "line 1, column 11: an escape is half of a surrogate pair"},
-		"the second half":     {`{"name":"\udc00a"}`, "line 1, column 10: an escape is half of a surrogate pair"},
-		"a name that is none": {"{\"\xff\":1}", "line 1, column 3: "},
-		"a number too large":  {`{"name":"a","n":1e400}`, "line 1, column 17: the number is too large"},
+		"latin1":                  {"{\"name\":\n\"caf\xe9\"}", "line 2, column 5: "},
+		"a lone surrogate":        {`{"name":"a\ud800"}`, "line 1, column 11: an escape is half of a surrogate pair"},
+		"a lone second surrogate": {`{"name":"\udc00a"}`, "line 1, column 10: an escape is half of a surrogate pair"},
+		"a name in invalid UTF-8": {"{\"\xff\":1}", "line 1, column 3: "},
+		"a number too large":      {`{"name":"a","n":1e400}`, "line 1, column 17: the number is too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, answer := w.Call(t, key, http.MethodPost, path, c.body)

@@ -46,14 +46,14 @@ func TestParse_RequiresMiddlewareOfLinks(t *testing.T) {
 		files []string
 		want  string
 	}{
-		"none":        {nil, missing},
-		"a quiet one": {[]string{"middleware/flow.star", quiet}, missing},
-		"its own":     {[]string{"middleware/flow.star", sendingScript}, ""},
-		"of its step": {[]string{"middleware/ok.star", sendingScript}, ""},
-		"of a library": {[]string{"middleware/lib/out.star", "def tell():\n    send_connector(\"crm\", {\"payload\": 1})\n",
+		"no script":                   {nil, missing},
+		"a script that does not send": {[]string{"middleware/flow.star", quiet}, missing},
+		"a sending script":            {[]string{"middleware/flow.star", sendingScript}, ""},
+		"a sending script of a step":  {[]string{"middleware/ok.star", sendingScript}, ""},
+		"a library function that sends": {[]string{"middleware/lib/out.star", "def tell():\n    send_connector(\"crm\", {\"payload\": 1})\n",
 			"middleware/flow.star", "load(\"//middleware/lib/out.star\", \"tell\")\n\ndef after(response, context):\n    tell()\n    return response\n"}, ""},
-		"of another": {[]string{"agents/other.yaml", "name: other\nmodel: openai/x\n", "middleware/other.star", sendingScript}, missing},
-		"of the step of a variant": {[]string{"agents/other.yaml", "name: other\nmodel: openai/x\n", "middleware/other.star", sendingScript,
+		"a sending script of another agent": {[]string{"agents/other.yaml", "name: other\nmodel: openai/x\n", "middleware/other.star", sendingScript}, missing},
+		"a sending script of a variant's step": {[]string{"agents/other.yaml", "name: other\nmodel: openai/x\n", "middleware/other.star", sendingScript,
 			"agents/flow.yaml", "name: flow\ntype: sequential\nagents: [ok]\nvariants: {b: 10}\n",
 			"agents/flow-test-b.yaml", "name: flow-test-b\ntype: sequential\nagents: [other]\n"}, ""},
 	} {
@@ -82,11 +82,11 @@ func TestParse_ReportsOutboundProblems(t *testing.T) {
 		files []string
 		want  string
 	}{
-		"a URL": {
+		"an open brace in the URL": {
 			[]string{"connectors/a.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://a/${'}\n"},
 			`connectors/a.yaml:3:10: "url" has ${ that is not followed by a variable name`,
 		},
-		"a header": {
+		"an open brace in a header": {
 			[]string{"connectors/a.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://a', headers: {X-A: 'CANARY${'}}\n"},
 			`connectors/a.yaml:3:28: "headers" has ${ that is not followed by a variable name and }; write $${ for a literal ${, in the value of "X-A"`,
 		},
@@ -94,13 +94,13 @@ func TestParse_ReportsOutboundProblems(t *testing.T) {
 			[]string{"connectors/a.yaml", "type: webhook\nmode: outbound\nconfig: {url: 'https://a', headers: {'${A}': b}}\n"},
 			`"headers" has "${A}", which is not the name of a header`,
 		},
-		"a source that is none":     {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, outbound: {source_connectors: [ask]}}]\n"}, `connectors/a.yaml:4:1: "outbound.source_connectors": no inbound, sync or cron connector has the file connectors/ask.yaml`},
-		"a source that sends":       {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, outbound: {source_connectors: [a]}}]\n"}, `"outbound.source_connectors": no inbound, sync or cron connector has the file connectors/a.yaml`},
-		"a status that is none":     {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, outbound: {statuses: [done]}}]\n"}, `connectors/a.yaml:4:43: "links[0].outbound.statuses[0]" must be one of completed, failed, cancelled, delivery_failed`},
-		"a tool's name without one": {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, outbound: {action_name: tell}}]\n"}, `"outbound.action_name" is for the mode agent_tool`},
-		"files of who sends":        {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, files_required: true}]\n"}, `"files_required" is for links of inbound, sync and cron connectors`},
-		"a policy of who starts":    {[]string{"connectors/a.yaml", "type: webhook\nmode: sync\nlinks: [{agent: ok, outbound: {}}]\n"}, `"outbound" is for links of outbound connectors`},
-		"a tool twice": {
+		"an unknown source connector":             {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, outbound: {source_connectors: [ask]}}]\n"}, `connectors/a.yaml:4:1: "outbound.source_connectors": no inbound, sync or cron connector has the file connectors/ask.yaml`},
+		"an outbound source connector":            {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, outbound: {source_connectors: [a]}}]\n"}, `"outbound.source_connectors": no inbound, sync or cron connector has the file connectors/a.yaml`},
+		"an unknown status":                       {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, outbound: {statuses: [done]}}]\n"}, `connectors/a.yaml:4:43: "links[0].outbound.statuses[0]" must be one of completed, failed, cancelled, delivery_failed`},
+		"a tool name without the mode agent_tool": {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, outbound: {action_name: tell}}]\n"}, `"outbound.action_name" is for the mode agent_tool`},
+		"files_required of an outbound connector": {[]string{"connectors/a.yaml", outboundConnector + "links: [{agent: ok, files_required: true}]\n"}, `"files_required" is for links of inbound, sync and cron connectors`},
+		"an outbound policy of a sync connector":  {[]string{"connectors/a.yaml", "type: webhook\nmode: sync\nlinks: [{agent: ok, outbound: {}}]\n"}, `"outbound" is for links of outbound connectors`},
+		"two connectors with one tool name": {
 			[]string{"connectors/a.yaml", outboundConnector + "name: B\nlinks: [{agent: ok, outbound: {mode: agent_tool}}]\n", "connectors/b.yaml", outboundConnector + "links: [{agent: ok, outbound: {mode: agent_tool}}]\n"},
 			`connectors/b.yaml:4:1: connectors/a.yaml gives agent "ok" the tool "send_to_b" already`,
 		},

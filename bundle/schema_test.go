@@ -259,10 +259,10 @@ func TestProblems_OmitUnsupportedKeys(t *testing.T) {
 	slices.Sort(supported)
 	require.Contains(t, supported, "system_prompt")
 	for name, c := range map[string]struct{ text, want string }{
-		"an unknown key":   {"zzzzz: 1\n", "use one of " + strings.Join(supported, ", ")},
-		"almost a key":     {"aproval: {}\n", "use one of"},
-		"an unknown type":  {"type: magic\n", `"type" must be one of llm, sequential, tool`},
-		"a key of another": {"url: https://x.example.com\n", `"url" is not supported by this release; remove it`},
+		"an unknown key":           {"zzzzz: 1\n", "use one of " + strings.Join(supported, ", ")},
+		"a misspelled key":         {"aproval: {}\n", "use one of"},
+		"an unknown type":          {"type: magic\n", `"type" must be one of llm, sequential, tool`},
+		"a key of a later release": {"url: https://x.example.com\n", `"url" is not supported by this release; remove it`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -271,11 +271,11 @@ func TestProblems_OmitUnsupportedKeys(t *testing.T) {
 		})
 	}
 	for name, text := range map[string]string{
-		"a part":       "guardrails: {input: [{pattern: x}]}\n",
-		"a list":       "guardrails: []\n",
-		"a text":       "guardrails: strict\n",
-		"many lines":   "guardrails:\n  input:\n    - type: magic\n      zzz: 1\n",
-		"not a number": "guardrails: {input: [{type: topic, topics: [x], threshold: high}]}\n",
+		"a nested unsupported key": "guardrails: {input: [{pattern: x}]}\n",
+		"a list":                   "guardrails: []\n",
+		"a text":                   "guardrails: strict\n",
+		"many lines":               "guardrails:\n  input:\n    - type: magic\n      zzz: 1\n",
+		"not a number":             "guardrails: {input: [{type: topic, topics: [x], threshold: high}]}\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -43,10 +43,10 @@ func TestLease_WaitsForForeignStore(t *testing.T) {
 		answers []error
 		want    error
 	}{
-		"its own":           {[]error{nil}, nil},
-		"adopted meanwhile": {[]error{foreign, foreign, nil}, nil},
-		"another platform":  {[]error{&store.ForeignPlatformError{}}, &store.ForeignPlatformError{}},
-		"away":              {[]error{foreign, away}, away},
+		"lease of this cluster":      {[]error{nil}, nil},
+		"adopted after two attempts": {[]error{foreign, foreign, nil}, nil},
+		"store of another platform":  {[]error{&store.ForeignPlatformError{}}, &store.ForeignPlatformError{}},
+		"store unavailable":          {[]error{foreign, away}, away},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked, waited := 0, 0
@@ -99,12 +99,12 @@ func TestLease_EndsWhenStoreLostWrites(t *testing.T) {
 		want error
 		says string
 	}{
-		"renewed as remembered":        {[]time.Duration{10 * time.Second}, nil, ""},
-		"clocks differ a bit":          {[]time.Duration{14 * time.Second}, nil, ""},
-		"and the other way":            {[]time.Duration{6 * time.Second}, nil, ""},
-		"restored":                     {[]time.Duration{2 * time.Hour}, controllers.ErrStoreWentBack, ""},
-		"somebody else renews":         {[]time.Duration{time.Second}, nil, "another manager renews the lease"},
-		"one that stands by did, once": {[]time.Duration{time.Second, 10 * time.Second}, nil, ""},
+		"renewed at the remembered time": {[]time.Duration{10 * time.Second}, nil, ""},
+		"database clock slightly behind": {[]time.Duration{14 * time.Second}, nil, ""},
+		"database clock slightly ahead":  {[]time.Duration{6 * time.Second}, nil, ""},
+		"store restored from a backup":   {[]time.Duration{2 * time.Hour}, controllers.ErrStoreWentBack, ""},
+		"another manager renews":         {[]time.Duration{time.Second}, nil, "another manager renews the lease"},
+		"standby manager renewed once":   {[]time.Duration{time.Second, 10 * time.Second}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer

@@ -104,12 +104,12 @@ func TestCreateConnector_RemovesObjectsAfterEachFailure(t *testing.T) {
 		fail   func(verb string, o client.Object) error
 		want   int
 	}{
-		"the connector":   {w.Store, failCreating(store.KindConnector, away), http.StatusServiceUnavailable},
-		"the link":        {w.Store, failCreating(store.KindConnectorLink, away), http.StatusServiceUnavailable},
-		"a mistake":       {w.Store, failCreating(store.KindConnectorLink, errors.New("CANARY")), http.StatusInternalServerError},
-		"the first claim": {&lostClaims{Claims: w.Store, after: 0}, failCreating("", nil), http.StatusConflict},
-		"the last claim":  {&lostClaims{Claims: w.Store, after: 1}, failCreating("", nil), http.StatusConflict},
-		"the answer":      {awayDerivations{w.Store}, failCreating("", nil), http.StatusServiceUnavailable},
+		"creating the connector fails":         {w.Store, failCreating(store.KindConnector, away), http.StatusServiceUnavailable},
+		"creating the link fails":              {w.Store, failCreating(store.KindConnectorLink, away), http.StatusServiceUnavailable},
+		"creating the link fails unexpectedly": {w.Store, failCreating(store.KindConnectorLink, errors.New("CANARY")), http.StatusInternalServerError},
+		"ID claim of the connector is lost":    {&lostClaims{Claims: w.Store, after: 0}, failCreating("", nil), http.StatusConflict},
+		"ID claim of the link is lost":         {&lostClaims{Claims: w.Store, after: 1}, failCreating("", nil), http.StatusConflict},
+		"reading the response fails":           {awayDerivations{w.Store}, failCreating("", nil), http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			heal := w.FailWrites(c.fail)

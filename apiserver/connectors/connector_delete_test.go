@@ -69,9 +69,9 @@ func TestDelete_DetectsConcurrentChanges(t *testing.T) {
 		status bool
 		want   int
 	}{
-		"the spec":    {func(c *v1alpha1.Connector) { c.Spec.SecretVersion++ }, false, http.StatusPreconditionFailed},
-		"the status":  {func(c *v1alpha1.Connector) { c.Status.SecretVersion++ }, true, http.StatusOK},
-		"now in code": {func(c *v1alpha1.Connector) { c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true"} }, false, http.StatusConflict},
+		"changed spec":          {func(c *v1alpha1.Connector) { c.Spec.SecretVersion++ }, false, http.StatusPreconditionFailed},
+		"changed status":        {func(c *v1alpha1.Connector) { c.Status.SecretVersion++ }, true, http.StatusOK},
+		"defined in code since": {func(c *v1alpha1.Connector) { c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true"} }, false, http.StatusConflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ids := w.NewObjects(t)

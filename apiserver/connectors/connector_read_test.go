@@ -30,19 +30,19 @@ func TestGetConnector_ShowsDisabledReason(t *testing.T) {
 		mark func(*v1alpha1.Connector)
 		want string
 	}{
-		"works":                  {func(*v1alpha1.Connector) {}, ""},
-		"disabled":               {func(c *v1alpha1.Connector) { c.Spec.Enabled = &off; c.MarkDisabled() }, "disabled"},
-		"disabled, nobody knows": {func(c *v1alpha1.Connector) { c.Spec.Enabled = &off }, "being disabled; until then webhooks are accepted"},
-		"enabled, nobody knows":  {func(c *v1alpha1.Connector) { c.MarkDisabled() }, "not processed the object yet"},
-		"new":                    {func(c *v1alpha1.Connector) { c.Status.Conditions = nil }, "not processed the object yet"},
-		"taken":                  {func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") }, "Connector team/other"},
-		"homeless":               {func(c *v1alpha1.Connector) { v1alpha1.MarkReferenceMissing(c, "Environment", "dev") }, "dev"},
-		"no secret": {func(c *v1alpha1.Connector) {
+		"works":                       {func(*v1alpha1.Connector) {}, ""},
+		"disabled":                    {func(c *v1alpha1.Connector) { c.Spec.Enabled = &off; c.MarkDisabled() }, "disabled"},
+		"disabled, not yet processed": {func(c *v1alpha1.Connector) { c.Spec.Enabled = &off }, "being disabled; until then webhooks are accepted"},
+		"enabled, not yet processed":  {func(c *v1alpha1.Connector) { c.MarkDisabled() }, "not processed the object yet"},
+		"new":                         {func(c *v1alpha1.Connector) { c.Status.Conditions = nil }, "not processed the object yet"},
+		"name taken":                  {func(c *v1alpha1.Connector) { c.MarkNameTaken("Connector team/other") }, "Connector team/other"},
+		"environment missing":         {func(c *v1alpha1.Connector) { v1alpha1.MarkReferenceMissing(c, "Environment", "dev") }, "dev"},
+		"secret never existed": {func(c *v1alpha1.Connector) {
 			c.Status.Conditions = nil
 			v1alpha1.MarkSecretMissing(c, "mine")
 		}, "mine"},
-		"lost its secret": {func(c *v1alpha1.Connector) { v1alpha1.MarkSecretMissing(c, "mine") }, ""},
-		"went back":       {func(c *v1alpha1.Connector) { c.MarkSecretVersionWentBack(2) }, ""},
+		"secret deleted later":     {func(c *v1alpha1.Connector) { v1alpha1.MarkSecretMissing(c, "mine") }, ""},
+		"secret version decreased": {func(c *v1alpha1.Connector) { c.MarkSecretVersionWentBack(2) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := w.CreateConnector(t, strings.NewReplacer(" ", "-", ",", "").Replace(name), nil)
@@ -270,7 +270,7 @@ func TestAwaitReady_EndsWithEachOutcome(t *testing.T) {
 		code   httpserver.Code
 	}{
 		"ready": {func(o v1alpha1.ConditionedObject) { v1alpha1.MarkReady(o, "") }, http.StatusCreated, ""},
-		"its agent is unknown": {func(o v1alpha1.ConditionedObject) {
+		"unknown agent": {func(o v1alpha1.ConditionedObject) {
 			if link, ok := o.(*v1alpha1.ConnectorLink); ok {
 				link.MarkAgentUnknown(nil)
 			}
@@ -278,7 +278,7 @@ func TestAwaitReady_EndsWithEachOutcome(t *testing.T) {
 		"duplicate": {func(o v1alpha1.ConditionedObject) {
 			v1alpha1.MarkStalled(o, v1alpha1.ReasonDuplicateLink, "another link is there")
 		}, http.StatusConflict, httpserver.CodeAlreadyExists},
-		"too many": {func(o v1alpha1.ConditionedObject) {
+		"too many links": {func(o v1alpha1.ConditionedObject) {
 			v1alpha1.MarkStalled(o, v1alpha1.ReasonLimitReached, "too many")
 		}, http.StatusConflict, httpserver.CodeLimitReached},
 	} {

@@ -38,26 +38,26 @@ func TestCosts_ConvertAtRateOfDay(t *testing.T) {
 		{name: "no price converted", to: store.EUR, calls: []store.Calls{calls("a", 100, "", 0)}, want: Costing{UnpricedCalls: number(2), CostUnknown: unknown(unknownPrice)}},
 		{name: "free", calls: []store.Calls{calls("a", 100, store.EUR, 0)}, want: Costing{Cost: cost("EUR", 0)}},
 		{
-			name: "some have a price", calls: []store.Calls{calls("a", 100, store.USD, 4_200_000), calls("b", 100, "", 0), calls("c", 1, store.USD, 1)},
+			name: "some calls have a price", calls: []store.Calls{calls("a", 100, store.USD, 4_200_000), calls("b", 100, "", 0), calls("c", 1, store.USD, 1)},
 			want: Costing{Cost: cost("USD", 0.004200001), UnpricedCalls: number(2)},
 		},
 		{
-			name: "two currencies", calls: []store.Calls{calls("a", 100, store.USD, 1), calls("a", 100, store.EUR, 1)},
+			name: "two currencies without conversion", calls: []store.Calls{calls("a", 100, store.USD, 1), calls("a", 100, store.EUR, 1)},
 			want: Costing{CostUnknown: unknown(differing)},
 		},
 		{
-			name: "as they are", to: store.USD, calls: []store.Calls{calls("a", 1, store.USD, 5e8)}, want: Costing{Cost: cost("USD", 0.5)},
+			name: "conversion to the same currency", to: store.USD, calls: []store.Calls{calls("a", 1, store.USD, 5e8)}, want: Costing{Cost: cost("USD", 0.5)},
 		},
 		{
-			name: "to euros, of the day and of the days after", to: store.EUR,
+			name: "to euros, at the latest earlier rate", to: store.EUR,
 			calls: []store.Calls{calls("a", 100, store.USD, 1e9), calls("a", 102, store.USD, 1e9), calls("a", 103, store.USD, 1e9), calls("a", 50, store.EUR, 1e9)},
 			want:  Costing{Cost: cost("EUR", 0.8+0.8+0.625+1)},
 		},
 		{
-			name: "more than can be said", calls: []store.Calls{calls("a", 1, store.USD, store.MaxSum), calls("b", 1, store.USD, store.MaxSum), calls("c", 1, store.USD, math.MaxInt64)},
+			name: "sum above the maximum", calls: []store.Calls{calls("a", 1, store.USD, store.MaxSum), calls("b", 1, store.USD, store.MaxSum), calls("c", 1, store.USD, math.MaxInt64)},
 			want: Costing{Cost: cost("USD", store.MaxSum/1e9)},
 		},
-		{name: "more than can be said, converted", to: store.USD, calls: []store.Calls{calls("a", 100, store.EUR, 8e18)}, want: Costing{Cost: cost("USD", store.MaxSum/1e9)}},
+		{name: "converted sum above the maximum", to: store.USD, calls: []store.Calls{calls("a", 100, store.EUR, 8e18)}, want: Costing{Cost: cost("USD", store.MaxSum/1e9)}},
 		{name: "to dollars", to: store.USD, calls: []store.Calls{calls("a", 113, store.EUR, 3e9)}, want: Costing{Cost: cost("USD", 4.8)}},
 		{name: "before the first rate", to: store.EUR, calls: []store.Calls{calls("a", 99, store.USD, 1), calls("a", 100, store.USD, 1)}, want: Costing{CostUnknown: unknown(unknownRate)}},
 		{name: "long after the last rate", to: store.EUR, calls: []store.Calls{calls("a", 114, store.USD, 1)}, want: Costing{CostUnknown: unknown(unknownRate)}},

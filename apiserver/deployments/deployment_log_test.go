@@ -71,8 +71,8 @@ func TestDeploymentLog_EndsStream(t *testing.T) {
 	t.Parallel()
 	stop := make(chan struct{})
 	for name, end := range map[string]func(*apiservertest.ProjectWithHistory, *apiservertest.Follower){
-		"its reader goes":  func(_ *apiservertest.ProjectWithHistory, f *apiservertest.Follower) { f.Leave() },
-		"the facade stops": func(*apiservertest.ProjectWithHistory, *apiservertest.Follower) { close(stop) },
+		"client disconnects": func(_ *apiservertest.ProjectWithHistory, f *apiservertest.Follower) { f.Leave() },
+		"the facade stops":   func(*apiservertest.ProjectWithHistory, *apiservertest.Follower) { close(stop) },
 		"the key is revoked": func(w *apiservertest.ProjectWithHistory, _ *apiservertest.Follower) {
 			changeKey(t, w.Project, func(k *v1alpha1.APIKeySpec) { k.Revoked = true })
 		},

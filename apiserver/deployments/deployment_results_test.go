@@ -52,14 +52,14 @@ func TestActivateDeployment_OrdersRequestsByTime(t *testing.T) {
 		own, live *time.Time
 		want      float64
 	}{
-		"the first":                           {nil, nil, 0},
-		"long after":                          {at(-60), at(-30), 0},
-		"once more in that second":            {at(0), nil, 1},
-		"once more after that":                {at(1), nil, 2},
-		"after that of what is live":          {nil, at(1), 1},
-		"after both":                          {at(1), at(1), 2},
-		"what is live was asked for far away": {nil, at(3600), 0},
-		"a clock far ahead asked for this":    {at(3600), nil, 3601},
+		"no earlier decision":                          {nil, nil, 0},
+		"long after the earlier decisions":             {at(-60), at(-30), 0},
+		"second decision in the same second":           {at(0), nil, 1},
+		"after an earlier decision in the next second": {at(1), nil, 2},
+		"after the decision of the live deployment":    {nil, at(1), 1},
+		"after both decisions":                         {at(1), at(1), 2},
+		"live deployment decided in the far future":    {nil, at(3600), 0},
+		"own decision in the far future":               {at(3600), nil, 3601},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, *at(c.want), decisionTime(second.Add(900*time.Millisecond), c.own, c.live))

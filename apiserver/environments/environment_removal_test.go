@@ -97,19 +97,19 @@ func TestDeleteEnvironment_RejectsOneOfTwoConcurrentCalls(t *testing.T) {
 		standards        []string
 		chosen           string
 	}{
-		"deletions, the first is noted":                 {remove, "production", deletes, remove, "staging", 200, 400, []string{"staging"}, "tests"},
-		"deletions, the second is faster":               {remove, "production", writesProject, remove, "staging", 400, 200, []string{"production"}, "tests"},
-		"a deletion, then another kind":                 {remove, "production", deletes, toTest, "staging", 200, 400, []string{"staging"}, "tests"},
-		"a deletion, before it another kind":            {remove, "production", writesProject, toTest, "staging", 400, 200, []string{"production"}, "tests"},
-		"another kind, then a deletion":                 {toTest, "production", writesEnvironment, remove, "staging", 200, 400, []string{"staging"}, "tests"},
-		"another kind, before it a deletion":            {toTest, "production", writesProject, remove, "staging", 400, 200, []string{"production"}, "tests"},
-		"a deletion, then it were the default":          {remove, "production", deletes, asDefault, "production", 200, 409, []string{"staging"}, "tests"},
-		"a deletion of what is the default by then":     {remove, "production", writesProject, asDefault, "production", 400, 200, []string{"production", "staging"}, "production"},
-		"a default, which is deleted before":            {asDefault, "production", writesProject, remove, "production", 404, 200, []string{"staging"}, "tests"},
-		"another kind, then it were the default":        {toTest, "production", writesEnvironment, asDefault, "production", 200, 409, []string{"staging"}, "tests"},
-		"the same deletion twice":                       {remove, "production", deletes, remove, "production", 200, 200, []string{"staging"}, "tests"},
-		"deletions of which one is of a test":           {remove, "production", deletes, remove, "tests", 200, 400, []string{"staging"}, "tests"},
-		"another kind, and then the deletion of it too": {toTest, "production", writesEnvironment, remove, "production", 404, 200, []string{"staging"}, "tests"},
+		"two deletions, the first is recorded first":                        {remove, "production", deletes, remove, "staging", 200, 400, []string{"staging"}, "tests"},
+		"two deletions, the second is recorded first":                       {remove, "production", writesProject, remove, "staging", 400, 200, []string{"production"}, "tests"},
+		"a deletion, then a change of kind":                                 {remove, "production", deletes, toTest, "staging", 200, 400, []string{"staging"}, "tests"},
+		"a deletion, overtaken by a change of kind":                         {remove, "production", writesProject, toTest, "staging", 400, 200, []string{"production"}, "tests"},
+		"a change of kind, then a deletion":                                 {toTest, "production", writesEnvironment, remove, "staging", 200, 400, []string{"staging"}, "tests"},
+		"a change of kind, overtaken by a deletion":                         {toTest, "production", writesProject, remove, "staging", 400, 200, []string{"production"}, "tests"},
+		"a deletion, then set-default of the same environment":              {remove, "production", deletes, asDefault, "production", 200, 409, []string{"staging"}, "tests"},
+		"a deletion, overtaken by set-default":                              {remove, "production", writesProject, asDefault, "production", 400, 200, []string{"production", "staging"}, "production"},
+		"set-default, overtaken by a deletion":                              {asDefault, "production", writesProject, remove, "production", 404, 200, []string{"staging"}, "tests"},
+		"a change of kind, then set-default":                                {toTest, "production", writesEnvironment, asDefault, "production", 200, 409, []string{"staging"}, "tests"},
+		"the same deletion twice":                                           {remove, "production", deletes, remove, "production", 200, 200, []string{"staging"}, "tests"},
+		"a deletion, then the deletion of a test environment":               {remove, "production", deletes, remove, "tests", 200, 400, []string{"staging"}, "tests"},
+		"a change of kind, overtaken by a deletion of the same environment": {toTest, "production", writesEnvironment, remove, "production", 404, 200, []string{"staging"}, "tests"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -90,11 +90,11 @@ func TestGetConnectorRun_ShowsPayload(t *testing.T) {
 		data, blob any
 		want       any
 	}{
-		"a payload":        {"payload", []byte(`{"n": 1}`), nil, map[string]any{"n": 1.0}},
-		"no object":        {"payload", []byte(`[1]`), nil, []any{1.0}},
-		"a large one":      {"payload", nil, blob.String(), map[string]any{"a": strings.Repeat("x", store.MaxInlineInput)}},
-		"one that is gone": {"payload", nil, uuid.NewString(), nil},
-		"of a failure":     {"delivery_failed", []byte(`{"type":"delivery_failed"}`), nil, map[string]any{"type": "delivery_failed"}},
+		"JSON object":       {"payload", []byte(`{"n": 1}`), nil, map[string]any{"n": 1.0}},
+		"JSON list":         {"payload", []byte(`[1]`), nil, []any{1.0}},
+		"payload in a blob": {"payload", nil, blob.String(), map[string]any{"a": strings.Repeat("x", store.MaxInlineInput)}},
+		"deleted blob":      {"payload", nil, uuid.NewString(), nil},
+		"failure notice":    {"delivery_failed", []byte(`{"type":"delivery_failed"}`), nil, map[string]any{"type": "delivery_failed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			id, run := store.Stamp(uuid.New(), time.Now().UnixMicro(), 0).String(), w.CompletedRun.String()

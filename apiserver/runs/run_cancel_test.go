@@ -77,10 +77,10 @@ func TestCancelRun_RejectsEndedRun(t *testing.T) {
 		key, idk string
 		words    string
 	}{
-		"completed":                   {w.CompletedRun, key, "one", "its status is completed"},
-		"failed":                      {w.FailedRun, key, "two", "its status is failed"},
-		"cancelled, by another call":  {cancelled, key, "two", "its status is cancelled"},
-		"cancelled, by somebody else": {cancelled, other, "one", "its status is cancelled"},
+		"completed":                  {w.CompletedRun, key, "one", "its status is completed"},
+		"failed":                     {w.FailedRun, key, "two", "its status is failed"},
+		"cancelled, by another call": {cancelled, key, "two", "its status is cancelled"},
+		"cancelled, by another key":  {cancelled, other, "one", "its status is cancelled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := w.Request(t, c.key, http.MethodPost, path(c.run), "", "Idempotency-Key", c.idk)
@@ -136,9 +136,9 @@ func TestCancelRun_RequiresReach(t *testing.T) {
 		run    uuid.UUID
 		status int
 	}{
-		"another environment": {staging, w.QueuedRun, http.StatusForbidden},
-		"only to be seen":     {viewing, w.QueuedRun, http.StatusForbidden},
-		"no run":              {nil, uuid.New(), http.StatusNotFound},
+		"another environment":  {staging, w.QueuedRun, http.StatusForbidden},
+		"only view permission": {viewing, w.QueuedRun, http.StatusForbidden},
+		"unknown run":          {nil, uuid.New(), http.StatusNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, answer := w.Call(t, w.CreateKey(t, c.change), http.MethodPost, "/runs/"+c.run.String()+"/cancel", "")

@@ -57,10 +57,10 @@ func TestEraseRun_RequiresReach(t *testing.T) {
 		status int
 		words  string
 	}{
-		"another environment":     {staging, w.CompletedRun, http.StatusForbidden, ""},
-		"only to be cancelled":    {cancelling, w.CompletedRun, http.StatusForbidden, "runs.delete"},
-		"no run":                  {nil, uuid.New(), http.StatusNotFound, ""},
-		"one that waits is there": {nil, w.QueuedRun, http.StatusConflict, "cancel it first"},
+		"another environment":    {staging, w.CompletedRun, http.StatusForbidden, ""},
+		"only cancel permission": {cancelling, w.CompletedRun, http.StatusForbidden, "runs.delete"},
+		"unknown run":            {nil, uuid.New(), http.StatusNotFound, ""},
+		"open run":               {nil, w.QueuedRun, http.StatusConflict, "cancel it first"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, answer := w.Call(t, w.CreateKey(t, c.change), http.MethodDelete, "/runs/"+c.run.String(), "")

@@ -109,13 +109,13 @@ func TestGetRunFile_HandlesMissingFile(t *testing.T) {
 		status int
 		sent   int
 	}{
-		"whole":            {strings.NewReader(long), nil, int64(len(long)), http.StatusOK, len(long)},
-		"empty":            {strings.NewReader(""), nil, 0, http.StatusOK, 0},
-		"not there":        {nil, store.ErrNotFound, 0, http.StatusNotFound, -1},
-		"gone meanwhile":   {iotest.ErrReader(store.ErrNotFound), nil, 5, http.StatusNotFound, -1},
-		"the store is out": {nil, io.ErrUnexpectedEOF, 0, http.StatusServiceUnavailable, -1},
-		"broken at once":   {iotest.ErrReader(errors.New("CANARY")), nil, 5, http.StatusInternalServerError, -1},
-		"broken midway":    {io.MultiReader(strings.NewReader(long), iotest.ErrReader(errors.New("CANARY"))), nil, 3 * (64 << 10), http.StatusOK, len(long)},
+		"whole":                   {strings.NewReader(long), nil, int64(len(long)), http.StatusOK, len(long)},
+		"empty":                   {strings.NewReader(""), nil, 0, http.StatusOK, 0},
+		"unknown file":            {nil, store.ErrNotFound, 0, http.StatusNotFound, -1},
+		"deleted during the read": {iotest.ErrReader(store.ErrNotFound), nil, 5, http.StatusNotFound, -1},
+		"store unavailable":       {nil, io.ErrUnexpectedEOF, 0, http.StatusServiceUnavailable, -1},
+		"read fails at the start": {iotest.ErrReader(errors.New("CANARY")), nil, 5, http.StatusInternalServerError, -1},
+		"read fails midway":       {io.MultiReader(strings.NewReader(long), iotest.ErrReader(errors.New("CANARY"))), nil, 3 * (64 << 10), http.StatusOK, len(long)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.UseStore(oneFile{Store: db, file: store.File{Name: "a.txt", MIMEType: "text/plain", Size: c.size}, body: c.body, err: c.err, open: &open})

@@ -66,17 +66,17 @@ func TestGetRun_ShowsInputByType(t *testing.T) {
 		contentType, body string
 		want              any
 	}{
-		"JSON":                {"application/json", `{"a":[1]}`, map[string]any{"a": []any{1.0}}},
-		"with a charset":      {"application/json; charset=utf-8", `{"a":1}`, map[string]any{"a": 1.0}},
-		"not JSON after all":  {"application/json", `{"a":`, `{"a":`},
-		"fields":              {fields.ContentType, `[["a","1"],["b","2"],["a","3"]]`, map[string]any{"a": []any{"1", "3"}, "b": "2"}},
-		"text":                {"text/plain", `{"a":1}`, `{"a":1}`},
-		"of no type":          {"", "hello", "hello"},
-		"of an odd type":      {";;;", "hello", "hello"},
-		"empty":               {"application/json", "", nil},
-		"as large as may be":  {"text/plain", strings.Repeat("a", 1<<20), strings.Repeat("a", 1<<20)},
-		"larger":              {"text/plain", strings.Repeat("a", 1<<20+1), nil},
-		"a number of its own": {"application/json", `12345678901234567890`, 12345678901234567890.0},
+		"JSON":                   {"application/json", `{"a":[1]}`, map[string]any{"a": []any{1.0}}},
+		"with a charset":         {"application/json; charset=utf-8", `{"a":1}`, map[string]any{"a": 1.0}},
+		"invalid JSON":           {"application/json", `{"a":`, `{"a":`},
+		"fields":                 {fields.ContentType, `[["a","1"],["b","2"],["a","3"]]`, map[string]any{"a": []any{"1", "3"}, "b": "2"}},
+		"text":                   {"text/plain", `{"a":1}`, `{"a":1}`},
+		"no content type":        {"", "hello", "hello"},
+		"malformed content type": {";;;", "hello", "hello"},
+		"empty":                  {"application/json", "", nil},
+		"maximum size":           {"text/plain", strings.Repeat("a", 1<<20), strings.Repeat("a", 1<<20)},
+		"above the maximum size": {"text/plain", strings.Repeat("a", 1<<20+1), nil},
+		"a number as document":   {"application/json", `12345678901234567890`, 12345678901234567890.0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w.UseStore(inputs{Store: w.Store, contentType: c.contentType, body: strings.NewReader(c.body)})

@@ -19,11 +19,11 @@ func TestGetRun_ShowsEmptyOutput(t *testing.T) {
 		run           store.Run
 		output, error *string
 	}{
-		"completed with nothing": {store.Run{Status: store.RunCompleted}, &empty, nil},
-		"completed":              {store.Run{Status: store.RunCompleted, Output: "x", FinishReason: "length"}, rest.Optional("x"), nil},
-		"failed":                 {store.Run{Status: store.RunFailed, Error: "why", ErrorCode: "code"}, nil, rest.Optional("why")},
-		"failed without a word":  {store.Run{Status: store.RunFailed, ErrorCode: "code"}, nil, rest.Optional("code")},
-		"queued":                 {store.Run{Status: store.RunQueued}, nil, nil},
+		"completed without output":     {store.Run{Status: store.RunCompleted}, &empty, nil},
+		"completed":                    {store.Run{Status: store.RunCompleted, Output: "x", FinishReason: "length"}, rest.Optional("x"), nil},
+		"failed":                       {store.Run{Status: store.RunFailed, Error: "why", ErrorCode: "code"}, nil, rest.Optional("why")},
+		"failed without an error text": {store.Run{Status: store.RunFailed, ErrorCode: "code"}, nil, rest.Optional("code")},
+		"queued":                       {store.Run{Status: store.RunQueued}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shown := showRun(c.run)

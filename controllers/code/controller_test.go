@@ -29,16 +29,16 @@ func TestEnvironmentOf_FindsEnvironment(t *testing.T) {
 		object client.Object
 		want   []string
 	}{
-		"a deployment":         {&v1alpha1.Deployment{ObjectMeta: at(nil), Spec: v1alpha1.DeploymentSpec{Environment: "prod"}}, []string{"prod"}},
-		"a mirror":             {&v1alpha1.Connector{ObjectMeta: at(labels), Spec: v1alpha1.ConnectorSpec{Environment: "dev"}}, []string{"dev"}},
-		"its link":             {&v1alpha1.ConnectorLink{ObjectMeta: at(labels)}, []string{"dev"}},
-		"somebody's connector": {&v1alpha1.Connector{ObjectMeta: at(nil), Spec: v1alpha1.ConnectorSpec{Environment: "dev"}}, nil},
-		"somebody's link":      {&v1alpha1.ConnectorLink{ObjectMeta: at(nil)}, nil},
-		"one in the way":       {&v1alpha1.Connector{ObjectMeta: named("dev.ask", nil), Spec: v1alpha1.ConnectorSpec{Environment: "prod"}}, []string{"dev"}},
-		"one that says it is a mirror elsewhere": {
+		"a deployment":       {&v1alpha1.Deployment{ObjectMeta: at(nil), Spec: v1alpha1.DeploymentSpec{Environment: "prod"}}, []string{"prod"}},
+		"a mirror":           {&v1alpha1.Connector{ObjectMeta: at(labels), Spec: v1alpha1.ConnectorSpec{Environment: "dev"}}, []string{"dev"}},
+		"its link":           {&v1alpha1.ConnectorLink{ObjectMeta: at(labels)}, []string{"dev"}},
+		"a user's connector": {&v1alpha1.Connector{ObjectMeta: at(nil), Spec: v1alpha1.ConnectorSpec{Environment: "dev"}}, nil},
+		"a user's link":      {&v1alpha1.ConnectorLink{ObjectMeta: at(nil)}, nil},
+		"a user's connector with a mirror's name": {&v1alpha1.Connector{ObjectMeta: named("dev.ask", nil), Spec: v1alpha1.ConnectorSpec{Environment: "prod"}}, []string{"dev"}},
+		"mirror label of another environment": {
 			&v1alpha1.Connector{ObjectMeta: named("dev.ask", labels), Spec: v1alpha1.ConnectorSpec{Environment: "prod"}}, []string{"prod", "dev"},
 		},
-		"a link that says so": {&v1alpha1.ConnectorLink{ObjectMeta: named("prod.ask.hello", labels)}, []string{"dev", "prod"}},
+		"link with a mirror label of another environment": {&v1alpha1.ConnectorLink{ObjectMeta: named("prod.ask.hello", labels)}, []string{"dev", "prod"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var want []ctrl.Request

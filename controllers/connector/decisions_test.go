@@ -50,7 +50,7 @@ func TestRow_HasEveryField(t *testing.T) {
 		ask  func(*v1alpha1.Connector)
 		want func(*store.Connector)
 	}{
-		"nothing":      {func(*v1alpha1.Connector) {}, func(*store.Connector) {}},
+		"defaults":     {func(*v1alpha1.Connector) {}, func(*store.Connector) {}},
 		"a name":       {func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask" }, func(r *store.Connector) { r.Name = "Ask" }},
 		"disabled":     {func(c *v1alpha1.Connector) { c.Spec.Enabled = ptr.To(false) }, func(r *store.Connector) { r.Enabled = false }},
 		"version":      {func(c *v1alpha1.Connector) { c.Spec.SecretVersion = 4 }, func(r *store.Connector) { r.SecretVersion = 4 }},
@@ -59,7 +59,7 @@ func TestRow_HasEveryField(t *testing.T) {
 			c.Spec.SecretGracePeriodSeconds, c.Annotations = ptr.To(int32(5)), map[string]string{v1alpha1.AnnotationRotationGrace: "1/5=60"}
 		}, func(r *store.Connector) { r.SecretGracePeriod = time.Minute }},
 		"no grace": {func(c *v1alpha1.Connector) { c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0)) }, func(r *store.Connector) { r.SecretGracePeriod = 0 }},
-		"of the code": {
+		"defined in code": {
 			func(c *v1alpha1.Connector) { c.Labels = map[string]string{v1alpha1.LabelDefinedInCode: "true"} },
 			func(r *store.Connector) { r.DefinedInCode = true },
 		},
@@ -79,7 +79,7 @@ func TestRow_HasEveryField(t *testing.T) {
 		}, func(r *store.Connector) {
 			r.Config = []byte(`{"require_authentication":true,"authentication":"secret","context_headers":["x-github-event","x-a"]}`)
 		}},
-		"everybody may call": {func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone }, func(r *store.Connector) {
+		"no authentication": {func(c *v1alpha1.Connector) { c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone }, func(r *store.Connector) {
 			r.SecretDigest, r.Config = nil, []byte(`{"require_authentication":false,"authentication":"none"}`)
 		}},
 	} {

@@ -145,9 +145,9 @@ var _ = Describe("A Connector", func() {
 	It("is disabled despite other problems", func(ctx SpecContext) {
 		off := false
 		for name, spoil := range map[string]func(s *scene, own *corev1.Secret){
-			"its secret is gone":      func(s *scene, own *corev1.Secret) { s.ExpectGone(ctx, own) },
-			"its environment is gone": func(s *scene, _ *corev1.Secret) { s.ExpectGone(ctx, s.Environment("dev")) },
-			"its project asks for what is not supported": func(s *scene, _ *corev1.Secret) {
+			"Secret deleted":      func(s *scene, own *corev1.Secret) { s.ExpectGone(ctx, own) },
+			"environment deleted": func(s *scene, _ *corev1.Secret) { s.ExpectGone(ctx, s.Environment("dev")) },
+			"project with an unsupported field": func(s *scene, _ *corev1.Secret) {
 				project := &v1alpha1.Project{ObjectMeta: s.At(v1alpha1.ProjectName)}
 				s.ExpectExists(ctx, project)
 				project.Spec.ModelProviders = []v1alpha1.ModelProvider{{Prefix: "a", Type: v1alpha1.ModelProviderAnthropic}}

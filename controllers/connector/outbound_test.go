@@ -113,11 +113,11 @@ var _ = Describe("An outbound Connector", func() {
 		Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
 		Expect(s.sealed(ctx, c)).To(MatchJSON(`{"headers":{"X-Key":"CANARY"}}`))
 		for problem, header := range map[string]map[string]string{
-			"of another connector": {"X-Key": s.sealedHeader(other, "X-Key", "CANARY")},
-			"of another header":    {"X-Other": s.sealedHeader(id, "X-Key", "CANARY")},
-			"nobody sealed it":     {"X-Key": base64.StdEncoding.EncodeToString([]byte("CANARY"))},
-			"no base64":            {"X-Key": "CANARY!"},
-			"a reserved one":       {"Host": s.sealedHeader(id, "Host", "CANARY")},
+			"sealed for another connector": {"X-Key": s.sealedHeader(other, "X-Key", "CANARY")},
+			"sealed for another header":    {"X-Other": s.sealedHeader(id, "X-Key", "CANARY")},
+			"not sealed":                   {"X-Key": base64.StdEncoding.EncodeToString([]byte("CANARY"))},
+			"not base64":                   {"X-Key": "CANARY!"},
+			"reserved header":              {"Host": s.sealedHeader(id, "Host", "CANARY")},
 		} {
 			c.Spec.Webhook.SealedHeaders = header
 			s.reconciled(ctx, c)

@@ -36,23 +36,23 @@ func TestReportDamper_DelaysChangesOfState(t *testing.T) {
 		changed bool
 	}
 	for name, steps := range map[string][]step{
-		"refused, and again after it was well": {
+		"rejected again after recovery": {
 			{0, refused, told401, true}, {0, refused, told401, false}, {time.Minute, well, told401, false},
 			{dampingTime, well, trouble{}, true}, {time.Second, refused, told401, true},
 		},
-		"failing now and then": {
+		"intermittent failures": {
 			{0, failing, toldFail, true}, {30 * time.Second, well, toldFail, false}, {dampingTime - time.Minute, failing, toldFail, false},
 			{dampingTime - time.Second, well, toldFail, false}, {time.Second, well, trouble{}, true},
 		},
-		"another reason":  {{0, refused, told401, true}, {time.Minute, unknown, told401, false}, {dampingTime, unknown, told404, true}},
-		"worse":           {{0, refused, told401, true}, {0, failing, toldFail, true}, {time.Minute, refused, toldFail, false}, {dampingTime, refused, told401, true}},
-		"paused, resumed": {{0, refused, told401, true}, {0, paused, toldWait, true}, {0, well, trouble{}, true}},
-		"nothing to tell": {{0, well, trouble{}, false}},
-		"another generation was paused": {
+		"another status of rejections": {{0, refused, told401, true}, {time.Minute, unknown, told401, false}, {dampingTime, unknown, told404, true}},
+		"failure after a rejection":    {{0, refused, told401, true}, {0, failing, toldFail, true}, {time.Minute, refused, toldFail, false}, {dampingTime, refused, told401, true}},
+		"paused and resumed":           {{0, refused, told401, true}, {0, paused, toldWait, true}, {0, well, trouble{}, true}},
+		"no problem":                   {{0, well, trouble{}, false}},
+		"pause of an earlier generation": {
 			{0, resumed, trouble{}, false}, {0, both, toldFail, true}, {dampingTime, resumed, trouble{}, true}, {0, resumed, trouble{}, false},
 		},
-		"paused, and changed": {{0, paused, toldWait, true}, {0, resumed, trouble{}, true}},
-		"refused, resolved":   {{0, refused, told401, true}, {dampingTime, well, trouble{}, true}, {0, well, trouble{}, false}},
+		"paused, then changed spec": {{0, paused, toldWait, true}, {0, resumed, trouble{}, true}},
+		"rejected, then resolved":   {{0, refused, told401, true}, {dampingTime, well, trouble{}, true}, {0, well, trouble{}, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Unix(1_000_000, 0)

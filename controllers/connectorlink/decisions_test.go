@@ -68,12 +68,12 @@ func TestIsInEffect_SelectsConnectorChanges(t *testing.T) {
 		change func(*v1alpha1.Connector)
 		told   bool
 	}{
-		"its id":              {func(c *v1alpha1.Connector) { c.Status.ID = "b" }, true},
-		"its name is taken":   {func(c *v1alpha1.Connector) { c.MarkNameTaken("x") }, true},
-		"its display name":    {func(c *v1alpha1.Connector) { c.Spec.DisplayName = "b" }, true},
-		"the gateway's again": {func(c *v1alpha1.Connector) { c.MarkRoutesReady() }, false},
-		"its spec":            {func(c *v1alpha1.Connector) { c.Generation++ }, false},
-		"its secret":          {func(c *v1alpha1.Connector) { c.MarkSecretReady("s", 2) }, false},
+		"its ID":                          {func(c *v1alpha1.Connector) { c.Status.ID = "b" }, true},
+		"its name conflict":               {func(c *v1alpha1.Connector) { c.MarkNameTaken("x") }, true},
+		"its display name":                {func(c *v1alpha1.Connector) { c.Spec.DisplayName = "b" }, true},
+		"its routes condition, unchanged": {func(c *v1alpha1.Connector) { c.MarkRoutesReady() }, false},
+		"its spec":                        {func(c *v1alpha1.Connector) { c.Generation++ }, false},
+		"its secret":                      {func(c *v1alpha1.Connector) { c.MarkSecretReady("s", 2) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := &v1alpha1.Connector{}
@@ -94,11 +94,11 @@ func TestWhatRuns_SelectsEnvironmentChanges(t *testing.T) {
 		change func(*v1alpha1.Environment)
 		told   bool
 	}{
-		"another is live": {func(e *v1alpha1.Environment) { e.Status.LiveDeploymentID = "a" }, true},
-		"its id":          {func(e *v1alpha1.Environment) { e.Status.ID = "a" }, true},
-		"its runners":     {func(e *v1alpha1.Environment) { e.Status.Runner.ReadyReplicas = 3 }, false},
-		"its spec":        {func(e *v1alpha1.Environment) { e.Generation++ }, false},
-		"that it waits":   {func(e *v1alpha1.Environment) { e.MarkRunnersStarting(0, 1) }, false},
+		"another is live":        {func(e *v1alpha1.Environment) { e.Status.LiveDeploymentID = "a" }, true},
+		"its ID":                 {func(e *v1alpha1.Environment) { e.Status.ID = "a" }, true},
+		"its runners":            {func(e *v1alpha1.Environment) { e.Status.Runner.ReadyReplicas = 3 }, false},
+		"its spec":               {func(e *v1alpha1.Environment) { e.Generation++ }, false},
+		"its progress condition": {func(e *v1alpha1.Environment) { e.MarkRunnersStarting(0, 1) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := &v1alpha1.Environment{}
@@ -131,10 +131,10 @@ func TestFindMiddleware_RequiresSendingScript(t *testing.T) {
 		sends bool
 		ready bool
 	}{
-		"a script":   {v1alpha1.LinkMiddleware, true, true},
-		"no script":  {v1alpha1.LinkMiddleware, false, false},
-		"a tool":     {v1alpha1.LinkAgentTool, false, true},
-		"of results": {v1alpha1.LinkAutomatic, false, true},
+		"middleware with a sending script":    {v1alpha1.LinkMiddleware, true, true},
+		"middleware without a sending script": {v1alpha1.LinkMiddleware, false, false},
+		"agent tool without a script":         {v1alpha1.LinkAgentTool, false, true},
+		"automatic link without a script":     {v1alpha1.LinkAutomatic, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := link("team", "a", "crm", func(l *v1alpha1.ConnectorLink) { l.Spec.Outbound = &v1alpha1.OutboundLink{Mode: c.mode} })

@@ -108,18 +108,18 @@ func TestChanges_HaveActions(t *testing.T) {
 	unlinked.Links = nil
 	stalled := someConnector("late", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask"; c.MarkNameTaken("x") })
 	tryChanges(t, map[string]changed{
-		"nothing":               {inDev(), nil, nil},
-		"new":                   {inDev(), []store.ConnectorFile{askOf(askFile)}, []string{"ask created"}},
-		"as it is":              {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf(askFile)}, []string{"ask unchanged"}},
-		"another time-out":      {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf(askFile + "config: {timeout_seconds: 5}\n")}, []string{"ask updated"}},
-		"paused by a person":    {inDev(disabled), []store.ConnectorFile{askOf(askFile)}, []string{"ask updated"}},
-		"rotated by a person":   {inDev(rotated), []store.ConnectorFile{askOf(askFile)}, []string{"ask unchanged"}},
-		"a link is gone":        {inDev(unlinked), []store.ConnectorFile{askOf(askFile)}, []string{"ask updated"}},
-		"a link that asks more": {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf("type: webhook\nmode: sync\nlinks: [{agent: hello, files_required: true}]\n")}, []string{"ask updated"}},
-		"gone":                  {inDev(mirrorOf(t, "ask", askFile)), nil, []string{"ask retired"}},
-		"gone before":           {inDev(retired), nil, nil},
-		"back":                  {inDev(retired), []store.ConnectorFile{askOf(askFile)}, []string{"ask created"}},
-		"a name that waits":     {inDev(mirrorOf(t, "ask", askFile)).with(stalled), []store.ConnectorFile{askOf(askFile)}, []string{"ask unchanged"}},
+		"nothing":                                    {inDev(), nil, nil},
+		"new":                                        {inDev(), []store.ConnectorFile{askOf(askFile)}, []string{"ask created"}},
+		"an unchanged connector":                     {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf(askFile)}, []string{"ask unchanged"}},
+		"another timeout":                            {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf(askFile + "config: {timeout_seconds: 5}\n")}, []string{"ask updated"}},
+		"a mirror that a user paused":                {inDev(disabled), []store.ConnectorFile{askOf(askFile)}, []string{"ask updated"}},
+		"a secret that a user rotated":               {inDev(rotated), []store.ConnectorFile{askOf(askFile)}, []string{"ask unchanged"}},
+		"a mirrored link was deleted":                {inDev(unlinked), []store.ConnectorFile{askOf(askFile)}, []string{"ask updated"}},
+		"a link that requires files":                 {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf("type: webhook\nmode: sync\nlinks: [{agent: hello, files_required: true}]\n")}, []string{"ask updated"}},
+		"a file was deleted":                         {inDev(mirrorOf(t, "ask", askFile)), nil, []string{"ask retired"}},
+		"an already retired connector":               {inDev(retired), nil, nil},
+		"a retired connector's file is back":         {inDev(retired), []store.ConnectorFile{askOf(askFile)}, []string{"ask created"}},
+		"a user's connector that waits for the name": {inDev(mirrorOf(t, "ask", askFile)).with(stalled), []store.ConnectorFile{askOf(askFile)}, []string{"ask unchanged"}},
 	})
 }
 
@@ -140,21 +140,21 @@ func TestChanges_FailOnConflicts(t *testing.T) {
 	squatted.links["dev.ask"] = []*v1alpha1.ConnectorLink{{ObjectMeta: metav1.ObjectMeta{Name: "dev.ask.hello"},
 		Spec: v1alpha1.ConnectorLinkSpec{Connector: "dev.ask", Agent: "else"}}}
 	tryChanges(t, map[string]changed{
-		"another mode":          {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf("type: webhook\nmode: inbound\n")}, []string{"ask failed: type and mode of a connector cannot change from sync webhook to inbound webhook, because callers rely on them; rename the file"}},
-		"another type":          {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{cronOf("@daily")}, []string{"ask failed: type and mode of a connector cannot change from sync webhook to inbound cron, because callers rely on them; rename the file"}},
-		"no YAML":               {inDev(), []store.ConnectorFile{askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:7: "type" must be one of webhook, cron`}},
-		"an agent that is none": {inDev(), []store.ConnectorFile{askOf("type: webhook\nmode: sync\nagents: [who]\n")}, []string{`ask failed: connectors/ask.yaml:3:1: no agent is named "who"; write it or correct the name`}},
+		"another mode":     {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{askOf("type: webhook\nmode: inbound\n")}, []string{"ask failed: type and mode of a connector cannot change from sync webhook to inbound webhook, because callers rely on them; rename the file"}},
+		"another type":     {inDev(mirrorOf(t, "ask", askFile)), []store.ConnectorFile{cronOf("@daily")}, []string{"ask failed: type and mode of a connector cannot change from sync webhook to inbound cron, because callers rely on them; rename the file"}},
+		"an invalid file":  {inDev(), []store.ConnectorFile{askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:7: "type" must be one of webhook, cron`}},
+		"an unknown agent": {inDev(), []store.ConnectorFile{askOf("type: webhook\nmode: sync\nagents: [who]\n")}, []string{`ask failed: connectors/ask.yaml:3:1: no agent is named "who"; write it or correct the name`}},
 		"another mode, not mirrored yet": {
 			situation{namespace: "team", environment: "dev", agents: []string{"hello"}, rows: map[string]store.Connector{"dev.ask": {Type: "webhook", Mode: "inbound"}}},
 			[]store.ConnectorFile{askOf(askFile)},
 			[]string{"ask failed: type and mode of a connector cannot change from inbound webhook to sync webhook, because callers rely on them; rename the file"},
 		},
-		"a person's object":  {inDev().with(someConnector("dev.ask", func(*v1alpha1.Connector) {})), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: Connector "dev.ask" exists and was not created by the platform; delete it, or rename the file`}},
-		"a person's id":      {inDev(chosen), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: Connector "dev.ask" exists and was not created by the platform; delete it, or rename the file`}},
-		"a person's name":    {inDev().with(someConnector("mine", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask" })), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: the name "ask" belongs to Connector "mine" in the same environment; choose another name`}},
-		"a person's link":    {theirs, []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: ConnectorLink "mine" already links agent "hello" to it; delete the link, or remove the agent from the file`}},
-		"the name of a link": {squatted, []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: ConnectorLink "dev.ask.hello" exists and was not created by the platform; delete it`}},
-		"too many links":     {many, []store.ConnectorFile{askOf(askFile)}, []string{"ask failed: it would have 101 links, including links that the platform did not create; the limit is 100"}},
+		"a user's object with the mirror's name":   {inDev().with(someConnector("dev.ask", func(*v1alpha1.Connector) {})), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: Connector "dev.ask" exists and was not created by the platform; delete it, or rename the file`}},
+		"a mirror with a user's ID":                {inDev(chosen), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: Connector "dev.ask" exists and was not created by the platform; delete it, or rename the file`}},
+		"a user's connector with the display name": {inDev().with(someConnector("mine", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask" })), []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: the name "ask" belongs to Connector "mine" in the same environment; choose another name`}},
+		"a user's link of the agent":               {theirs, []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: ConnectorLink "mine" already links agent "hello" to it; delete the link, or remove the agent from the file`}},
+		"a user's link with the mirror's name":     {squatted, []store.ConnectorFile{askOf(askFile)}, []string{`ask failed: ConnectorLink "dev.ask.hello" exists and was not created by the platform; delete it`}},
+		"links above the limit":                    {many, []store.ConnectorFile{askOf(askFile)}, []string{"ask failed: it would have 101 links, including links that the platform did not create; the limit is 100"}},
 	})
 }
 
@@ -163,9 +163,9 @@ func TestChanges_ExpandVariables(t *testing.T) {
 	variables := inDev()
 	variables.variables.Variables = runnerconfig.Sorted([]runnerconfig.Variable{{Name: "WHEN", Value: "@daily"}, {Name: "BAD", Value: "never"}, {Name: "KEY", Value: "k", Sensitive: true}})
 	tryChanges(t, map[string]changed{
-		"a variable":             {variables, []store.ConnectorFile{cronOf("${WHEN}")}, []string{"ask created"}},
-		"a variable that is not": {variables, []store.ConnectorFile{cronOf("${WHO} ${WHAT}")}, []string{`ask failed: Environment "dev" has no variables WHAT and WHO; set them in its spec.variables, with PUT /environments/{environment_id}/variables, or with ` + "`agentctl env set`"}},
-		"a variable that fits not": {variables, []store.ConnectorFile{cronOf("${BAD}")},
+		"a variable":          {variables, []store.ConnectorFile{cronOf("${WHEN}")}, []string{"ask created"}},
+		"an unknown variable": {variables, []store.ConnectorFile{cronOf("${WHO} ${WHAT}")}, []string{`ask failed: Environment "dev" has no variables WHAT and WHO; set them in its spec.variables, with PUT /environments/{environment_id}/variables, or with ` + "`agentctl env set`"}},
+		"a variable with an invalid value": {variables, []store.ConnectorFile{cronOf("${BAD}")},
 			[]string{`ask failed: "schedule" must have five fields, such as "0 6 * * 1-5", or be one of @yearly, @annually, @monthly, @weekly, @daily, @midnight and @hourly`}},
 		"a secret variable": {variables, []store.ConnectorFile{cronOf("${KEY}")},
 			[]string{"ask failed: the variable KEY is sensitive, but the configuration of a cron connector is stored unencrypted and shown to models; use a variable that is not sensitive"}},
@@ -295,30 +295,30 @@ func TestChanges_OutboundConnectors(t *testing.T) {
 	}
 	noSource := `crm failed: outbound.source_connectors: no Connector "dev.ask" starts runs; use the file name of a connector in connectors/ without its ending`
 	tryChanges(t, map[string]changed{
-		"new":                       {sending(t), []store.ConnectorFile{crm}, []string{"crm created"}},
-		"as it is":                  {sending(t, crm), []store.ConnectorFile{crm}, []string{"crm unchanged"}},
-		"another tool":              {sending(t, crm), []store.ConnectorFile{sendFile("crm", strings.Replace(byTell, "tell", "say", 1))}, []string{"crm updated"}},
-		"a variable that is not":    {inDev(), []store.ConnectorFile{crm}, []string{`crm failed: Environment "dev" has no variables HOST and KEY; set them in its spec.variables, with PUT /environments/{environment_id}/variables, or with ` + "`agentctl env set`"}},
-		"a variable without value":  {lacking, []store.ConnectorFile{crm}, []string{`crm failed: the variable KEY has no value: Secret "keys" does not exist`}},
-		"middleware":                {sending(t), []store.ConnectorFile{sendFile("crm", ", outbound: {mode: middleware}")}, []string{"crm created"}},
-		"no authentication":         {sending(t), []store.ConnectorFile{{Key: "crm", Content: "type: webhook\nmode: inbound\nconfig: {authentication: none}\n"}}, []string{"crm failed: connectors/crm.yaml:3:1: a file cannot define a webhook without authentication, because its URL would be the only secret and follows from names; create the connector by the REST API or kubectl"}},
-		"a person's tool":           {tellsToo(sending(t), "theirs", asIs), []store.ConnectorFile{crm}, []string{tellsAlready("theirs")}},
-		"a person's tool, stalled":  {tellsToo(sending(t), "theirs", func(l *v1alpha1.ConnectorLink) { l.MarkActionTaken("tell", "x") }), []store.ConnectorFile{crm}, []string{"crm created"}},
-		"a person's tool elsewhere": {elsewhere, []store.ConnectorFile{crm}, []string{"crm created"}},
-		"a tool of what goes":       {sending(t, sendFile("old", byTell)), []store.ConnectorFile{crm}, []string{"crm created", "old retired"}},
-		"a tool of what went":       {retired, []store.ConnectorFile{crm}, []string{"crm created"}},
-		"a tool of what fails":      {sending(t, sendFile("old", byTell)), []store.ConnectorFile{crm, {Key: "old", Content: askFile}}, []string{tellsAlready("dev.old"), "old failed: type and mode of a connector cannot change from outbound webhook to sync webhook, because callers rely on them; rename the file"}},
-		"a tool twice":              {sending(t), []store.ConnectorFile{crm, sendFile("other", byTell)}, []string{"crm created", `other failed: agent "hello" already has a tool "tell" from Connector "dev.crm"; set another outbound.action_name`}},
-		"tools that are exchanged": {
+		"new":                                  {sending(t), []store.ConnectorFile{crm}, []string{"crm created"}},
+		"an unchanged connector":               {sending(t, crm), []store.ConnectorFile{crm}, []string{"crm unchanged"}},
+		"another tool name":                    {sending(t, crm), []store.ConnectorFile{sendFile("crm", strings.Replace(byTell, "tell", "say", 1))}, []string{"crm updated"}},
+		"an unknown variable":                  {inDev(), []store.ConnectorFile{crm}, []string{`crm failed: Environment "dev" has no variables HOST and KEY; set them in its spec.variables, with PUT /environments/{environment_id}/variables, or with ` + "`agentctl env set`"}},
+		"a variable without value":             {lacking, []store.ConnectorFile{crm}, []string{`crm failed: the variable KEY has no value: Secret "keys" does not exist`}},
+		"middleware":                           {sending(t), []store.ConnectorFile{sendFile("crm", ", outbound: {mode: middleware}")}, []string{"crm created"}},
+		"no authentication":                    {sending(t), []store.ConnectorFile{{Key: "crm", Content: "type: webhook\nmode: inbound\nconfig: {authentication: none}\n"}}, []string{"crm failed: connectors/crm.yaml:3:1: a file cannot define a webhook without authentication, because its URL would be the only secret and follows from names; create the connector by the REST API or kubectl"}},
+		"a tool name of a user's link":         {tellsToo(sending(t), "theirs", asIs), []store.ConnectorFile{crm}, []string{tellsAlready("theirs")}},
+		"a tool name of a user's stalled link": {tellsToo(sending(t), "theirs", func(l *v1alpha1.ConnectorLink) { l.MarkActionTaken("tell", "x") }), []store.ConnectorFile{crm}, []string{"crm created"}},
+		"a tool name of a user's link in another environment": {elsewhere, []store.ConnectorFile{crm}, []string{"crm created"}},
+		"a tool name of a connector that is being retired":    {sending(t, sendFile("old", byTell)), []store.ConnectorFile{crm}, []string{"crm created", "old retired"}},
+		"a tool name of a retired connector":                  {retired, []store.ConnectorFile{crm}, []string{"crm created"}},
+		"a tool name of a connector whose change fails":       {sending(t, sendFile("old", byTell)), []store.ConnectorFile{crm, {Key: "old", Content: askFile}}, []string{tellsAlready("dev.old"), "old failed: type and mode of a connector cannot change from outbound webhook to sync webhook, because callers rely on them; rename the file"}},
+		"two new connectors with one tool name":               {sending(t), []store.ConnectorFile{crm, sendFile("other", byTell)}, []string{"crm created", `other failed: agent "hello" already has a tool "tell" from Connector "dev.crm"; set another outbound.action_name`}},
+		"two connectors that swap tool names": {
 			sending(t, crm, sendFile("other", ", outbound: {mode: agent_tool}")),
 			[]store.ConnectorFile{sendFile("crm", ", outbound: {mode: agent_tool, action_name: send_to_other}"), sendFile("other", byTell)}, []string{"crm updated", "other updated"},
 		},
-		"too many":              {full, []store.ConnectorFile{sendFile("crm", "")}, []string{`crm failed: agent "hello" would have more than 32 links to outbound connectors in the environment; remove it from the file, or delete another link`}},
-		"a source":              {sending(t), []store.ConnectorFile{from("ask"), askOf(askFile)}, []string{"ask created", "crm created"}},
-		"a source that is none": {sending(t), []store.ConnectorFile{from("ask")}, []string{noSource}},
-		"a source that goes":    {sending(t, askOf(askFile)), []store.ConnectorFile{from("ask")}, []string{"ask retired", noSource}},
-		"a source that fails":   {sending(t), []store.ConnectorFile{from("ask"), askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:7: "type" must be one of webhook, cron`, noSource}},
-		"a source that stays":   {sending(t, askOf(askFile)), []store.ConnectorFile{from("ask"), askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:7: "type" must be one of webhook, cron`, "crm created"}},
-		"a source of who sends": {sending(t), []store.ConnectorFile{from("other"), sendFile("other", "")}, []string{strings.ReplaceAll(noSource, "dev.ask", "dev.other"), "other created"}},
+		"links of an agent above the limit":        {full, []store.ConnectorFile{sendFile("crm", "")}, []string{`crm failed: agent "hello" would have more than 32 links to outbound connectors in the environment; remove it from the file, or delete another link`}},
+		"a new source connector":                   {sending(t), []store.ConnectorFile{from("ask"), askOf(askFile)}, []string{"ask created", "crm created"}},
+		"an unknown source connector":              {sending(t), []store.ConnectorFile{from("ask")}, []string{noSource}},
+		"a source connector that is being retired": {sending(t, askOf(askFile)), []store.ConnectorFile{from("ask")}, []string{"ask retired", noSource}},
+		"a new source connector that fails":        {sending(t), []store.ConnectorFile{from("ask"), askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:7: "type" must be one of webhook, cron`, noSource}},
+		"an existing source connector that fails":  {sending(t, askOf(askFile)), []store.ConnectorFile{from("ask"), askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:7: "type" must be one of webhook, cron`, "crm created"}},
+		"an outbound source connector":             {sending(t), []store.ConnectorFile{from("other"), sendFile("other", "")}, []string{strings.ReplaceAll(noSource, "dev.ask", "dev.other"), "other created"}},
 	})
 }

@@ -32,11 +32,11 @@ func TestBranch_FallsBackToEnvironmentAndProject(t *testing.T) {
 		asked, environment, project v1alpha1.GitBranch
 		want                        string
 	}{
-		"all":                 {"a", "e", "p", "a"},
-		"the environment's":   {"", "e", "p", "e"},
-		"the project's":       {"", "", "p", "p"},
-		"that of HEAD":        {"", "", "", ""},
-		"asked for, no other": {"a", "", "", "a"},
+		"branch of the deployment before all others": {"a", "e", "p", "a"},
+		"branch of the environment":                  {"", "e", "p", "e"},
+		"branch of the project":                      {"", "", "p", "p"},
+		"default branch":                             {"", "", "", ""},
+		"branch of the deployment only":              {"a", "", "", "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &version{
@@ -208,10 +208,10 @@ func TestWatches_PassRelevantChanges(t *testing.T) {
 		change func(*v1alpha1.Environment)
 		told   bool
 	}{
-		"another spec":       {func(e *v1alpha1.Environment) { e.Generation++ }, true},
-		"beyond the limit":   {func(e *v1alpha1.Environment) { e.MarkLimitReached(1, true) }, true},
-		"its runners":        {func(e *v1alpha1.Environment) { e.MarkRunnersStarting(0, 1) }, false},
-		"what is live in it": {func(e *v1alpha1.Environment) { e.Status.LiveDeploymentID = "a" }, false},
+		"another spec":              {func(e *v1alpha1.Environment) { e.Generation++ }, true},
+		"environment limit reached": {func(e *v1alpha1.Environment) { e.MarkLimitReached(1, true) }, true},
+		"its runner state":          {func(e *v1alpha1.Environment) { e.MarkRunnersStarting(0, 1) }, false},
+		"its live deployment":       {func(e *v1alpha1.Environment) { e.Status.LiveDeploymentID = "a" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := &v1alpha1.Environment{}
@@ -231,13 +231,13 @@ func TestOutOfDate_ComparesTheLiveDeployment(t *testing.T) {
 		phase           v1alpha1.DeploymentPhase
 		concerns        bool
 	}{
-		"it is live":                  {"a", "a", true, v1alpha1.DeploymentDeployed, false},
-		"it became live":              {"a", "a", false, v1alpha1.DeploymentDeployed, true},
-		"another became live":         {"b", "a", true, v1alpha1.DeploymentDeployed, true},
-		"another is live":             {"b", "a", false, v1alpha1.DeploymentDeployed, false},
-		"nothing is live any more":    {"", "a", true, v1alpha1.DeploymentDeployed, true},
-		"nothing is live: it may be":  {"", "a", false, v1alpha1.DeploymentDeployed, true},
-		"nothing is live: it may not": {"", "a", false, v1alpha1.DeploymentFailed, false},
+		"shown live, and still live":           {"a", "a", true, v1alpha1.DeploymentDeployed, false},
+		"not shown live, but live":             {"a", "a", false, v1alpha1.DeploymentDeployed, true},
+		"shown live, but another is live":      {"b", "a", true, v1alpha1.DeploymentDeployed, true},
+		"not shown live, and another is live":  {"b", "a", false, v1alpha1.DeploymentDeployed, false},
+		"shown live, but none is live":         {"", "a", true, v1alpha1.DeploymentDeployed, true},
+		"none is live, and it can become live": {"", "a", false, v1alpha1.DeploymentDeployed, true},
+		"none is live, and it failed":          {"", "a", false, v1alpha1.DeploymentFailed, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Name: "dev"}}
@@ -268,11 +268,11 @@ func TestOfEnvironment_SelectsDeployments(t *testing.T) {
 		change func(*v1alpha1.Environment)
 		want   []string
 	}{
-		"another spec":         {func(e *v1alpha1.Environment) { e.Generation++ }, []string{"new", "open"}},
-		"beyond the limit":     {func(e *v1alpha1.Environment) { e.MarkLimitReached(1, true) }, []string{"new", "open"}},
-		"its runners":          {func(e *v1alpha1.Environment) { e.MarkRunnersStarting(0, 1) }, nil},
-		"another became live":  {func(e *v1alpha1.Environment) { e.Status.LiveDeploymentID = "old" }, []string{"live", "old"}},
-		"it is another object": {func(e *v1alpha1.Environment) { e.Status.ID = "" }, []string{"failed", "live", "new", "old", "open"}},
+		"another spec":                    {func(e *v1alpha1.Environment) { e.Generation++ }, []string{"new", "open"}},
+		"environment limit reached":       {func(e *v1alpha1.Environment) { e.MarkLimitReached(1, true) }, []string{"new", "open"}},
+		"its runner state":                {func(e *v1alpha1.Environment) { e.MarkRunnersStarting(0, 1) }, nil},
+		"shown live, but another is live": {func(e *v1alpha1.Environment) { e.Status.LiveDeploymentID = "old" }, []string{"live", "old"}},
+		"a re-created environment":        {func(e *v1alpha1.Environment) { e.Status.ID = "" }, []string{"failed", "live", "new", "old", "open"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			after := before.DeepCopy()

@@ -112,16 +112,16 @@ func TestBuildProblem_ReportsMissingPod(t *testing.T) {
 		change func(*batchv1.Job)
 		want   string
 	}{
-		"made just now":      {func(j *batchv1.Job) { j.CreationTimestamp = ago(time.Second) }, ""},
-		"begun just now":     {func(j *batchv1.Job) { j.Status.StartTime = ptr.To(ago(time.Second)) }, ""},
-		"nobody begins it":   {func(*batchv1.Job) {}, "creates no pod"},
-		"its pod is refused": {func(j *batchv1.Job) { j.Status.StartTime = ptr.To(ago(time.Minute)) }, "creates no pod"},
-		"to be suspended":    {func(j *batchv1.Job) { j.CreationTimestamp, j.Spec.Suspend = ago(0), ptr.To(true) }, "is suspended"},
-		"goes on":            {func(j *batchv1.Job) { j.CreationTimestamp, j.Spec.Suspend = ago(0), ptr.To(false) }, ""},
-		"suspended for hours": {func(j *batchv1.Job) {
+		"a new Job without a start time":  {func(j *batchv1.Job) { j.CreationTimestamp = ago(time.Second) }, ""},
+		"a Job that started a second ago": {func(j *batchv1.Job) { j.Status.StartTime = ptr.To(ago(time.Second)) }, ""},
+		"a Job that no controller starts": {func(*batchv1.Job) {}, "creates no pod"},
+		"a started Job without a pod":     {func(j *batchv1.Job) { j.Status.StartTime = ptr.To(ago(time.Minute)) }, "creates no pod"},
+		"a new Job with suspend true":     {func(j *batchv1.Job) { j.CreationTimestamp, j.Spec.Suspend = ago(0), ptr.To(true) }, "is suspended"},
+		"a new Job with suspend false":    {func(j *batchv1.Job) { j.CreationTimestamp, j.Spec.Suspend = ago(0), ptr.To(false) }, ""},
+		"a Job suspended for hours": {func(j *batchv1.Job) {
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue}}
 		}, "kubectl patch job v1-build --type=merge"},
-		"suspended before": {func(j *batchv1.Job) {
+		"a resumed Job": {func(j *batchv1.Job) {
 			j.Status.StartTime = ptr.To(ago(0))
 			j.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionFalse}}
 		}, ""},

@@ -30,10 +30,10 @@ func TestCommit_RebuildKeepsCommit(t *testing.T) {
 		status v1alpha1.DeploymentStatus
 		want   string
 	}{
-		"asked for":       {asked, v1alpha1.DeploymentStatus{Live: true, Commit: "bbbb"}, "aaaa"},
-		"was live":        {v1alpha1.DeploymentSource{}, v1alpha1.DeploymentStatus{Live: true, Commit: "bbbb"}, "bbbb"},
-		"was not live":    {v1alpha1.DeploymentSource{}, v1alpha1.DeploymentStatus{Commit: "bbbb"}, ""},
-		"never was there": {v1alpha1.DeploymentSource{}, v1alpha1.DeploymentStatus{}, ""},
+		"the spec names a commit":                         {asked, v1alpha1.DeploymentStatus{Live: true, Commit: "bbbb"}, "aaaa"},
+		"the status has the commit of a live deployment":  {v1alpha1.DeploymentSource{}, v1alpha1.DeploymentStatus{Live: true, Commit: "bbbb"}, "bbbb"},
+		"the status has the commit of another deployment": {v1alpha1.DeploymentSource{}, v1alpha1.DeploymentStatus{Commit: "bbbb"}, ""},
+		"no commit in spec and status":                    {v1alpha1.DeploymentSource{}, v1alpha1.DeploymentStatus{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := &version{Deployment: &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Source: c.source}, Status: c.status}}
@@ -87,10 +87,10 @@ func TestCheckOutcome_RebuildsForgottenOutcome(t *testing.T) {
 		outcome   store.Deployment
 		stays     bool
 	}{
-		"under way":         {batchv1.JobSuspended, store.Deployment{Status: store.DeploymentBuilding}, true},
-		"reported just now": {batchv1.JobComplete, store.Deployment{Status: store.DeploymentBuilding, Built: true}, true},
-		"ended since":       {batchv1.JobComplete, store.Deployment{Status: store.DeploymentCancelled}, true},
-		"forgotten":         {batchv1.JobComplete, store.Deployment{Status: store.DeploymentBuilding}, false},
+		"Job suspended, deployment building": {batchv1.JobSuspended, store.Deployment{Status: store.DeploymentBuilding}, true},
+		"Job complete, bundle stored":        {batchv1.JobComplete, store.Deployment{Status: store.DeploymentBuilding, Built: true}, true},
+		"Job complete, deployment cancelled": {batchv1.JobComplete, store.Deployment{Status: store.DeploymentCancelled}, true},
+		"Job complete, no bundle stored":     {batchv1.JobComplete, store.Deployment{Status: store.DeploymentBuilding}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u"}}

@@ -23,14 +23,14 @@ func TestWatches_PassRelevantChanges(t *testing.T) {
 		change func(*v1alpha1.Project)
 		told   bool
 	}{
-		"another spec":   {func(p *v1alpha1.Project) { p.Generation++ }, true},
-		"its id":         {func(p *v1alpha1.Project) { p.Status.ID = "a" }, true},
-		"its network":    {(*v1alpha1.Project).MarkNetworkReady, true},
-		"the default":    {func(p *v1alpha1.Project) { p.Status.DefaultEnvironment = "dev" }, true},
-		"that it waits":  {func(p *v1alpha1.Project) { v1alpha1.MarkReconciling(p, "Progressing", "m") }, false},
-		"an annotation":  {func(p *v1alpha1.Project) { p.Annotations = map[string]string{"a": "b"} }, false},
-		"a bad network":  {func(p *v1alpha1.Project) { p.MarkNetworkMissing(v1alpha1.ReasonNameCollision, "m") }, false},
-		"nothing at all": {func(*v1alpha1.Project) {}, false},
+		"another spec":                  {func(p *v1alpha1.Project) { p.Generation++ }, true},
+		"its ID":                        {func(p *v1alpha1.Project) { p.Status.ID = "a" }, true},
+		"its network condition":         {(*v1alpha1.Project).MarkNetworkReady, true},
+		"its default environment":       {func(p *v1alpha1.Project) { p.Status.DefaultEnvironment = "dev" }, true},
+		"its progress condition":        {func(p *v1alpha1.Project) { v1alpha1.MarkReconciling(p, "Progressing", "m") }, false},
+		"an annotation":                 {func(p *v1alpha1.Project) { p.Annotations = map[string]string{"a": "b"} }, false},
+		"its network policy is missing": {func(p *v1alpha1.Project) { p.MarkNetworkMissing(v1alpha1.ReasonNameCollision, "m") }, false},
+		"no change":                     {func(*v1alpha1.Project) {}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := &v1alpha1.Project{}
@@ -43,11 +43,11 @@ func TestWatches_PassRelevantChanges(t *testing.T) {
 		change func(*v1alpha1.Deployment)
 		told   bool
 	}{
-		"its phase":   {func(d *v1alpha1.Deployment) { d.Status.Phase = v1alpha1.DeploymentDeployed }, true},
-		"being live":  {func(d *v1alpha1.Deployment) { d.Status.Live = true }, true},
-		"its step":    {func(d *v1alpha1.Deployment) { d.Status.Step = v1alpha1.StepPacking }, false},
-		"its agents":  {func(d *v1alpha1.Deployment) { d.Status.AgentCount = 3 }, false},
-		"its message": {func(d *v1alpha1.Deployment) { d.Status.Message = "m" }, false},
+		"its phase":     {func(d *v1alpha1.Deployment) { d.Status.Phase = v1alpha1.DeploymentDeployed }, true},
+		"its live flag": {func(d *v1alpha1.Deployment) { d.Status.Live = true }, true},
+		"its step":      {func(d *v1alpha1.Deployment) { d.Status.Step = v1alpha1.StepPacking }, false},
+		"its agents":    {func(d *v1alpha1.Deployment) { d.Status.AgentCount = 3 }, false},
+		"its message":   {func(d *v1alpha1.Deployment) { d.Status.Message = "m" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := &v1alpha1.Deployment{}

@@ -39,15 +39,15 @@ func TestAnnounce_SendsEventsForChanges(t *testing.T) {
 		event string // its prefix
 		write bool
 	}{
-		{"it is under way", func(e *v1alpha1.Environment) { v1alpha1.MarkReconciling(e, v1alpha1.ReasonProgressing, "m") }, "", true},
-		{"it is ready", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "", true},
-		{"it waits", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "a") }, "Warning SecretMissing: ", true},
-		{"as before", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "a") }, "", false},
-		{"another message", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "b") }, "", true},
-		{"it is ready again", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "Normal Succeeded: in effect", true},
-		{"as before", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "", false},
-		{"another reason", (*v1alpha1.Environment).MarkSuspended, "Normal Suspended: ", true},
-		{"it flaps", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "", true},
+		{"in progress", func(e *v1alpha1.Environment) { v1alpha1.MarkReconciling(e, v1alpha1.ReasonProgressing, "m") }, "", true},
+		{"first Ready status", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "", true},
+		{"first warning", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "a") }, "Warning SecretMissing: ", true},
+		{"unchanged condition", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "a") }, "", false},
+		{"another message for the same reason", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "b") }, "", true},
+		{"recovery", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "Normal Succeeded: in effect", true},
+		{"unchanged condition", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "", false},
+		{"suspended", (*v1alpha1.Environment).MarkSuspended, "Normal Suspended: ", true},
+		{"a second recovery at the same time", func(e *v1alpha1.Environment) { v1alpha1.MarkReady(e, "") }, "", true},
 	} {
 		before := written
 		found := &v1alpha1.Environment{}
@@ -83,15 +83,15 @@ func TestAnnounce_ReportsRecovery(t *testing.T) {
 		mark  func(*v1alpha1.Environment)
 		event string // its prefix
 	}{
-		{"it is under way", underWay(v1alpha1.ReasonProgressing, "m"), ""},
+		{"in progress", underWay(v1alpha1.ReasonProgressing, "m"), ""},
 		{"a Secret is missing", func(e *v1alpha1.Environment) { v1alpha1.MarkSecretMissing(e, "a") }, "Warning SecretMissing: "},
-		{"the Secret is there", underWay(v1alpha1.ReasonProgressing, "m"), ""},
-		{"it is ready", ready, "Normal Succeeded: in effect"},
-		{"it is looked at again", underWay(v1alpha1.ReasonProgressing, "m"), ""},
-		{"it is ready as before", ready, ""},
-		{"under way with a reason", underWay(v1alpha1.ReasonBuildBlocked, "no node"), "Warning BuildBlocked: no node"},
-		{"with the same reason", underWay(v1alpha1.ReasonBuildBlocked, "no image"), ""},
-		{"it is ready after that", ready, "Normal Succeeded: in effect"},
+		{"progress after the warning", underWay(v1alpha1.ReasonProgressing, "m"), ""},
+		{"first Ready status", ready, "Normal Succeeded: in effect"},
+		{"progress after Ready", underWay(v1alpha1.ReasonProgressing, "m"), ""},
+		{"Ready without a warning before", ready, ""},
+		{"progress with a reason", underWay(v1alpha1.ReasonBuildBlocked, "no node"), "Warning BuildBlocked: no node"},
+		{"another message of that reason", underWay(v1alpha1.ReasonBuildBlocked, "no image"), ""},
+		{"Ready after progress with a reason", ready, "Normal Succeeded: in effect"},
 	} {
 		clock.Step(time.Hour)
 		found := &v1alpha1.Environment{}

@@ -89,11 +89,11 @@ func TestClaim_AcceptsRestoredGeneration(t *testing.T) {
 		again   bool                  // whether the claim is repeated as restored
 		refused bool                  // another write happened meanwhile
 	}{
-		"restored":          {now: dev("u", 3), again: true},
-		"written meanwhile": {now: dev("u", 3), again: true, refused: true},
-		"cache is behind":   {now: dev("u", 9)},
-		"another one":       {now: dev("v", 3)},
-		"gone":              {},
+		"restored": {now: dev("u", 3), again: true},
+		"restored, and written by another process": {now: dev("u", 3), again: true, refused: true},
+		"newer generation without the cache":       {now: dev("u", 9)},
+		"re-created object":                        {now: dev("v", 3)},
+		"deleted object":                           {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []store.ObjectRef
@@ -142,12 +142,12 @@ func TestReference_RequiresMatchingObjectUID(t *testing.T) {
 		change func(*store.Environment)
 		found  bool
 	}{
-		"the very object":     {func(*store.Environment) {}, true},
-		"another incarnation": {func(e *store.Environment) { e.Ref.ObjectUID = "v" }, false},
-		"another object":      {func(e *store.Environment) { e.Ref.Name = "production" }, false},
-		"to be mirrored":      {func(e *store.Environment) { e.Ref.ObjectUID = "" }, false},
-		"another id":          {func(e *store.Environment) { e.ID = uuid.New() }, false},
-		"another project":     {func(e *store.Environment) { e.ProjectID = uuid.New() }, false},
+		"same object":               {func(*store.Environment) {}, true},
+		"another object UID":        {func(e *store.Environment) { e.Ref.ObjectUID = "v" }, false},
+		"another name":              {func(e *store.Environment) { e.Ref.Name = "production" }, false},
+		"row without an object UID": {func(e *store.Environment) { e.Ref.ObjectUID = "" }, false},
+		"another ID":                {func(e *store.Environment) { e.ID = uuid.New() }, false},
+		"another project":           {func(e *store.Environment) { e.ProjectID = uuid.New() }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stored := row

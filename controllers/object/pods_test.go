@@ -50,16 +50,16 @@ func TestPodProblem_ReportsReason(t *testing.T) {
 		status corev1.PodStatus
 		want   string
 	}{
-		"nothing":     {corev1.PodStatus{}, ""},
-		"it runs":     {corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main"}}}, ""},
-		"no node":     {corev1.PodStatus{Conditions: scheduled(corev1.ConditionFalse, corev1.PodReasonUnschedulable)}, "no node can run the pod: 0/3 nodes"},
-		"scheduled":   {corev1.PodStatus{Conditions: scheduled(corev1.ConditionTrue, "")}, ""},
-		"gated":       {corev1.PodStatus{Conditions: scheduled(corev1.ConditionFalse, corev1.PodReasonSchedulingGated)}, ""},
-		"it crashes":  {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{crashed}}, `container "main": CrashLoopBackOff: because; main: Error (exit code 2): no such flag`},
-		"the first":   {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{waits("PodInitializing"), waits("ErrImagePull")}}, `container "main": ErrImagePull: because`},
-		"evicted":     {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}, "the pod was stopped: Evicted: low on memory"},
-		"failed":      {corev1.PodStatus{Phase: corev1.PodFailed}, ""},
-		"a word only": {corev1.PodStatus{Phase: corev1.PodRunning, Reason: "NodeLost"}, ""},
+		"no status":                      {corev1.PodStatus{}, ""},
+		"running container":              {corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "main"}}}, ""},
+		"no node":                        {corev1.PodStatus{Conditions: scheduled(corev1.ConditionFalse, corev1.PodReasonUnschedulable)}, "no node can run the pod: 0/3 nodes"},
+		"scheduled":                      {corev1.PodStatus{Conditions: scheduled(corev1.ConditionTrue, "")}, ""},
+		"gated":                          {corev1.PodStatus{Conditions: scheduled(corev1.ConditionFalse, corev1.PodReasonSchedulingGated)}, ""},
+		"crashing container":             {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{crashed}}, `container "main": CrashLoopBackOff: because; main: Error (exit code 2): no such flag`},
+		"first container with a problem": {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{waits("PodInitializing"), waits("ErrImagePull")}}, `container "main": ErrImagePull: because`},
+		"evicted":                        {corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "low on memory"}, "the pod was stopped: Evicted: low on memory"},
+		"failed":                         {corev1.PodStatus{Phase: corev1.PodFailed}, ""},
+		"reason without a message":       {corev1.PodStatus{Phase: corev1.PodRunning, Reason: "NodeLost"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.want, object.PodProblem(&corev1.Pod{Status: c.status}))

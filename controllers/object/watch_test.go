@@ -67,16 +67,16 @@ func TestEnqueue_SelectsObjects(t *testing.T) {
 		changed client.Object
 		want    []string
 	}{
-		"all of the namespace":     {keeper.Enqueue(connectors, nil), changed, []string{"team/a", "team/b", "team/c"}},
-		"the Namespace itself":     {keeper.Enqueue(connectors, nil), &corev1.Namespace{ObjectMeta: at("", "team")}, []string{"team/a", "team/b", "team/c"}},
-		"those that are picked":    {keeper.Enqueue(connectors, notA), changed, []string{"team/b", "team/c"}},
-		"by environment":           {keeper.EnqueueBy(object.ByEnvironment, connectors, nil), changed, []string{"team/a"}},
-		"by Secret":                {keeper.EnqueueBy(object.BySecret, connectors, nil), &corev1.Secret{ObjectMeta: at("team", "dev")}, []string{"team/c"}},
-		"by a Secret of no name":   {keeper.EnqueueBy(object.BySecret, connectors, nil), &corev1.Secret{ObjectMeta: at("team", "x")}, nil},
-		"by environment, picked":   {keeper.EnqueueBy(object.ByEnvironment, connectors, notA), changed, nil},
-		"links by connector":       {keeper.EnqueueBy(object.ByConnector, &v1alpha1.ConnectorLinkList{}, nil), connector("team", "dev", dev), []string{"team/l"}},
-		"deployments":              {keeper.EnqueueBy(object.ByEnvironment, &v1alpha1.DeploymentList{}, nil), changed, []string{"team/v1"}},
-		"another namespace's name": {keeper.EnqueueBy(object.ByEnvironment, connectors, nil), &v1alpha1.Environment{ObjectMeta: at("x", "dev")}, nil},
+		"all of the namespace":             {keeper.Enqueue(connectors, nil), changed, []string{"team/a", "team/b", "team/c"}},
+		"the Namespace itself":             {keeper.Enqueue(connectors, nil), &corev1.Namespace{ObjectMeta: at("", "team")}, []string{"team/a", "team/b", "team/c"}},
+		"all selected objects":             {keeper.Enqueue(connectors, notA), changed, []string{"team/b", "team/c"}},
+		"by environment":                   {keeper.EnqueueBy(object.ByEnvironment, connectors, nil), changed, []string{"team/a"}},
+		"by Secret":                        {keeper.EnqueueBy(object.BySecret, connectors, nil), &corev1.Secret{ObjectMeta: at("team", "dev")}, []string{"team/c"}},
+		"by a Secret that no object names": {keeper.EnqueueBy(object.BySecret, connectors, nil), &corev1.Secret{ObjectMeta: at("team", "x")}, nil},
+		"by environment, none selected":    {keeper.EnqueueBy(object.ByEnvironment, connectors, notA), changed, nil},
+		"links by connector":               {keeper.EnqueueBy(object.ByConnector, &v1alpha1.ConnectorLinkList{}, nil), connector("team", "dev", dev), []string{"team/l"}},
+		"deployments":                      {keeper.EnqueueBy(object.ByEnvironment, &v1alpha1.DeploymentList{}, nil), changed, []string{"team/v1"}},
+		"same name in another namespace":   {keeper.EnqueueBy(object.ByEnvironment, connectors, nil), &v1alpha1.Environment{ObjectMeta: at("x", "dev")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := &queue{}

@@ -20,11 +20,11 @@ func TestWriter_IsLastFieldManager(t *testing.T) {
 		fields []metav1.ManagedFieldsEntry
 		want   string
 	}{
-		"nobody is known":                 {nil, ""},
-		"its maker, in the second before": {[]metav1.ManagedFieldsEntry{by("manager", -time.Second)}, "manager"},
-		"a writer after its maker":        {[]metav1.ManagedFieldsEntry{by("manager", 0), by("kubectl-patch", time.Hour)}, "kubectl-patch"},
-		"the order does not count":        {[]metav1.ManagedFieldsEntry{by("kubectl-patch", time.Hour), by("manager", 0)}, "kubectl-patch"},
-		"an entry without a time":         {[]metav1.ManagedFieldsEntry{by("manager", 0), {Manager: "old"}}, "manager"},
+		"no managed fields":            {nil, ""},
+		"creator in the second before": {[]metav1.ManagedFieldsEntry{by("manager", -time.Second)}, "manager"},
+		"writer after the creator":     {[]metav1.ManagedFieldsEntry{by("manager", 0), by("kubectl-patch", time.Hour)}, "kubectl-patch"},
+		"entries in any order":         {[]metav1.ManagedFieldsEntry{by("kubectl-patch", time.Hour), by("manager", 0)}, "kubectl-patch"},
+		"entry without a time":         {[]metav1.ManagedFieldsEntry{by("manager", 0), {Manager: "old"}}, "manager"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: created, ManagedFields: test.fields}}

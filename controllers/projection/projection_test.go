@@ -107,13 +107,13 @@ func TestOnto_KeepsUserFields(t *testing.T) {
 		enabled  bool
 		version  int32
 	}{
-		"there was none":           {nil, true, 1},
-		"paused since":             {changed(7, paused), false, 4},
-		"paused before":            {changed(6, paused), true, 4},
-		"retired by the same":      {changed(7, func(c *v1alpha1.Connector) { paused(c); c.Labels[v1alpha1.LabelRetired] = "true" }), true, 4},
-		"a label that is none":     {changed(7, func(c *v1alpha1.Connector) { paused(c); c.Labels[v1alpha1.LabelActivation] = "x" }), true, 4},
-		"nothing changed at all":   {changed(7, func(*v1alpha1.Connector) {}), true, 1},
-		"mirrored by hand, paused": {&v1alpha1.Connector{Spec: v1alpha1.ConnectorSpec{Enabled: ptr.To(false)}}, true, 1},
+		"no mirror before":              {nil, true, 1},
+		"paused after this activation":  {changed(7, paused), false, 4},
+		"paused before this activation": {changed(6, paused), true, 4},
+		"retired by this activation":    {changed(7, func(c *v1alpha1.Connector) { paused(c); c.Labels[v1alpha1.LabelRetired] = "true" }), true, 4},
+		"invalid activation label":      {changed(7, func(c *v1alpha1.Connector) { paused(c); c.Labels[v1alpha1.LabelActivation] = "x" }), true, 4},
+		"unchanged mirror":              {changed(7, func(*v1alpha1.Connector) {}), true, 1},
+		"paused object without labels":  {&v1alpha1.Connector{Spec: v1alpha1.ConnectorSpec{Enabled: ptr.To(false)}}, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := mirror(t, content)
@@ -142,11 +142,11 @@ func TestIsOurs_ChecksLabelsAndName(t *testing.T) {
 	}
 	require.True(t, projection.IsOurs(ours(func(*v1alpha1.Connector) {}), "dev"))
 	for name, c := range map[string]*v1alpha1.Connector{
-		"of another environment": ours(func(c *v1alpha1.Connector) { c.Labels[v1alpha1.LabelEnvironment] = "prod" }),
-		"of somebody":            ours(func(c *v1alpha1.Connector) { delete(c.Labels, v1alpha1.LabelDefinedInCode) }),
-		"by somebody":            ours(func(c *v1alpha1.Connector) { delete(c.Labels, "app.kubernetes.io/managed-by") }),
-		"of another name":        ours(func(c *v1alpha1.Connector) { c.Name = "prod.orders" }),
-		"with a chosen id":       ours(func(c *v1alpha1.Connector) { c.Spec.ID = "7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10" }),
+		"of another environment":           ours(func(c *v1alpha1.Connector) { c.Labels[v1alpha1.LabelEnvironment] = "prod" }),
+		"without the label of code":        ours(func(c *v1alpha1.Connector) { delete(c.Labels, v1alpha1.LabelDefinedInCode) }),
+		"without the label of the manager": ours(func(c *v1alpha1.Connector) { delete(c.Labels, "app.kubernetes.io/managed-by") }),
+		"of another name":                  ours(func(c *v1alpha1.Connector) { c.Name = "prod.orders" }),
+		"with a chosen id":                 ours(func(c *v1alpha1.Connector) { c.Spec.ID = "7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10" }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.False(t, projection.IsOurs(c, "dev"))
@@ -276,11 +276,11 @@ func TestCredentials_ExpandSensitiveVariables(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, got.IsEmpty(), "what people write is as they write it")
 	for name, c := range map[string]struct{ url, headers, want string }{
-		"a variable that is not": {"https://${NONE}/${NO}", "{}", `Environment "dev" has no variables NO and NONE; set them in its spec.variables, with PUT /environments/{environment_id}/variables, or with ` + "`agentctl env set`"},
-		"several that are not":   {"https://${C}/${A}", "{X-B: '${B}'}", `Environment "dev" has no variables A, B and C; set them in its spec.variables, with PUT /environments/{environment_id}/variables, or with ` + "`agentctl env set`"},
-		"one without a value":    {"https://${HOST}", "{X-A: '${GONE}'}", `the variable GONE has no value: Secret "gone" does not exist`},
-		"a value that is no URL": {"${TOKEN}", "{}", `"url" must be an http or https URL, such as https://example.com/results`},
-		"a line break":           {"https://${HOST}", "{X-A: '${BAD}'}", `"headers" has a control character, such as a line break, in the value of "X-A": remove it`},
+		"unknown variables in the URL":           {"https://${NONE}/${NO}", "{}", `Environment "dev" has no variables NO and NONE; set them in its spec.variables, with PUT /environments/{environment_id}/variables, or with ` + "`agentctl env set`"},
+		"unknown variables in URL and headers":   {"https://${C}/${A}", "{X-B: '${B}'}", `Environment "dev" has no variables A, B and C; set them in its spec.variables, with PUT /environments/{environment_id}/variables, or with ` + "`agentctl env set`"},
+		"variable without a value":               {"https://${HOST}", "{X-A: '${GONE}'}", `the variable GONE has no value: Secret "gone" does not exist`},
+		"variable that is not a URL":             {"${TOKEN}", "{}", `"url" must be an http or https URL, such as https://example.com/results`},
+		"variable with a line break in a header": {"https://${HOST}", "{X-A: '${BAD}'}", `"headers" has a control character, such as a line break, in the value of "X-A": remove it`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := projection.Credentials(sendsTo(t, c.url, c.headers), variables)

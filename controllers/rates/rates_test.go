@@ -42,13 +42,13 @@ func TestParse_ReadsBankFile(t *testing.T) {
 		{Currency: store.USD, Day: day(t, "2026-03-02"), Micros: 1_169_800}, {Currency: store.USD, Day: day(t, "2026-02-27"), Micros: 1_180_000},
 	}, got)
 	for name, text := range map[string]string{
-		"nothing":      "",
-		"a page":       "<html><body>moved</body></html>",
-		"no dollars":   strings.ReplaceAll(file, "USD", "GBP"),
-		"a wrong day":  strings.Replace(file, "2026-03-02", "02.03.2026", 1),
-		"a wrong rate": strings.Replace(file, "1.1698", "N/A", 1),
-		"no rate":      strings.Replace(file, "1.1698", "0", 1),
-		"a part":       file[:len(file)-40],
+		"empty response":       "",
+		"HTML page":            "<html><body>moved</body></html>",
+		"no rate for dollars":  strings.ReplaceAll(file, "USD", "GBP"),
+		"malformed date":       strings.Replace(file, "2026-03-02", "02.03.2026", 1),
+		"rate is not a number": strings.Replace(file, "1.1698", "N/A", 1),
+		"rate of zero":         strings.Replace(file, "1.1698", "0", 1),
+		"truncated document":   file[:len(file)-40],
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := rates.Parse(strings.NewReader(text))

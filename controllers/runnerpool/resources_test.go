@@ -76,18 +76,18 @@ func TestRollout_IgnoresOldPods(t *testing.T) {
 		ready   int32
 		problem string
 	}{
-		"not looked at yet":         {appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, -1, ""},
-		"all of now":                {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, 2, ""},
-		"the new ones do not start": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 1, AvailableReplicas: 2}, 0, ""},
-		"one of two is new":         {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 2, AvailableReplicas: 2}, 1, ""},
-		"one does not start":        {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 1}, 1, ""},
-		"under way": {appsv1.DeploymentStatus{
+		"status of an earlier generation":  {appsv1.DeploymentStatus{ObservedGeneration: 1, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, -1, ""},
+		"all pods are new and available":   {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}, 2, ""},
+		"new pods do not start":            {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 1, AvailableReplicas: 2}, 0, ""},
+		"one of two new pods is available": {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 3, UpdatedReplicas: 2, AvailableReplicas: 2}, 1, ""},
+		"one pod does not start":           {appsv1.DeploymentStatus{ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 1}, 1, ""},
+		"rollout in progress": {appsv1.DeploymentStatus{
 			ObservedGeneration: 2, Replicas: 1, UpdatedReplicas: 1, Conditions: condition(appsv1.DeploymentProgressing, corev1.ConditionTrue),
 		}, 0, ""},
-		"stuck": {appsv1.DeploymentStatus{
+		"rollout deadline exceeded": {appsv1.DeploymentStatus{
 			ObservedGeneration: 2, Replicas: 2, UpdatedReplicas: 1, AvailableReplicas: 1, Conditions: condition(appsv1.DeploymentProgressing, corev1.ConditionFalse),
 		}, 0, "because"},
-		"no pod can be made": {appsv1.DeploymentStatus{
+		"pod creation fails": {appsv1.DeploymentStatus{
 			ObservedGeneration: 2, Conditions: condition(appsv1.DeploymentReplicaFailure, corev1.ConditionTrue),
 		}, 0, "because"},
 	} {

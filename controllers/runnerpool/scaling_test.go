@@ -38,21 +38,21 @@ func TestDesiredReplicas_CoverOpenRuns(t *testing.T) {
 		demand store.Demand
 		want   int32
 	}{
-		"nothing is open":                          {bounds{0, 5, 10}, store.Demand{}, 0},
-		"nothing is open, and there is a minimum":  {bounds{2, 5, 10}, store.Demand{}, 2},
-		"one waits":                                {bounds{0, 5, 10}, waiting(1, 1), 1},
-		"a sync one waits":                         {bounds{0, 5, 10}, waiting(1, 0), 1},
-		"one is under way":                         {bounds{0, 5, 10}, underWay(1, 1), 1},
-		"all places are taken":                     {bounds{0, 5, 10}, underWay(10, 0), 1},
-		"one waits beyond the places":              {bounds{0, 5, 10}, store.Demand{Running: store.Runs{All: 10}, Waiting: store.Runs{All: 1}}, 2},
-		"as many as leave the kept places free":    {bounds{0, 5, 10}, waiting(8, 8), 1},
-		"one more than leaves them free":           {bounds{0, 5, 10}, waiting(9, 9), 2},
-		"a pod of one place keeps none":            {bounds{0, 5, 1}, waiting(1, 1), 1},
-		"two pods of one place keep one of them":   {bounds{0, 5, 1}, waiting(2, 2), 3},
-		"more than the most has places for":        {bounds{0, 5, 10}, waiting(1000, 1000), 5},
-		"more than the minimum has places for":     {bounds{2, 5, 10}, waiting(30, 0), 3},
-		"a pool that may have as many as it must":  {bounds{3, 3, 10}, waiting(1000, 0), 3},
-		"under way and waiting are taken together": {bounds{0, 9, 10}, store.Demand{Running: store.Runs{All: 15, Lower: 5}, Waiting: store.Runs{All: 6, Lower: 6}}, 3},
+		"no open run":                                   {bounds{0, 5, 10}, store.Demand{}, 0},
+		"no open run, minimum of two":                   {bounds{2, 5, 10}, store.Demand{}, 2},
+		"one waiting run":                               {bounds{0, 5, 10}, waiting(1, 1), 1},
+		"one waiting sync run":                          {bounds{0, 5, 10}, waiting(1, 0), 1},
+		"one running run":                               {bounds{0, 5, 10}, underWay(1, 1), 1},
+		"one runner with all slots in use":              {bounds{0, 5, 10}, underWay(10, 0), 1},
+		"one run more than a runner has slots":          {bounds{0, 5, 10}, store.Demand{Running: store.Runs{All: 10}, Waiting: store.Runs{All: 1}}, 2},
+		"lower classes fill all but the reserved slots": {bounds{0, 5, 10}, waiting(8, 8), 1},
+		"lower classes need a reserved slot":            {bounds{0, 5, 10}, waiting(9, 9), 2},
+		"a pool of one slot reserves none":              {bounds{0, 5, 1}, waiting(1, 1), 1},
+		"a pool of two slots reserves one":              {bounds{0, 5, 1}, waiting(2, 2), 3},
+		"more runs than the maximum pool has slots":     {bounds{0, 5, 10}, waiting(1000, 1000), 5},
+		"more runs than the minimum pool has slots":     {bounds{2, 5, 10}, waiting(30, 0), 3},
+		"minimum equals maximum":                        {bounds{3, 3, 10}, waiting(1000, 0), 3},
+		"running and waiting runs are added":            {bounds{0, 9, 10}, store.Demand{Running: store.Runs{All: 15, Lower: 5}, Waiting: store.Runs{All: 6, Lower: 6}}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.want, c.desiredReplicas(c.demand.Open()))
@@ -95,8 +95,8 @@ func TestScaling_FollowsDemand(t *testing.T) {
 		"runs that end between two looks keep a runner": {bounds{0, 5, 10}, 1, []look{
 			{4 * time.Minute, idle, true, 1, false}, {4 * time.Minute, idle, true, 1, false}, {5*time.Minute - 1, idle, false, 1, false}, {1, idle, false, 0, false},
 		}},
-		"the most is kept, whatever is there": {bounds{1, 2, 10}, 7, []look{{0, busy, false, 2, false}, {time.Second, idle, false, 2, false}}},
-		"so is the least":                     {bounds{2, 4, 10}, 0, []look{{0, idle, false, 2, false}}},
+		"never above the maximum": {bounds{1, 2, 10}, 7, []look{{0, busy, false, 2, false}, {time.Second, idle, false, 2, false}}},
+		"never below the minimum": {bounds{2, 4, 10}, 0, []look{{0, idle, false, 2, false}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, s := atFirst, newScaling(c.bounds, DefaultStabilizationWindow, c.begins, atFirst)

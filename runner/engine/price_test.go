@@ -53,9 +53,9 @@ func TestPrice_IsTakenWhenAnswered(t *testing.T) {
 	costs, _ = execute(t, all[:1], dearer)
 	require.Equal(t, []*dispatchapi.Cost{{Currency: "EUR", Nanos: 3 * (5 + 200)}}, costs, "the first answer was priced before")
 	for name, prices := range map[string]func() (runnerconfig.Prices, error){
-		"none is known":   nil,
-		"of other models": func() (runnerconfig.Prices, error) { return runnerconfig.Prices{}, nil },
-		"cannot be read":  func() (runnerconfig.Prices, error) { return runnerconfig.Prices{}, errors.New("unreadable") },
+		"no prices":              nil,
+		"prices of other models": func() (runnerconfig.Prices, error) { return runnerconfig.Prices{}, nil },
+		"unreadable prices":      func() (runnerconfig.Prices, error) { return runnerconfig.Prices{}, errors.New("unreadable") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			costs, _ := execute(t, nil, prices)

@@ -44,11 +44,11 @@ func TestPrompt_UnavailableVariableFailsRunFirst(t *testing.T) {
 		variables func() (runnerconfig.Variables, error)
 		want      string
 	}{
-		"unknown":        {"{env.ZONE} {env.TOKEN}", region, `{env.ZONE}: the environment has no variable "ZONE"; add it`},
-		"no such name":   {"{env.a-b.c}", region, `the environment has no variable "a-b.c"`},
-		"sensitive":      {"{env.TOKEN}", region, `the variable "TOKEN" is sensitive, and is never sent to a model`},
-		"none at all":    {"{env.REGION}", nil, "variables are not available here"},
-		"not to be read": {"{env.REGION}", func() (runnerconfig.Variables, error) { return runnerconfig.Variables{}, errors.New("hush") }, "could not be read"},
+		"unknown":                          {"{env.ZONE} {env.TOKEN}", region, `{env.ZONE}: the environment has no variable "ZONE"; add it`},
+		"a name that no variable can have": {"{env.a-b.c}", region, `the environment has no variable "a-b.c"`},
+		"sensitive":                        {"{env.TOKEN}", region, `the variable "TOKEN" is sensitive, and is never sent to a model`},
+		"no variables":                     {"{env.REGION}", nil, "variables are not available here"},
+		"unreadable variables":             {"{env.REGION}", func() (runnerconfig.Variables, error) { return runnerconfig.Variables{}, errors.New("hush") }, "could not be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

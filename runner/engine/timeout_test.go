@@ -32,16 +32,16 @@ func TestTimeout_OfRunsAndSteps(t *testing.T) {
 		want   string // "" if the run completes
 		after  time.Duration
 	}{
-		"default":             {[]string{"agents/main.yaml", quick}, "9m", 10 * time.Minute, "15m0s, the timeout of agent \"main\" for all attempts", 5 * time.Minute},
-		"default, in time":    {[]string{"agents/main.yaml", quick}, "9m", 5 * time.Minute, "", 9 * time.Minute},
-		"named":               {[]string{"agents/main.yaml", quick + "timeout: 1m\n"}, "2m", 0, "1m0s", time.Minute},
-		"named longer":        {[]string{"agents/main.yaml", quick + "timeout: 1h\n"}, "9m", 50 * time.Minute, "", 9 * time.Minute},
-		"over all attempts":   {[]string{"agents/main.yaml", quick + "timeout: 1h\n"}, "9m", 55 * time.Minute, "1h0m0s", 5 * time.Minute},
-		"beyond it already":   {[]string{"agents/main.yaml", quick}, "0", time.Hour, "15m0s", 0},
-		"sequence, default":   {steps("", ""), "8m", 0, "agent \"main\"", 15 * time.Minute},
-		"sequence, named":     {steps("timeout: 20m\n", ""), "8m", 0, "", 16 * time.Minute},
-		"a step's":            {steps("timeout: 1h\n", "timeout: 10m\n"), "8m", 0, "agent \"inner\" took longer than its timeout of 10m0s", 10 * time.Minute},
-		"the sooner one ends": {steps("timeout: 9m\n", "timeout: 10m\n"), "8m", 0, "agent \"main\"", 9 * time.Minute},
+		"default":                         {[]string{"agents/main.yaml", quick}, "9m", 10 * time.Minute, "15m0s, the timeout of agent \"main\" for all attempts", 5 * time.Minute},
+		"default, in time":                {[]string{"agents/main.yaml", quick}, "9m", 5 * time.Minute, "", 9 * time.Minute},
+		"own timeout":                     {[]string{"agents/main.yaml", quick + "timeout: 1m\n"}, "2m", 0, "1m0s", time.Minute},
+		"longer own timeout":              {[]string{"agents/main.yaml", quick + "timeout: 1h\n"}, "9m", 50 * time.Minute, "", 9 * time.Minute},
+		"time of earlier attempts counts": {[]string{"agents/main.yaml", quick + "timeout: 1h\n"}, "9m", 55 * time.Minute, "1h0m0s", 5 * time.Minute},
+		"no time left":                    {[]string{"agents/main.yaml", quick}, "0", time.Hour, "15m0s", 0},
+		"sequence, default":               {steps("", ""), "8m", 0, "agent \"main\"", 15 * time.Minute},
+		"sequence, own timeout":           {steps("timeout: 20m\n", ""), "8m", 0, "", 16 * time.Minute},
+		"timeout of a step":               {steps("timeout: 1h\n", "timeout: 10m\n"), "8m", 0, "agent \"inner\" took longer than its timeout of 10m0s", 10 * time.Minute},
+		"the shorter of two timeouts":     {steps("timeout: 9m\n", "timeout: 10m\n"), "8m", 0, "agent \"main\"", 9 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

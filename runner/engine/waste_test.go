@@ -37,10 +37,10 @@ func TestCost_CountsUnusableAnswers(t *testing.T) {
 		status  engine.Status
 		kinds   []string
 	}{
-		"asked again":      {[]string{noWords, noChoice, hello}, engine.Completed, []string{failed, failed, answered}},
-		"without end":      {[]string{noChoice, noChoice, noChoice}, engine.Failed, []string{failed, failed, failed}},
-		"says no tokens":   {[]string{unsaid, hello}, engine.Completed, []string{answered}},
-		"an answer of use": {[]string{hello}, engine.Completed, []string{answered}},
+		"useful answer at the third request": {[]string{noWords, noChoice, hello}, engine.Completed, []string{failed, failed, answered}},
+		"no useful answer":                   {[]string{noChoice, noChoice, noChoice}, engine.Failed, []string{failed, failed, failed}},
+		"answer without token usage":         {[]string{unsaid, hello}, engine.Completed, []string{answered}},
+		"useful answer":                      {[]string{hello}, engine.Completed, []string{answered}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			left := slices.Clone(c.answers)

@@ -73,10 +73,10 @@ func TestCommitter_LimitsBatch(t *testing.T) {
 		event store.Event
 		want  int
 	}{
-		"small events":      {store.Event{Runs: make([]store.EventRun, 1)}, maxBatchEvents},
-		"of many runs":      {store.Event{Runs: make([]store.EventRun, 100)}, 11},
-		"of large inputs":   {store.Event{Runs: make([]store.EventRun, 1), Input: make([]byte, 1<<20)}, 4},
-		"one beyond bounds": {store.Event{Runs: make([]store.EventRun, 2*maxBatchRuns)}, 1},
+		"small events":               {store.Event{Runs: make([]store.EventRun, 1)}, maxBatchEvents},
+		"events with many runs":      {store.Event{Runs: make([]store.EventRun, 100)}, 11},
+		"events with large inputs":   {store.Event{Runs: make([]store.EventRun, 1), Input: make([]byte, 1<<20)}, 4},
+		"one event above the limits": {store.Event{Runs: make([]store.EventRun, 2*maxBatchRuns)}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			queue := quota.NewFairQueue[*pendingEvent]()
@@ -206,10 +206,10 @@ func TestCommitter_KeepsResultsBeforeError(t *testing.T) {
 		accept func(events []store.Event) ([]store.Admission, error)
 		want   [2]error
 	}{
-		"some are decided": {func(events []store.Event) ([]store.Admission, error) {
+		"result for one event": {func(events []store.Event) ([]store.Admission, error) {
 			return []store.Admission{{ConnectorRunID: events[0].ConnectorRunID}, {Err: away}}, away
 		}, [2]error{nil, away}},
-		"none is": {func([]store.Event) ([]store.Admission, error) { return nil, away }, [2]error{away, away}},
+		"no result": {func([]store.Event) ([]store.Admission, error) { return nil, away }, [2]error{away, away}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, _, _ := waiting(c.accept)

@@ -46,16 +46,16 @@ func TestLoads_RejectFullProjects(t *testing.T) {
 		// inbound is the code for inbound and deferred requests, sync that for sync requests.
 		inbound, sync httpserver.Code
 	}{
-		"nothing":             {0, store.Backlog{}, limits, "", ""},
-		"almost":              {999, store.Backlog{Runs: 9, Input: 99}, limits, "", ""},
-		"runs":                {0, store.Backlog{Runs: 10}, limits, httpserver.CodeBacklogFull, ""},
-		"input":               {0, store.Backlog{Input: 100}, limits, httpserver.CodeBacklogFull, ""},
-		"storage":             {1000, store.Backlog{}, limits, httpserver.CodeStorageFull, httpserver.CodeStorageFull},
-		"runs, twice":         {0, store.Backlog{Runs: 20}, limits, httpserver.CodeBacklogFull, httpserver.CodeBacklogFull},
-		"input, twice":        {0, store.Backlog{Input: 200}, limits, httpserver.CodeBacklogFull, httpserver.CodeBacklogFull},
-		"almost twice":        {0, store.Backlog{Runs: 19, Input: 199}, limits, httpserver.CodeBacklogFull, ""},
-		"without any limits":  {1 << 40, store.Backlog{Runs: 1 << 40, Input: 1 << 40}, store.ProjectLimits{}, "", ""},
-		"storage before runs": {1000, store.Backlog{Runs: 10}, limits, httpserver.CodeStorageFull, httpserver.CodeStorageFull},
+		"nothing":                  {0, store.Backlog{}, limits, "", ""},
+		"below all limits":         {999, store.Backlog{Runs: 9, Input: 99}, limits, "", ""},
+		"runs":                     {0, store.Backlog{Runs: 10}, limits, httpserver.CodeBacklogFull, ""},
+		"input":                    {0, store.Backlog{Input: 100}, limits, httpserver.CodeBacklogFull, ""},
+		"storage":                  {1000, store.Backlog{}, limits, httpserver.CodeStorageFull, httpserver.CodeStorageFull},
+		"runs at twice the limit":  {0, store.Backlog{Runs: 20}, limits, httpserver.CodeBacklogFull, httpserver.CodeBacklogFull},
+		"input at twice the limit": {0, store.Backlog{Input: 200}, limits, httpserver.CodeBacklogFull, httpserver.CodeBacklogFull},
+		"below twice the limits":   {0, store.Backlog{Runs: 19, Input: 199}, limits, httpserver.CodeBacklogFull, ""},
+		"without any limits":       {1 << 40, store.Backlog{Runs: 1 << 40, Input: 1 << 40}, store.ProjectLimits{}, "", ""},
+		"storage before runs":      {1000, store.Backlog{Runs: 10}, limits, httpserver.CodeStorageFull, httpserver.CodeStorageFull},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scales{measured: map[uuid.UUID]int{}, load: store.ProjectLoad{
