@@ -47,5 +47,5 @@ AGENTPLATFORM_UPDATE_REFERENCE=1 go test -count=1 -run '^TestReference_' \
 
 # Parts of docs/reference/limits.md, by the packages that declare the limits: one after another, because they share the page.
 AGENTPLATFORM_UPDATE_REFERENCE=1 go test -count=1 -p 1 -run '^TestReference_' \
-  ./internal/quota ./internal/httpserver ./webhookgw/ingress ./webhookgw/delivery ./webhookgw/schedule ./webhookgw/push \
+  ./internal/quota ./internal/httpserver ./webhookgw/ingress ./webhookgw/delivery ./webhookgw/replay ./webhookgw/push \
   ./webhookgw/dispatch ./test/docs

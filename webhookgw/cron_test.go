@@ -13,8 +13,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// cron makes a connector tick every hour.
-func cron(c *store.Connector) {
+// hourly makes a connector tick every hour.
+func hourly(c *store.Connector) {
 	c.Type, c.SecretDigest = store.TypeCron, nil
 	c.Config = []byte(`{"schedule":"@hourly","timezone":"UTC","missed_ticks":"latest","prompt":"Go","payload":{"a":1}}`)
 }
@@ -24,7 +24,7 @@ func cron(c *store.Connector) {
 func TestCron_RunsNewestMissedTick(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	c := b.connector("inbound", cron, "hello")
+	c := b.connector("inbound", hourly, "hello")
 	times := func() store.TickTimes {
 		times, err := b.store.TickTimes(t.Context(), b.project, []uuid.UUID{c.ID})
 		require.NoError(t, err)

@@ -22,12 +22,14 @@ import (
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/webhookgw/cron"
 	"github.com/agentplatform/agentplatform/webhookgw/delivery"
 	"github.com/agentplatform/agentplatform/webhookgw/dispatch"
 	"github.com/agentplatform/agentplatform/webhookgw/handoff"
+	"github.com/agentplatform/agentplatform/webhookgw/housekeeping"
 	"github.com/agentplatform/agentplatform/webhookgw/ingress"
 	"github.com/agentplatform/agentplatform/webhookgw/push"
-	"github.com/agentplatform/agentplatform/webhookgw/schedule"
+	"github.com/agentplatform/agentplatform/webhookgw/replay"
 	"github.com/agentplatform/agentplatform/webhookgw/telemetry"
 )
 
@@ -52,7 +54,7 @@ type Options struct {
 	MaxConnections int
 	// ReviewBudget is the option of ingress.Options.
 	ReviewBudget int64
-	// Retention is the option of schedule.Options, at least store.MinRetention.
+	// Retention is the option of housekeeping.Options, at least store.MinRetention.
 	Retention time.Duration
 	// Keys derives and opens the secrets that sign deliveries and that providers sign with. Guard
 	// checks the destinations of deliveries and traces; nil allows public addresses only. Without
@@ -91,11 +93,11 @@ type Gateway struct {
 	ingress          *ingress.Handler
 	push             *push.Handler
 	dispatch         *dispatch.Handler
-	sweeper          *schedule.Sweeper
+	sweeper          *housekeeping.Sweeper
 	sender           *delivery.Sender // nil without keys
 	exporter         *telemetry.Exporter
-	ticker           *schedule.Ticker
-	replayer         *schedule.Replayer
+	ticker           *cron.Ticker
+	replayer         *replay.Replayer
 	stopping         atomic.Bool
 	storeMonitor     *storeMonitor
 	opts             Options
@@ -121,10 +123,10 @@ func New(opts Options) (*Gateway, error) {
 			Store: opts.Store, TrustedProxies: opts.TrustedProxies, Metrics: counted, Logger: opts.Logger, Now: opts.Now,
 		}),
 		dispatch: dispatch.New(dispatch.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger, Runners: runners}),
-		sweeper:  schedule.New(schedule.Options{Store: opts.Store, Retention: opts.Retention, Metrics: counted, Logger: opts.Logger}),
-		replayer: schedule.NewReplayer(schedule.ReplayerOptions{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
+		sweeper:  housekeeping.New(housekeeping.Options{Store: opts.Store, Retention: opts.Retention, Metrics: counted, Logger: opts.Logger}),
+		replayer: replay.New(replay.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 		exporter: telemetry.New(telemetry.Options{Store: opts.Store, Keys: opts.Keys, Guard: opts.Guard, Metrics: counted, Logger: opts.Logger}),
-		ticker:   schedule.NewTicker(schedule.TickerOptions{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
+		ticker:   cron.New(cron.Options{Store: opts.Store, Metrics: counted, Logger: opts.Logger}),
 	}
 	if opts.Keys != nil {
 		g.sender = delivery.New(delivery.Options{Store: opts.Store, Keys: opts.Keys, Guard: opts.Guard, Metrics: counted, Logger: opts.Logger})

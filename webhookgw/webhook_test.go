@@ -31,7 +31,7 @@ func TestWebhook_CheckOrder(t *testing.T) {
 	b := setup(t)
 	inbound := b.connector("inbound", nil, "hello").ID.String()
 	outbound := b.connector("outbound", nil).ID.String()
-	crons := b.connector("inbound", cron).ID.String()
+	crons := b.connector("inbound", hourly).ID.String()
 	disabled := b.connector("inbound", func(c *store.Connector) { c.Enabled = false }, "hello").ID.String()
 	retired := b.connector("inbound", func(c *store.Connector) { c.Enabled, c.Retired, c.DefinedInCode = false, true, true }, "hello").ID.String()
 	open := b.connector("inbound", func(c *store.Connector) { c.Config, c.SecretDigest = []byte(`{"authentication":"none"}`), nil }).ID.String()

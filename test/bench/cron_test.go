@@ -15,7 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
-	"github.com/agentplatform/agentplatform/webhookgw/schedule"
+	"github.com/agentplatform/agentplatform/webhookgw/cron"
 )
 
 var cronConnectors = flag.Int("cron.connectors", 10_000, "cron connectors of BenchmarkCron that are due at once")
@@ -39,7 +39,7 @@ func BenchmarkCron(b *testing.B) {
 		ctx, stop := context.WithCancel(b.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- schedule.NewTicker(schedule.TickerOptions{Store: e.store, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+			ended <- cron.New(cron.Options{Store: e.store, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 		}()
 		planned := func() bool {
 			n, err := e.count(b.Context(), `SELECT count(*) FROM cron_ticks WHERE NOT planned`)
@@ -53,7 +53,7 @@ func BenchmarkCron(b *testing.B) {
 		ctx, stop = context.WithCancel(b.Context())
 		begun := time.Now()
 		go func() {
-			ended <- schedule.NewTicker(schedule.TickerOptions{Store: e.store, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+			ended <- cron.New(cron.Options{Store: e.store, Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 		}()
 		ticked := func() bool {
 			n, err := e.count(b.Context(), `SELECT count(*) FROM open_connector_runs WHERE trigger_type = 'cron'`)

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
-	"github.com/agentplatform/agentplatform/webhookgw/schedule"
+	"github.com/agentplatform/agentplatform/webhookgw/housekeeping"
 )
 
 // These flags set the load at scale. hack/bench.sh passes them on.
@@ -115,7 +115,7 @@ func (p *population) dropOldest(tb testing.TB) (left int64, all bool) {
 			break
 		}
 		all = dropped.Count == 0
-		<-time.After(schedule.Rest(time.Since(begun), dropped.Freed, 0))
+		<-time.After(housekeeping.Rest(time.Since(begun), dropped.Freed, 0))
 	}
 	left, err := p.count(context.Background(), `SELECT count(*) FROM ended_runs WHERE id < '`+idOf(p.oldest.AddDate(0, 0, 1))+`'`)
 	assert.NoError(tb, err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package schedule
+package cron
 
 import (
 	"context"
@@ -105,7 +105,7 @@ func ticking(s *stub) (*Ticker, *prometheus.Registry) {
 	if s.admit == nil {
 		s.admit = accepted
 	}
-	return NewTicker(TickerOptions{Store: s, Logger: slog.New(slog.DiscardHandler), Metrics: metrics.NewGateway(registry), Now: func() time.Time { return midnight }}), registry
+	return New(Options{Store: s, Logger: slog.New(slog.DiscardHandler), Metrics: metrics.NewGateway(registry), Now: func() time.Time { return midnight }}), registry
 }
 
 func TestTicker_TickIsEvent(t *testing.T) {
@@ -217,7 +217,7 @@ func TestTicker_RunsTicksBesideUnmeasuredProjects(t *testing.T) {
 		s.due.Ticks = append(s.due.Ticks, heavy, other)
 	}
 	now := midnight
-	ticker := NewTicker(TickerOptions{Store: s, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }})
+	ticker := New(Options{Store: s, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }})
 	round := func(events, measured int) {
 		t.Helper()
 		s.events = nil
@@ -337,7 +337,7 @@ func TestTicker_ReplicasShareTicks(t *testing.T) {
 		var replicas sync.WaitGroup
 		for range 3 {
 			replicas.Go(func() {
-				ticker := NewTicker(TickerOptions{Store: st, Logger: slog.New(slog.DiscardHandler), Metrics: counted})
+				ticker := New(Options{Store: st, Logger: slog.New(slog.DiscardHandler), Metrics: counted})
 				for {
 					due, _, err := ticker.processRound(t.Context())
 					if err != nil || len(due.Ticks) == 0 {

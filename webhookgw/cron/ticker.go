@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package schedule
+// Package cron records the ticks of cron connectors as events.
+package cron
 
 import (
 	"context"
@@ -29,6 +30,9 @@ const (
 	tickRuns = 1024
 	// pollInterval is the interval for checking for unexpected ticks, for example of new connectors.
 	pollInterval = 5 * time.Second
+	// stepTimeout limits a round, so that a hanging store does not stop the ticker. A store can hang after a failover that closed no
+	// connection.
+	stepTimeout = 10 * time.Second
 	// noProgressPause is the pause after a check without progress.
 	noProgressPause = time.Second
 	// tickTTL is how long the idempotency key of a tick is stored: longer than a replica works on
@@ -36,17 +40,17 @@ const (
 	tickTTL = 10 * time.Minute
 )
 
-// TickStore is the part of the store that ticks need.
-type TickStore interface {
+// Store is the part of the store that ticks need.
+type Store interface {
 	store.Loads
 	DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (store.DueTicks, error)
 	MoveTicks(ctx context.Context, moves []store.TickMove) (int, error)
 	Accept(ctx context.Context, events []store.Event) ([]store.Admission, error)
 }
 
-// TickerOptions configure a Ticker.
-type TickerOptions struct {
-	Store  TickStore
+// Options configure a Ticker.
+type Options struct {
+	Store  Store
 	Logger *slog.Logger
 	// Metrics counts the ticks; nil disables the metrics.
 	Metrics *metrics.Gateway
@@ -58,14 +62,14 @@ type TickerOptions struct {
 // Ticker records the ticks of cron connectors as events. Each gateway can run one, because a tick
 // is one event whichever gateway records it.
 type Ticker struct {
-	opts       TickerOptions
+	opts       Options
 	capacities *backlogCapacities
 	// runs is the number of runs that a round starts, at most tickRuns.
 	runs int
 }
 
-// NewTicker returns a Ticker.
-func NewTicker(opts TickerOptions) *Ticker {
+// New returns a Ticker.
+func New(opts Options) *Ticker {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}

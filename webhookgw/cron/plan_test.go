@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package schedule
+package cron
 
 import (
 	"context"
@@ -266,7 +266,7 @@ func TestTicker_RunsEachTickOnce(t *testing.T) {
 		m.put()
 		var replicas []*Ticker
 		for range rapid.IntRange(1, 3).Draw(t, "replicas") {
-			replicas = append(replicas, NewTicker(TickerOptions{Store: m, Logger: slog.New(slog.DiscardHandler)}))
+			replicas = append(replicas, New(Options{Store: m, Logger: slog.New(slog.DiscardHandler)}))
 		}
 		anyone := func() *Ticker { return rapid.SampledFrom(replicas).Draw(t, "replica") }
 		m.between = func() {

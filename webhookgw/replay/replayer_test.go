@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package schedule
+package replay
 
 import (
 	"context"
@@ -35,7 +35,7 @@ type replaying struct {
 	refuse atomic.Pointer[func(step bool) error]
 }
 
-// Accept implements ReplayStore.
+// Accept implements Store.
 func (r *replaying) Accept(ctx context.Context, events []store.Event) ([]store.Admission, error) {
 	if refuse := r.refuse.Load(); refuse != nil {
 		if err := (*refuse)(true); err != nil {
@@ -45,7 +45,7 @@ func (r *replaying) Accept(ctx context.Context, events []store.Event) ([]store.A
 	return r.Store.Accept(ctx, events)
 }
 
-// MoveReplay implements ReplayStore.
+// MoveReplay implements Store.
 func (r *replaying) MoveReplay(ctx context.Context, step store.ReplayStep) error {
 	if refuse := r.refuse.Load(); refuse != nil {
 		if err := (*refuse)(false); err != nil {
@@ -98,9 +98,11 @@ func (r *replaying) start(t *testing.T, perMinute int64) store.Replay {
 	return started
 }
 
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
 // replayer returns a Replayer with a constant clock.
 func (r *replaying) replayer() *Replayer {
-	return NewReplayer(ReplayerOptions{Store: r, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return midnight }})
+	return New(Options{Store: r, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }})
 }
 
 // now returns the current state of a replay, without waiting for its due time.
@@ -284,7 +286,7 @@ type limited struct {
 	runs int64
 }
 
-// ProjectLoad implements ReplayStore.
+// ProjectLoad implements Store.
 func (l *limited) ProjectLoad(ctx context.Context, project uuid.UUID) (store.ProjectLoad, error) {
 	load, err := l.replaying.ProjectLoad(ctx, project)
 	load.Limits.BacklogRuns = l.runs
@@ -297,7 +299,7 @@ func TestReplayer_KeepsBacklogLimit(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 5)
 	at := r.start(t, 6000)
-	replayer := NewReplayer(ReplayerOptions{Store: &limited{r, 3}, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return midnight }})
+	replayer := New(Options{Store: &limited{r, 3}, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }})
 	taken := r.now(t, at)
 	require.NoError(t, replayer.advance(t.Context(), taken))
 	at = r.now(t, at)

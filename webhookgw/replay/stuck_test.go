@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package schedule
+package replay
 
 import (
 	"context"
@@ -26,7 +26,7 @@ type unreadable struct {
 	fail  func(context.Context) error
 }
 
-// EventInput implements ReplayStore.
+// EventInput implements Store.
 func (u unreadable) EventInput(ctx context.Context, key store.Key) (store.EventInput, error) {
 	if key.ID == u.event {
 		return store.EventInput{}, u.fail(ctx)
@@ -36,8 +36,8 @@ func (u unreadable) EventInput(ctx context.Context, key store.Key) (store.EventI
 
 // unreadable returns a Replayer that cannot read the first failed event.
 func (r *replaying) unreadable(fail func(context.Context) error) *Replayer {
-	return NewReplayer(ReplayerOptions{
-		Store: unreadable{r, r.failed[0], fail}, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return midnight },
+	return New(Options{
+		Store: unreadable{r, r.failed[0], fail}, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon },
 	})
 }
 

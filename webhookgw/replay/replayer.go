@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package schedule
+// Package replay processes bulk replays of connector runs.
+package replay
 
 import (
 	"context"
@@ -29,6 +30,11 @@ const (
 	// replayTurnTime is the time after which a gateway starts no further original and continues with
 	// the next replay.
 	replayTurnTime = 5 * time.Second
+	// pollInterval is the interval for checking for new replays, and noProgressPause the pause after a check that failed.
+	pollInterval    = 5 * time.Second
+	noProgressPause = time.Second
+	// stepTimeout limits a query, so that a hanging store does not stop the replayer.
+	stepTimeout = 10 * time.Second
 	// capacityWait and connectorWait are how long a replay waits for free capacity in its project, and for
 	// its connector to accept events or to send again.
 	capacityWait  = 10 * time.Second
@@ -41,7 +47,7 @@ const (
 	maxStuckWait = 10 * time.Minute
 )
 
-// Reasons of failed replays and of refused originals, in addition to the reasons of package replay.
+// Reasons of failed replays and of refused originals, in addition to the reasons of store/replay.
 const (
 	replayExpired    = "expired"
 	replayTooMany    = "too_many"
@@ -49,8 +55,8 @@ const (
 	replayStuck      = "unreadable"
 )
 
-// ReplayStore is the part of the store that bulk replays need.
-type ReplayStore interface {
+// Store is the part of the store that bulk replays need.
+type Store interface {
 	replay.Store
 	NextReplay(ctx context.Context) (now time.Time, next *time.Time, err error)
 	TakeReplays(ctx context.Context, limit int, lease time.Duration) ([]store.Replay, error)
@@ -58,9 +64,9 @@ type ReplayStore interface {
 	MoveReplay(ctx context.Context, step store.ReplayStep) error
 }
 
-// ReplayerOptions configure a Replayer.
-type ReplayerOptions struct {
-	Store  ReplayStore
+// Options configure a Replayer.
+type Options struct {
+	Store  Store
 	Logger *slog.Logger
 	// Metrics counts the replays; nil disables the metrics.
 	Metrics *metrics.Gateway
@@ -71,10 +77,10 @@ type ReplayerOptions struct {
 
 // Replayer processes bulk replays. Each gateway can run one, because an original is replayed in the
 // transaction that advances its replay.
-type Replayer struct{ opts ReplayerOptions }
+type Replayer struct{ opts Options }
 
-// NewReplayer returns a Replayer.
-func NewReplayer(opts ReplayerOptions) *Replayer {
+// New returns a Replayer.
+func New(opts Options) *Replayer {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
@@ -154,7 +160,7 @@ func (r *Replayer) advance(ctx context.Context, taken store.Replay) error {
 
 // replayTurn is one time slice of a replay.
 type replayTurn struct {
-	store   ReplayStore
+	store   Store
 	metrics *metrics.Gateway
 	load    store.ProjectLoad
 	// at is the current replay. written is its position in the store.

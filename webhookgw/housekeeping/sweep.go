@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package schedule runs the periodic work of a gateway:
+// Package housekeeping runs the periodic work of a gateway on the store:
 //
-//   - it records the ticks of cron connectors
-//   - it processes bulk replays
 //   - it ends claims with an expired lease
 //   - it processes the outbox of ended runs
 //   - it creates partitions of history
 //   - it deletes expired data, including history
-package schedule
+package housekeeping
 
 import (
 	"cmp"
