@@ -5,8 +5,8 @@
 // figures of today.
 //
 // It counts four patterns that readers stumble over, per 1,000 words, in prose (Markdown and Go
-// comments) and in texts that people are shown (string literals of at least three words). It also
-// measures the share of unexported functions with a name of at most six letters, and the share of
+// comments), in texts that people are shown (string literals of at least three words), and in the messages of tests
+// (assertions, subtests and steps). It also measures the share of unexported functions with a name of at most six letters, and the share of
 // tests whose name is not Test<Unit>_<Case>. With -list it prints each place that a pattern matches.
 package main
 

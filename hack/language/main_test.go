@@ -57,6 +57,34 @@ func TestAddGo_ReadsCommentsAndTexts(t *testing.T) {
 	}
 }
 
+func TestAddGo_ReadsTestMessages(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		statement string
+		want      int // matches of all patterns
+	}{
+		"testing":        {`t.Fatalf("look at %s: what is open", a)`, 1},
+		"subtest":        {`t.Run("look at what is open", f)`, 1},
+		"require":        {`require.Equal(t, "look at what is open", a, "those that wait", b)`, 1},
+		"require format": {`require.Equalf(t, "look at what is open", a, "those that wait %s", b)`, 1},
+		"require.Fail":   {`require.Fail(t, "look at what is open")`, 1},
+		"assert":         {`assert.NoError(t, err, "it is said " + "of those that wait")`, 2},
+		"assertions":     {`w.NoError(err, "of those that wait")`, 1},
+		"gomega":         {`Expect("what is it for").To(Equal("those that wait"), "of those that wait")`, 1},
+		"ginkgo":         {`By("looking at what is open")`, 1},
+		"value":          {`send(t, "look at what is open")`, 0},
+		"few words":      {`require.True(t, a, "what is")`, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := &measure{}
+			require.NoError(t, m.addGoFile("a_test.go", []byte("package a\n\nfunc TestA_B(t *testing.T) { "+c.statement+" }\n")))
+			require.Equal(t, c.want, sum(m.messages), m.matches)
+			require.Zero(t, sum(m.texts))
+		})
+	}
+}
+
 func sum(c counter) (n int) {
 	for _, matches := range c.matches {
 		n += matches

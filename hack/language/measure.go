@@ -37,6 +37,7 @@ var (
 // measure counts words, matches and names.
 type measure struct {
 	prose, texts        counter
+	messages            counter // of tests
 	functions, shorts   int
 	tests, unnamedTests int
 	matches             []string
@@ -72,6 +73,7 @@ func (m *measure) figures() map[string]figure {
 	for i, p := range patterns {
 		figures[p.name+", prose"] = newFigure(1000, m.prose.matches[i], m.prose.words)
 		figures[p.name+", texts"] = newFigure(1000, m.texts.matches[i], m.texts.words)
+		figures[p.name+", test messages"] = newFigure(1000, m.messages.matches[i], m.messages.words)
 	}
 	return figures
 }
@@ -92,7 +94,7 @@ func (m *measure) addParagraphs(c *counter, path string, paragraphs []string) {
 	}
 }
 
-// addGoFile adds the comments, the texts and the names of a Go file. Generated files are left out.
+// addGoFile adds the comments, the texts or test messages, and the names of a Go file. Generated files are left out.
 func (m *measure) addGoFile(path string, text []byte) error {
 	files := token.NewFileSet()
 	file, err := parser.ParseFile(files, path, text, parser.ParseComments|parser.SkipObjectResolution)
@@ -111,9 +113,11 @@ func (m *measure) addGoFile(path string, text []byte) error {
 			m.addName(fn, isTest)
 		}
 	}
-	if !isTest {
-		m.addParagraphs(&m.texts, path, shownTexts(file))
+	if isTest {
+		m.addParagraphs(&m.messages, path, testMessages(file))
+		return nil
 	}
+	m.addParagraphs(&m.texts, path, shownTexts(file))
 	return nil
 }
 

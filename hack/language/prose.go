@@ -61,7 +61,7 @@ func paragraphs(text string) (out []string) {
 // descriptions, messages and help. SQL statements are left out.
 func shownTexts(file *ast.File) (out []string) {
 	add := func(text string) {
-		if len(word.FindAllString(text, fewestWords)) == fewestWords && !statement.MatchString(text) {
+		if countsAsText(text) {
 			out = append(out, paragraphs(text)...)
 		}
 	}
@@ -85,6 +85,11 @@ func shownTexts(file *ast.File) (out []string) {
 		return true
 	})
 	return out
+}
+
+// countsAsText reports whether a literal is a text and no key or SQL statement.
+func countsAsText(text string) bool {
+	return len(word.FindAllString(text, fewestWords)) == fewestWords && !statement.MatchString(text)
 }
 
 // foldSum joins the string literals of a sum. A dot stands for each of its other parts.
