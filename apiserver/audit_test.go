@@ -197,7 +197,7 @@ func TestAudit_RejectsCallsIfRecordingFails(t *testing.T) {
 	require.Zero(t, named())
 
 	w.UseStore(brokenAudit{Store: w.Store, outcomes: errors.New("away")})
-	require.Equal(t, http.StatusCreated, w.Send(t, key, http.MethodPost, path, body).Code, "what was done is said")
+	require.Equal(t, http.StatusCreated, w.Send(t, key, http.MethodPost, path, body).Code, "the response reports the change")
 	require.Equal(t, 1, named())
 	require.Nil(t, w.NewestAuditEntry(t).Outcome, "and the entry shows that its outcome is not known")
 }

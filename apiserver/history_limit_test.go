@@ -94,7 +94,7 @@ func TestReadings_LimitConcurrentReadsPerProject(t *testing.T) {
 			require.Equal(t, "5", answer.Header().Get("Retry-After"))
 		})
 	}
-	require.Equal(t, http.StatusOK, w.Request(t, key, http.MethodGet, "/environments", "").Code, "what is no history needs none")
+	require.Equal(t, http.StatusOK, w.Request(t, key, http.MethodGet, "/environments", "").Code, "other endpoints need no history read")
 	require.Equal(t, http.StatusOK, other.Request(t, others, http.MethodGet, "/runs", "").Code)
 	rest, err := w.Server.Service.HistoryReads.Wait(t.Context(), uuid.New(), 2)
 	require.NoError(t, err)

@@ -55,7 +55,7 @@ func TestRateLimit_ShowsHeadersAfterAuthentication(t *testing.T) {
 			})
 		}
 		answer := w.Send(t, "", r.Method, "/v1/projects/"+w.ProjectID.String()+apiservertest.RandomPath(r), "")
-		require.Empty(t, answer.Header().Get("RateLimit"), "nobody is told what a project has left")
+		require.Empty(t, answer.Header().Get("RateLimit"), "the response does not reveal the project's remaining requests")
 	}
 }
 
@@ -81,7 +81,7 @@ func TestRateLimit_AppliesToProject(t *testing.T) {
 		require.Equal(t, "48", answer.Header().Get("Retry-After"), "the first was 12 seconds ago")
 		require.Equal(t, `"project";r=0;t=48`, answer.Header().Get("RateLimit"))
 	}
-	require.Equal(t, before, w.CountAuditEntries(t), "what is not let through costs the store nothing more")
+	require.Equal(t, before, w.CountAuditEntries(t), "a rejected request writes no audit entry")
 	require.Equal(t, http.StatusUnauthorized, w.SendTo(t, facade, "", http.MethodGet, path, "").Code)
 	clock = clock.Add(48*time.Second - 1)
 	answer := w.SendTo(t, facade, keys[0], http.MethodGet, path, "")

@@ -81,7 +81,7 @@ var _ = Describe("An object whose dependency is deleted", func() {
 		}
 		Expect(connector.Status.IsTrue(v1alpha1.ConditionRoutesReady)).To(BeFalse())
 		Eventually(ctx, func() bool { return t.served(ctx, connector) }).Should(BeFalse())
-		Expect(live.Status.Live).To(BeTrue(), "what was accepted is worked off by it")
+		Expect(live.Status.Live).To(BeTrue(), "the live deployment executes the accepted runs")
 		Expect(t.client.Create(ctx, &v1alpha1.Project{ObjectMeta: t.at("project"), Spec: v1alpha1.ProjectSpec{
 			Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git"},
 		}})).To(Succeed())

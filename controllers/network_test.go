@@ -67,7 +67,7 @@ var _ = Describe("NetworkPolicies", func() {
 		for name, pod := range pods {
 			Expect(admits(rule.From, pod)).To(Equal(name == "runner" || name == "build"), name)
 		}
-		Expect(admits(rule.From, stranger)).To(BeFalse(), "who has the component's label alone")
+		Expect(admits(rule.From, stranger)).To(BeFalse(), "a pod with only the component's label")
 		for _, name := range []string{"agentplatform-build", "agentplatform-runner"} {
 			out := policies[name].Spec
 			Expect(out.Ingress).To(HaveLen(map[string]int{"agentplatform-runner": 1}[name]), name)

@@ -90,7 +90,7 @@ var _ = Describe("The plan of a project", func() {
 		project.Spec.Limits.Environments = ptr.To(int32(1))
 		Expect(t.client.Patch(ctx, project, client.MergeFrom(before))).To(Succeed())
 		t.stalled(ctx, third, v1alpha1.ReasonLimitReached)
-		Expect(third.Status.ID).NotTo(BeEmpty(), "what is in effect stays so")
+		Expect(third.Status.ID).NotTo(BeEmpty(), "the environment stays in effect")
 		Expect(t.client.Get(ctx, client.ObjectKeyFromObject(project), project)).To(Succeed())
 		before = project.DeepCopy()
 		project.Spec.Limits.Environments = ptr.To(int32(1000))

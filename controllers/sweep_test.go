@@ -119,7 +119,7 @@ var _ = Describe("The sweep", func() {
 		removed, err := controllers.Sweep(ctx, s.client, s.db, 0)
 		Expect(err).To(MatchError(store.ErrSweepRefused))
 		Expect(err).To(MatchError(And(ContainSubstring("38 of 40 objects of kind Connector"), ContainSubstring("--sweep-limit"))))
-		Expect(removed).To(Equal(104), "what is beyond doubt")
+		Expect(removed).To(Equal(104), "all other rows without an object")
 		Expect(s.left(ctx)).To(Equal(map[string]int{store.KindConnector: 40}))
 
 		Expect(leftByTheSweep(store.KindConnector)).To(BeEquivalentTo(38))

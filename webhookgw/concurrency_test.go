@@ -48,7 +48,7 @@ func TestConcurrencyKey_RunsOneAtATime(t *testing.T) {
 	claimed := claim(30)
 	require.Len(t, claimed, 3)
 	require.Equal(t, []uuid.UUID{before.ID, first.ID, other.ID}, []uuid.UUID{claimed[0].ID, claimed[1].ID, claimed[2].ID},
-		"what was accepted before has no key")
+		"runs from before the activation have no key")
 	require.Empty(t, claim(0, claimed...))
 	require.NoError(t, client.Complete(t.Context(), first.ID, completed(claimed[1])))
 	next := claim(30, claimed[0], claimed[2])

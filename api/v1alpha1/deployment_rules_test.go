@@ -130,7 +130,7 @@ func TestDeployment_AcceptsValid(t *testing.T) {
 		{name: "as it is", change: func(*v1alpha1.Deployment) {}},
 		{name: "redeploy of a derived id", change: func(d *v1alpha1.Deployment) { d.Spec.RedeployOf = v1alpha1.DeploymentID(derivedID) }},
 		{name: "head of the branch", change: func(d *v1alpha1.Deployment) { d.Spec.Source.Git = &v1alpha1.DeploymentGitSource{} }},
-		{name: "what was uploaded", change: func(d *v1alpha1.Deployment) {
+		{name: "the uploaded bundle", change: func(d *v1alpha1.Deployment) {
 			d.Spec.Source = v1alpha1.DeploymentSource{Bundle: &v1alpha1.DeploymentBundleSource{Digest: someDigest}}
 		}},
 		{name: "longest name", change: func(d *v1alpha1.Deployment) { d.Name = strings.Repeat("a", 63) }},

@@ -96,7 +96,7 @@ func TestDelete_DetectsConcurrentChanges(t *testing.T) {
 			require.Equal(t, c.want, answer.Code, "%s", answer.Body)
 			require.True(t, changed)
 			left := w.Request(t, key, http.MethodGet, path+"/links/"+ids["link"], "").Code
-			require.Equal(t, c.want == http.StatusOK, left == http.StatusNotFound, "what is not deleted keeps its links")
+			require.Equal(t, c.want == http.StatusOK, left == http.StatusNotFound, "a connector that is not deleted keeps its links")
 		})
 	}
 }

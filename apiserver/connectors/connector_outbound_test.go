@@ -289,12 +289,12 @@ func TestLink_SelectsResults(t *testing.T) {
 			read, err := json.Marshal(map[string]any{"outbound": apiservertest.Decode[connectors.Link](t, body).Outbound.Value})
 			require.NoError(t, err)
 			status, body = w.Call(t, key, http.MethodPatch, links+"/"+link.ID, string(read))
-			require.Equal(t, http.StatusOK, status, "what is read may be sent: %s", body)
+			require.Equal(t, http.StatusOK, status, "a link can be sent as it was read: %s", body)
 		})
 	}
 	status, body = w.Call(t, key, http.MethodPatch, links+"/"+link.ID, `{}`)
 	require.Equal(t, http.StatusOK, status, string(body))
-	require.Nil(t, linkObject(t, w, link.ID).Spec.Outbound, "what is left out gets its default")
+	require.Nil(t, linkObject(t, w, link.ID).Spec.Outbound, "a missing field gets its default")
 	status, body = w.Call(t, key, http.MethodPost, "/connectors/"+in.ID+"/links", `{"agent_name":"support","outbound":{}}`)
 	apiservertest.RequireField(t, status, body, "body.outbound")
 }
@@ -334,7 +334,7 @@ func TestUpdateLink_RejectsDeletedSource(t *testing.T) {
 	status, body = w.Call(t, key, http.MethodGet, links+"/"+link.ID, "")
 	require.Equal(t, http.StatusOK, status, string(body))
 	gone := apiservertest.Decode[connectors.Link](t, body).Outbound.Value
-	require.Len(t, gone.SourceConnectorIDs, 1, "no results but those of one that is gone")
+	require.Len(t, gone.SourceConnectorIDs, 1, "only results of a deleted connector")
 	read, err := json.Marshal(map[string]any{"outbound": gone})
 	require.NoError(t, err)
 	status, body = w.Call(t, key, http.MethodPatch, links+"/"+link.ID, string(read))

@@ -298,7 +298,7 @@ func TestAwaitReady_EndsWithEachOutcome(t *testing.T) {
 			require.Equal(t, c.status, answer.Code, "%s", answer.Body)
 			require.LessOrEqual(t, looks(), 3)
 			_, links := w.CountObjects(t)
-			require.Equal(t, c.status == http.StatusCreated, links == 1, "what is refused is taken back")
+			require.Equal(t, c.status == http.StatusCreated, links == 1, "a rejected object is deleted again")
 			if c.code != "" {
 				require.Equal(t, c.code, apiservertest.Decode[rest.Problem](t, answer.Body.Bytes()).Code)
 			}
@@ -307,7 +307,7 @@ func TestAwaitReady_EndsWithEachOutcome(t *testing.T) {
 				`{"name":"Results","type":"webhook","mode":"outbound","config":{"url":"https://a.example"}}`)
 			require.Equal(t, c.status, answer.Code, "with its connector: %s", answer.Body)
 			after, _ := w.CountObjects(t)
-			require.Equal(t, c.status == http.StatusCreated, after == before+1, "what is refused is taken back")
+			require.Equal(t, c.status == http.StatusCreated, after == before+1, "a rejected object is deleted again")
 		})
 	}
 }

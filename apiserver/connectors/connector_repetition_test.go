@@ -51,7 +51,7 @@ func TestCreateConnector_RepetitionCompletesInterruptedCall(t *testing.T) {
 		return nil
 	})
 	require.Equal(t, http.StatusForbidden, post("Two", "Idempotency-Key", "two"))
-	requireMade(1, 1, "what is refused for good is taken back")
+	requireMade(1, 1, "a connector that is rejected for good is deleted again")
 	heal()
 
 	heal = w.FailWrites(func(verb string, o client.Object) error {

@@ -84,7 +84,7 @@ func TestUpdateConnector_KeepsOmittedFields(t *testing.T) {
 			require.Equal(t, before.Generation+1, after.Generation)
 			require.Equal(t, rest.ETag(after), answer.Header().Get("ETag"))
 			got := w.Request(t, key, http.MethodGet, "/connectors/"+made.ID, "")
-			require.JSONEq(t, got.Body.String(), answer.Body.String(), "what is answered is what is read")
+			require.JSONEq(t, got.Body.String(), answer.Body.String(), "the response equals a later read")
 			shown := apiservertest.Decode[connectors.Connector](t, answer.Body.Bytes())
 			require.Equal(t, want.Enabled, &shown.Enabled)
 			require.Equal(t, string(want.DisplayName), shown.Name)
@@ -326,5 +326,5 @@ func TestUpdateConnector_RepetitionKeepsLaterChanges(t *testing.T) {
 		status, _ = send(`{"enabled":true}`, "Idempotency-Key", "k"+string(rune('a'+i)))
 		require.Equal(t, http.StatusOK, status)
 	}
-	require.Len(t, strings.Fields(w.ConnectorObject(t, made.ID).Annotations["agentplatform.dev/requests"]), 10, "what is noted does not grow")
+	require.Len(t, strings.Fields(w.ConnectorObject(t, made.ID).Annotations["agentplatform.dev/requests"]), 10, "the number of recorded requests is limited")
 }

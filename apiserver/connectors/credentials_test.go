@@ -23,7 +23,7 @@ func TestCredentials_KeepMaskedAndEmptyValues(t *testing.T) {
 	fresh, kept, err = keepCredentials("body.config.headers", map[string]string{"X-Token": "CANARY"}, stored)
 	require.NoError(t, err)
 	require.Equal(t, map[string]string{"X-Token": "CANARY"}, fresh)
-	require.Empty(t, kept, "what is not sent goes")
+	require.Empty(t, kept, "a credential that the request omits is removed")
 
 	_, _, err = keepCredentials("body.config.headers", map[string]string{"B": "", "A": rest.Masked, "C": "CANARY"}, stored)
 	var p rest.Problem

@@ -56,7 +56,7 @@ func TestListConnectors_OfADeletedEnvironment(t *testing.T) {
 	require.Equal(t, `its environment "production" was deleted`, *left[0].DisabledReason)
 	status, body = w.Call(t, key, http.MethodGet, "/connectors?environment_id="+uuid.NewString(), "")
 	require.Equal(t, http.StatusNotFound, status, "%s", body)
-	require.LessOrEqual(t, questions, 1, "what is shown of it may be asked for")
+	require.LessOrEqual(t, questions, 1, "one query for the fields of the response")
 }
 
 // A connector whose environment was deleted says so and cannot be changed, whoever defines it.

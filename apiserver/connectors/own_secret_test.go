@@ -62,7 +62,7 @@ func TestOwnSecret_IsCredential(t *testing.T) {
 	patch(`{"config":{"authentication":"slack"}}`)
 	require.Equal(t, was.Generation, w.ConnectorObject(t, made.ID).Generation, "nothing has changed")
 	patch(`{"config":{"authentication":"slack","files_required":true}}`)
-	require.Equal(t, "CANARY", openOwnSecret(t, w, made.ID), "what is left out stays")
+	require.Equal(t, "CANARY", openOwnSecret(t, w, made.ID), "an omitted secret stays")
 	patch(`{"config":{"authentication":"slack","secret":"CANARY-2"}}`)
 	require.Equal(t, "CANARY-2", openOwnSecret(t, w, made.ID))
 	status, body = w.Call(t, key, http.MethodPost, path+"/rotate-secret", "")

@@ -134,7 +134,7 @@ func TestRotateSecret_WaitsForEffect(t *testing.T) {
 	status, body := rotate()
 	require.Equal(t, http.StatusServiceUnavailable, status, "%s", body)
 	require.Equal(t, httpserver.CodeNotInEffect, apiservertest.Decode[rest.Problem](t, body).Code)
-	require.Equal(t, *made.Secret, *w.GetConnector(t, key, &v1alpha1.Connector{Status: v1alpha1.ConnectorStatus{ObjectStatus: v1alpha1.ObjectStatus{ID: made.ID}}}).Secret, "what is shown works")
+	require.Equal(t, *made.Secret, *w.GetConnector(t, key, &v1alpha1.Connector{Status: v1alpha1.ConnectorStatus{ObjectStatus: v1alpha1.ObjectStatus{ID: made.ID}}}).Secret, "the response shows a valid secret")
 
 	conn = w.ConnectorObject(t, made.ID)
 	conn.Status.SecretVersion = conn.Spec.SecretVersion

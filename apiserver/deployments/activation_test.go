@@ -163,7 +163,7 @@ func TestActivateDeployment_KeepsRequestUntilDone(t *testing.T) {
 	apiservertest.RequireCode(t, http.StatusServiceUnavailable, httpserver.CodeNotInEffect, w.Project, key, http.MethodPost, "/deployments/"+first+"/activate", "", "Idempotency-Key", "k")
 	require.Equal(t, asked, w.DeploymentObject(t, first).Spec.Activation.RequestedAt.Time, "whatever key it has")
 	forced := ask(first, "?force=true")
-	require.True(t, forced.After(asked), "what is asked for is another thing")
+	require.True(t, forced.After(asked), "force makes it another request")
 	require.Equal(t, forced, ask(first, "?force=true"))
 	require.True(t, w.DeploymentObject(t, first).Spec.Activation.Force)
 
@@ -174,7 +174,7 @@ func TestActivateDeployment_KeepsRequestUntilDone(t *testing.T) {
 
 	reconcileActivation(t, w.Project, first)
 	require.Equal(t, first, liveDeployment(t, w))
-	require.True(t, ask(second, "").After(again), "it would be superseded by what is live")
+	require.True(t, ask(second, "").After(again), "the live deployment would supersede it")
 	o := w.DeploymentObject(t, second)
 	o.Spec.Activation = nil
 	require.NoError(t, w.Client.Update(t.Context(), o))
@@ -182,7 +182,7 @@ func TestActivateDeployment_KeepsRequestUntilDone(t *testing.T) {
 	o.Status.Activation = nil // as of one that was restored
 	require.NoError(t, w.Client.Status().Update(t.Context(), o))
 	w.ExecuteSQL(t, `UPDATE environments SET live_activated_at = live_activated_at + 86400000000`)
-	require.True(t, ask(first, "?force=true").After(again), "it was done before what is live")
+	require.True(t, ask(first, "?force=true").After(again), "it is older than the live deployment")
 }
 
 // A GitOps controller would revert a field that it owns.

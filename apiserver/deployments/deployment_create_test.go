@@ -197,10 +197,10 @@ func TestRedeploy_DeploysSameCode(t *testing.T) {
 	require.Equal(t, w.IDs["deployment"], *made.RedeployOf)
 	require.Equal(t, w.IDs["environment"], made.EnvironmentID)
 	git := w.DeploymentObject(t, made.ID).Spec.Source.Git
-	require.Equal(t, v1alpha1.DeploymentGitSource{Branch: "main", Commit: v1alpha1.GitCommit(strings.Repeat("a", 40))}, *git, "what was the head of main")
+	require.Equal(t, v1alpha1.DeploymentGitSource{Branch: "main", Commit: v1alpha1.GitCommit(strings.Repeat("a", 40))}, *git, "the head of main at that time")
 	unfetched := w.OpenDeployment(t).String()
 	made = w.CreateDeployment(t, key, "/deployments/"+unfetched+"/redeploy", "", http.StatusOK)
-	require.Equal(t, v1alpha1.DeploymentGitSource{Branch: "main"}, *w.DeploymentObject(t, made.ID).Spec.Source.Git, "what was asked for")
+	require.Equal(t, v1alpha1.DeploymentGitSource{Branch: "main"}, *w.DeploymentObject(t, made.ID).Spec.Source.Git, "the requested source")
 
 	require.NoError(t, w.Client.Delete(t.Context(), w.Project.EnvironmentObject(t, w.IDs["environment"])))
 	apiservertest.RequireCode(t, http.StatusConflict, httpserver.CodeGone, w.Project, key, http.MethodPost, "/deployments/"+w.IDs["deployment"]+"/redeploy", "")

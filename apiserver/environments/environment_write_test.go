@@ -53,7 +53,7 @@ func TestEnvironment_CreateAndUpdate(t *testing.T) {
 		return apiservertest.Decode[environments.Environment](t, got.Body.Bytes())
 	}
 	now := change(`{"settings":{"runner":{"concurrency":4,"requests":{}}}}`)
-	require.Equal(t, environments.RunnerSettings{MinReplicas: 2, MaxReplicas: rest.Null[int32]{}, Concurrency: 4, Requests: map[string]string{}, Limits: map[string]string{"memory": "1Gi"}}, now.Settings.Runner, "what is left out stays")
+	require.Equal(t, environments.RunnerSettings{MinReplicas: 2, MaxReplicas: rest.Null[int32]{}, Concurrency: 4, Requests: map[string]string{}, Limits: map[string]string{"memory": "1Gi"}}, now.Settings.Runner, "omitted fields stay")
 	require.Equal(t, "main", *now.GitBranch)
 	now = change(`{"settings":{"runner":{"min_replicas":0,"max_replicas":5}}}`)
 	require.Equal(t, environments.RunnerSettings{MinReplicas: 0, MaxReplicas: rest.Null[int32]{Value: ptr.To(int32(5))}, Concurrency: 4, Requests: map[string]string{}, Limits: map[string]string{"memory": "1Gi"}}, now.Settings.Runner)

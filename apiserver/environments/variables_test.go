@@ -65,14 +65,14 @@ func TestReplaceVariables_ReplacesList(t *testing.T) {
 	e := w.EnvironmentObject(t, id)
 	require.Equal(t, []string{"TOKEN", "HIDDEN", "REGION", "PASSWORD"}, []string{
 		string(e.Spec.Variables[0].Name), string(e.Spec.Variables[1].Name), string(e.Spec.Variables[2].Name), string(e.Spec.Variables[3].Name),
-	}, "those that were there stay where they were")
+	}, "existing variables keep their order")
 	require.Equal(t, "hush", openVariable(t, w, id, e.Variable("PASSWORD")))
 	require.Equal(t, "token", e.Variable("TOKEN").SecretKeyRef.Key)
 	require.Equal(t, "plain in the object", *e.Variable("HIDDEN").Value)
 
 	again := w.Request(t, key, http.MethodPut, path, got.Body.String(), "If-Match", got.Header().Get("ETag"))
 	require.Equal(t, http.StatusOK, again.Code, again.Body)
-	require.Equal(t, got.Header().Get("ETag"), again.Header().Get("ETag"), "what was answered and is sent back changes nothing")
+	require.Equal(t, got.Header().Get("ETag"), again.Header().Get("ETag"), "sending the response back changes nothing")
 	require.Equal(t, e.Spec.Variables, w.EnvironmentObject(t, id).Spec.Variables)
 
 	change := func(body string) *v1alpha1.Environment {
@@ -85,7 +85,7 @@ func TestReplaceVariables_ReplacesList(t *testing.T) {
 	require.Equal(t, "hush", openVariable(t, w, id, e.Variable("PASSWORD")), "of a sensitive one it stands for the stored one")
 	require.Nil(t, e.Variable("TOKEN").SecretKeyRef)
 	require.Equal(t, "mine", openVariable(t, w, id, e.Variable("TOKEN")))
-	require.Nil(t, e.Variable("HIDDEN"), "what is not sent goes")
+	require.Nil(t, e.Variable("HIDDEN"), "an omitted variable is removed")
 	change(`[{"name":"REGION","value":"us","sensitive":false}]`)
 	e = change(`[{"name":"REGION","value":"********","sensitive":true}]`)
 	require.Equal(t, "us", openVariable(t, w, id, e.Variable("REGION")), "what becomes sensitive is sealed")

@@ -15,6 +15,6 @@ func TestDifferences_CompareObjectsByField(t *testing.T) {
 	is := map[string]any{"a": int64(1), "b": map[string]any{"c": "X", "d": "y", "new": true}, "l": []any{"x", "y"}}
 	require.Equal(t, [][]string{{"s", "b", "c"}, {"s", "b", "new"}, {"s", "gone"}, {"s", "l"}}, differences([]string{"s"}, was, is))
 	require.Empty(t, differences(nil, was, was))
-	require.True(t, hasPrefix([]string{"s", "gone", "e"}, []string{"s", "gone"}), "what is below it is changed with it")
-	require.False(t, hasPrefix([]string{"s"}, []string{"s", "gone"}), "what is above it is not")
+	require.True(t, hasPrefix([]string{"s", "gone", "e"}, []string{"s", "gone"}), "a field below it changes with it")
+	require.False(t, hasPrefix([]string{"s"}, []string{"s", "gone"}), "a field above it does not")
 }

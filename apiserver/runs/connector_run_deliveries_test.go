@@ -113,7 +113,7 @@ func TestGetConnectorRun_ShowsPayload(t *testing.T) {
 			require.Equal(t, c.want, apiservertest.Decode[runs.ConnectorRun](t, body).Payload)
 			status, body = w.Call(t, narrow, http.MethodGet, path+"/"+id, "")
 			require.Equal(t, http.StatusOK, status, string(body))
-			require.Nil(t, apiservertest.Decode[runs.ConnectorRun](t, body).Payload, "%s, to who may not see runs", name)
+			require.Nil(t, apiservertest.Decode[runs.ConnectorRun](t, body).Payload, "%s, without permission for runs", name)
 			w.ExecuteSQL(t, `DELETE FROM ended_connector_runs WHERE id = ?`, id)
 		})
 	}

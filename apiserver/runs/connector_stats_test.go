@@ -116,7 +116,7 @@ func TestHistory_OutlivesConnectorAndEnvironment(t *testing.T) {
 	_, body = w.Call(t, all, http.MethodGet, deploymentList, "")
 	for _, d := range apiservertest.Decode[[]deployments.DeploymentItem](t, body) {
 		require.Equal(t, w.IDs["environment"], d.EnvironmentID)
-		require.False(t, d.IsLive, "nothing is live in what is gone")
+		require.False(t, d.IsLive, "a deleted environment has no live deployment")
 	}
 	_, body = w.Call(t, all, http.MethodGet, connectorList, "")
 	found := apiservertest.Decode[[]connectors.Connector](t, body)

@@ -283,12 +283,12 @@ func TestRollback_SkipsRolledBackDeployments(t *testing.T) {
 func TestRollback_FollowsTheHistory(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ wentLive, leads []int }{
-		"one after the other":                     {[]int{1, 2, 3}, []int{2, 1}},
-		"not to the one that was gone back from":  {[]int{1, 2, 3, 4, 2, 5}, []int{2, 1}},
-		"not to and fro":                          {[]int{1, 2, 3, 2}, []int{1}},
-		"to what was live, in whatever order":     {[]int{1, 2, 3, 1, 3}, []int{1}},
-		"the same after going back and there":     {[]int{1, 2, 3, 2, 3}, []int{2, 1}},
-		"from the first one there is no way back": {[]int{1, 2, 1}, nil},
+		"one after the other":                         {[]int{1, 2, 3}, []int{2, 1}},
+		"not to the one that was gone back from":      {[]int{1, 2, 3, 4, 2, 5}, []int{2, 1}},
+		"not to and fro":                              {[]int{1, 2, 3, 2}, []int{1}},
+		"to an earlier live deployment, in any order": {[]int{1, 2, 3, 1, 3}, []int{1}},
+		"the same after going back and there":         {[]int{1, 2, 3, 2, 3}, []int{2, 1}},
+		"from the first one there is no way back":     {[]int{1, 2, 1}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

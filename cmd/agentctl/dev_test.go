@@ -102,7 +102,7 @@ func TestDev_DeploysValidChanges(t *testing.T) {
 		<-says.more
 	}
 	require.NoError(t, stop(), "Ctrl-C is no failure")
-	require.Equal(t, 1, strings.Count(says.content(), "unknown key"), "it is said once")
+	require.Equal(t, 1, strings.Count(says.content(), "unknown key"), "the problem is printed once")
 	require.Len(t, p.uploads, 2)
 	first, last := p.called[0], p.called[len(p.called)-1]
 	require.Regexp(t, `^/environments/.*/session +\{"holder":".+@.+","ttl_seconds":120\}$`, first)

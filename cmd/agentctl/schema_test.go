@@ -19,7 +19,7 @@ func TestSchema_WritesSchemas(t *testing.T) {
 	_, _, err := run(t, "schema", "--out", folder)
 	require.NoError(t, err)
 	_, _, err = run(t, "schema", "--out", folder)
-	require.NoError(t, err, "those of another release are written over")
+	require.NoError(t, err, "schemas of another release are overwritten")
 	outside := filepath.Join(t.TempDir(), "outside")
 	require.NoError(t, os.Remove(filepath.Join(folder, "agent.json")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(folder, "agent.json")))

@@ -41,7 +41,7 @@ func TestStoreAdopt_MovesTheStore(t *testing.T) {
 	_, err = adopt()
 	require.ErrorContains(t, err, "stop it and retry")
 	_, err = adopt("--finish")
-	require.Error(t, err, "what was not adopted")
+	require.Error(t, err, "a store that was not adopted")
 	lease, err := db.Cluster(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "another cluster", lease.ClusterUID)

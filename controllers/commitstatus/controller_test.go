@@ -200,7 +200,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		secret.Data["bearerToken"] = []byte("another")
 		Expect(p.Admin.Update(ctx, secret)).To(Succeed())
 		Expect(p.again(ctx, many[1])).To(BeNumerically("<=", 15*time.Second), "its pauses begin anew")
-		Expect(p.r.UnreportedWith(ctx, secret)).To(HaveLen(len(many)), "and it is told what waited for their end")
+		Expect(p.r.UnreportedWith(ctx, secret)).To(HaveLen(len(many)), "and it gets the reports that waited")
 		Expect(p.r.UnreportedWith(ctx, p.Secret("other", nil))).To(BeEmpty())
 
 		By("a provider that accepts it")

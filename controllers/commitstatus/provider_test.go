@@ -155,7 +155,7 @@ func TestFind_UsesConfiguredAPI(t *testing.T) {
 		})
 	}
 	_, _, err := Find("https://example.com/git/team/agents", Gitea, "")
-	require.ErrorContains(t, err, "set git.apiURL", "nobody is told at the root of that host")
+	require.ErrorContains(t, err, "set git.apiURL", "the root of the host is no Gitea API")
 	_, _, err = Find("https://example.com/team/agents", Gitea, "https://%zz/api/v1")
 	require.ErrorContains(t, err, "git.apiURL")
 }

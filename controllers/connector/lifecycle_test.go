@@ -90,7 +90,7 @@ var _ = Describe("A Connector", func() {
 		Expect(s.ExpectReconciled(ctx, s.r, second).RequeueAfter).To(Equal(object.Later))
 		Expect(State(second)).To(Equal("Ready=False/NameTaken Stalled observed"))
 		Expect(Message(second)).To(ContainSubstring(s.Namespace + "/ask"))
-		Expect(s.Children(ctx, second.UID)).To(BeEmpty(), "no secret of what is not served")
+		Expect(s.Children(ctx, second.UID)).To(BeEmpty(), "a connector that is not served has no Secret")
 
 		s.ExpectDeleted(ctx, s.r, first)
 		s.ExpectReconciled(ctx, s.r, second)
@@ -214,7 +214,7 @@ var _ = Describe("A Connector", func() {
 		c.Spec.SecretVersion = 7
 		s.reconciled(ctx, c)
 		Expect(c.Status.Condition(v1alpha1.ConditionSecretReady).Message).To(Equal(`the project's own, in Secret "own"`), "no version rotates that")
-		Expect(s.Children(ctx, c.UID)).To(BeEmpty(), "what is the user's is not repeated")
+		Expect(s.Children(ctx, c.UID)).To(BeEmpty(), "the user's Secret is not copied")
 		s.ExpectAtRest(ctx, s.r, c)
 	})
 

@@ -100,7 +100,7 @@ var _ = Describe("An outbound Connector", func() {
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(State(c)).To(HavePrefix("Ready=False/SecretInvalid"))
 		Expect(Message(c)).To(And(ContainSubstring("X-Service-Signature"), Not(ContainSubstring("CANARY"))))
-		Expect(s.sealed(ctx, c)).To(ContainSubstring("payments"), "what was valid before stays in effect")
+		Expect(s.sealed(ctx, c)).To(ContainSubstring("payments"), "the last valid values stay in effect")
 	})
 
 	It("decrypts only headers that were sealed for it", func(ctx SpecContext) {
@@ -123,7 +123,7 @@ var _ = Describe("An outbound Connector", func() {
 			s.reconciled(ctx, c)
 			Expect(State(c)).To(Equal("Ready=False/InvalidSpec Stalled observed"), problem)
 			Expect(Message(c)).To(And(ContainSubstring("spec.webhook.sealedHeaders"), Not(ContainSubstring("CANARY"))), problem)
-			Expect(s.sealed(ctx, c)).To(MatchJSON(`{"headers":{"X-Key":"CANARY"}}`), "what was valid before stays in effect")
+			Expect(s.sealed(ctx, c)).To(MatchJSON(`{"headers":{"X-Key":"CANARY"}}`), "the last valid values stay in effect")
 		}
 	})
 

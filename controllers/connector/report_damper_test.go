@@ -63,7 +63,7 @@ func TestReportDamper_DelaysChangesOfState(t *testing.T) {
 				is, changed := c.stateToReport(store.ObjectRef{Name: "results", Generation: 2}, s.seen)
 				require.Equal(t, s.want, is, "%s, step %d", name, i)
 				require.Equal(t, s.changed, changed, "%s, step %d", name, i)
-				require.Equal(t, is != trouble{}, len(c.otherConnectors(nil)) == 1, "%s, step %d: nothing is remembered of those that are well", name, i)
+				require.Equal(t, is != trouble{}, len(c.otherConnectors(nil)) == 1, "%s, step %d: healthy connectors are forgotten", name, i)
 			}
 		})
 	}

@@ -86,7 +86,7 @@ var _ = Describe("A Connector of a provider that signs requests", func() {
 		Expect(s.sealed(ctx, c)).To(Equal(`{"secrets":["mine"]}`))
 		Expect(s.row(ctx, c).SecretKey).To(BeEmpty())
 		Expect(c.Status.SecretName).To(BeEmpty())
-		Expect(s.Children(ctx, c.UID)).To(BeEmpty(), "what is the user's is not repeated")
+		Expect(s.Children(ctx, c.UID)).To(BeEmpty(), "the user's Secret is not copied")
 		s.ExpectAtRest(ctx, s.r, c)
 
 		By("rejecting a secret of another connector, and an unsealed one")

@@ -33,7 +33,7 @@ var _ = Describe("A ConnectorLink to an outbound connector", func() {
 		s.ExpectApplied(ctx, l)
 		s.ExpectReconciled(ctx, s.r, l)
 		Expect(v1alpha1.IsReady(l)).To(BeTrue())
-		Expect(policy()).To(Equal(&store.OutboundPolicy{Mode: store.LinkAutomatic}), "those of all completed runs")
+		Expect(policy()).To(Equal(&store.OutboundPolicy{Mode: store.LinkAutomatic}), "results of all completed runs")
 
 		l.Spec.Outbound = &v1alpha1.OutboundLink{
 			SourceConnectors: []v1alpha1.ConnectorName{"ask", "later"}, Statuses: []v1alpha1.LinkStatus{v1alpha1.LinkCompleted, v1alpha1.LinkFailed},
@@ -42,7 +42,7 @@ var _ = Describe("A ConnectorLink to an outbound connector", func() {
 		Expect(s.ExpectReconciled(ctx, s.r, l).RequeueAfter).To(Equal(object.Later))
 		Expect(State(l)).To(HavePrefix("Ready=False/ReferenceMissing Reconciling"))
 		Expect(Message(l)).To(ContainSubstring(`"later"`))
-		Expect(policy().Statuses).To(BeEmpty(), "what was in effect stays")
+		Expect(policy().Statuses).To(BeEmpty(), "the last valid policy stays in effect")
 
 		later := s.Connector("later")
 		s.ExpectConnector(ctx, later)

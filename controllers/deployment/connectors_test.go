@@ -196,7 +196,7 @@ var _ = Describe("Connectors of a Deployment's code", func() {
 		Expect(names).To(HaveLen(bundle.MaxConnectors))
 		Expect(names).To(ContainElement("dev.a00"))
 		for i := range each {
-			Expect(names).To(ContainElement(fmt.Sprintf("dev.b%02d", i)), "those that were retired last")
+			Expect(names).To(ContainElement(fmt.Sprintf("dev.b%02d", i)), "the connectors that were retired last")
 		}
 	})
 

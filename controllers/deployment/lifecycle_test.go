@@ -132,7 +132,7 @@ var _ = Describe("A Deployment", func() {
 		s.ExpectReconciled(ctx, s.r, d)
 		Expect(State(d)).To(Equal("Ready=Unknown/Fetching Reconciling"))
 		Expect(d.Status.Path).To(HaveValue(Equal("services/support")))
-		Expect(s.job(ctx, d).Spec.Template.Spec.InitContainers[0].Args).To(ContainElements("--branch=main", "--path=services/support"), "what is recorded is what is fetched")
+		Expect(s.job(ctx, d).Spec.Template.Spec.InitContainers[0].Args).To(ContainElements("--branch=main", "--path=services/support"), "the Job fetches the recorded source")
 
 		By("losing status and Job, while the project has another folder")
 		s.project.Spec.Git.Path = "services/sales"
@@ -180,7 +180,7 @@ var _ = Describe("A Deployment", func() {
 		Expect(State(d)).To(Equal("Ready=False/GitMissing Reconciling"))
 		since := d.Status.DeepCopy()
 		s.ExpectReconciled(ctx, s.r, d)
-		Expect(d.Status).To(Equal(*since), "how long it has been so is told truly")
+		Expect(d.Status).To(Equal(*since), "the status keeps the time of the change")
 		s.project.Spec.Git = &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git", SecretRef: &v1alpha1.SecretReference{Name: "git"}}
 		s.ExpectApplied(ctx, s.project)
 		s.ExpectReconciled(ctx, s.r, d)
@@ -220,7 +220,7 @@ var _ = Describe("A Deployment", func() {
 		d := s.deployed(ctx, s.Deployment("v1"))
 		s.ExpectDeleted(ctx, s.r, d)
 		Expect(s.outcome(ctx, d).Status).To(Equal(store.DeploymentDeployed))
-		Expect(s.live(ctx)).To(Equal("v1"), "what is live goes on")
+		Expect(s.live(ctx)).To(Equal("v1"), "the live deployment stays live")
 		open := s.reconciled(ctx, s.Deployment("v2"))
 		s.ExpectDeleted(ctx, s.r, open)
 		Expect(s.outcome(ctx, open).Status).To(Equal(store.DeploymentCancelled))

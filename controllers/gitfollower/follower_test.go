@@ -273,7 +273,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.refused.Store(http.MethodPost)
 		for i := range 4 {
 			woken, _ := f.look(ctx)
-			Expect(woken).To(HaveLen(max(0, 1-i)), "of what is told once")
+			Expect(woken).To(HaveLen(max(0, 1-i)), "one wake-up per push")
 			f.ExpectReconciled(ctx, f.R, e)
 			Expect(f.commits(ctx)).To(ConsistOf(first, first))
 			Expect(e.Status.SeenCommit).To(Equal(second))
@@ -322,7 +322,7 @@ var _ = Describe("An Environment that follows a branch", func() {
 		f.look(ctx)
 		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(ConsistOf(first), "one build at a time")
-		Expect(e.Status.Git.Tree).To(Equal(tree), "that of what is built")
+		Expect(e.Status.Git.Tree).To(Equal(tree), "the tree of the commit that is built")
 		Expect(e.Status.Git.Path).To(HaveValue(Equal("a")))
 		f.built(ctx, before, first, "a")
 		f.ExpectReconciled(ctx, f.R, e)

@@ -128,7 +128,7 @@ func TestPlace_CopiesSchedulingOfRunners(t *testing.T) {
 
 	spec = corev1.PodSpec{}
 	object.Place(&spec, v1alpha1.RunnerPool{Affinity: &corev1.Affinity{PodAffinity: pods}})
-	require.Equal(t, corev1.PodSpec{}, spec, "what is not asked for is left to the cluster")
+	require.Equal(t, corev1.PodSpec{}, spec, "the cluster decides fields that the spec omits")
 }
 
 func TestChildName_FitsLabel(t *testing.T) {
@@ -145,7 +145,7 @@ func TestChildName_FitsLabel(t *testing.T) {
 			names[name] = true
 		}
 	}
-	require.Len(t, names, 9, "what is cut stays apart")
+	require.Len(t, names, 9, "cut names stay different")
 }
 
 func TestLabels_OfChildren(t *testing.T) {

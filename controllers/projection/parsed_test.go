@@ -31,7 +31,7 @@ func TestParsed_CachesFiles(t *testing.T) {
 	require.Same(t, first, again)
 
 	_, err = projection.Parsed(file, []string{"other"})
-	require.ErrorContains(t, err, "hello", "what comes of it depends on the agents")
+	require.ErrorContains(t, err, "hello", "the result depends on the agents")
 	_, again2 := projection.Parsed(file, []string{"other"})
 	require.Equal(t, err, again2)
 	for name, other := range map[string]store.ConnectorFile{

@@ -59,7 +59,7 @@ func TestMirrorOf_InboundFile(t *testing.T) {
 	require.Equal(t, "dev.orders", m.Connector.Name)
 	require.Equal(t, map[string]string{
 		"app.kubernetes.io/managed-by": "agentplatform", "agentplatform.dev/defined-in-code": "true", "agentplatform.dev/environment": "dev",
-	}, m.Connector.Labels, "none by which GitOps tools know what is theirs")
+	}, m.Connector.Labels, "no label of a GitOps tool")
 	require.Equal(t, v1alpha1.ConnectorSpec{
 		Environment: "dev", DisplayName: "Orders", Mode: v1alpha1.ModeSync, Enabled: ptr.To(false), SecretVersion: 1, SecretGracePeriodSeconds: ptr.To(int32(86400)),
 		Webhook: &v1alpha1.WebhookConnector{Authentication: v1alpha1.AuthenticationStandardWebhooks, ContextHeaders: []v1alpha1.HeaderName{"X-A"},
@@ -263,7 +263,7 @@ func TestCredentials_ExpandSensitiveVariables(t *testing.T) {
 	require.NoError(t, err)
 	row, err := projection.Row(store.ObjectRef{}, expanded, projection.Identity{}, "", "")
 	require.NoError(t, err)
-	require.Equal(t, `{"url":"https://${HOST}/x"}`, string(row.Config), "what can be read keeps the names too")
+	require.Equal(t, `{"url":"https://${HOST}/x"}`, string(row.Config), "the readable configuration keeps the names of variables")
 
 	plain := sendsTo(t, "https://a.example.com", "{X-A: b}")
 	got, err = projection.Credentials(plain, variables)

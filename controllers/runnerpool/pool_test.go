@@ -338,7 +338,7 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(s.Admin.SubResource("scale").Update(ctx, s.Pool(ctx, e), client.WithSubResourceBody(scale))).To(Succeed())
 		s.ExpectReconciled(ctx, s.R, e)
 		Expect(s.Pool(ctx, e).Spec.Replicas).To(HaveValue(BeEquivalentTo(4)))
-		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"), "those of before take runs")
+		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"), "the old pods take runs")
 		s.StartRunners(ctx, e, 4)
 		s.ExpectReconciled(ctx, s.R, e)
 		Expect(State(e)).To(Equal("Ready=True/Succeeded observed"))

@@ -42,7 +42,7 @@ func TestRolloutLimit_KeepInvariants(t *testing.T) {
 				if got && !had {
 					began[pool] = now
 				}
-				require.Equal(t, got, !slices.Contains(rollouts.waiting, pool), "who has no turn waits")
+				require.Equal(t, got, !slices.Contains(rollouts.waiting, pool), "a pool without a slot waits")
 			},
 			"end": func(t *rapid.T) {
 				pool := rapid.SampledFrom(all).Draw(t, "pool")
@@ -67,7 +67,7 @@ func TestRolloutLimit_KeepInvariants(t *testing.T) {
 					require.Equal(t, has, rollouts.isRollingOut(pool, now))
 				}
 				for _, w := range rollouts.waiting {
-					require.NotContains(t, began, w, "nobody waits who has a turn")
+					require.NotContains(t, began, w, "a pool with a slot does not wait")
 				}
 				require.Len(t, rollouts.waiting, len(slices.Compact(slices.SortedFunc(slices.Values(rollouts.waiting), byName))), "nobody waits twice")
 			},
@@ -100,7 +100,7 @@ func TestRolloutLimit_ServeInOrder(t *testing.T) {
 		rollouts.startRollout(pool, now)
 	}
 	require.False(t, rollouts.isRollingOut(all[poolsAtOnce], now))
-	require.True(t, rollouts.startRollout(all[poolsAtOnce], now.Add(maxRolloutTime)), "what does not come to its end holds up nobody for longer")
+	require.True(t, rollouts.startRollout(all[poolsAtOnce], now.Add(maxRolloutTime)), "a stuck rollout delays other pools no longer")
 }
 
 // A namespace with many pools does not delay the pools of other namespaces.
@@ -117,8 +117,8 @@ func TestRolloutLimit_AreFairPerNamespace(t *testing.T) {
 	require.False(t, rollouts.startRollout(other, now))
 	next, ok := rollouts.endRollout(greedy[0], now)
 	require.True(t, ok)
-	require.Equal(t, modest, next, "not who came first, of those that have more")
-	require.False(t, rollouts.startRollout(greedy[6], now), "who waits of them goes before")
+	require.Equal(t, modest, next, "not the first pool of a project with more rollouts")
+	require.False(t, rollouts.startRollout(greedy[6], now), "a waiting pool of the project precedes it")
 	require.True(t, rollouts.startRollout(modest, now))
 
 	next, _ = rollouts.endRollout(greedy[1], now)

@@ -154,8 +154,8 @@ func TestScaling_KeepsInvariants(t *testing.T) {
 				require.Positive(t, s.replicas, "something is open")
 			}
 			slots := int(s.replicas * b.concurrency)
-			require.True(t, slots >= all || s.replicas == b.max, "there are places for what is open")
-			require.GreaterOrEqual(t, slots, min(running, int(b.max*b.concurrency)), "no run under way loses its place")
+			require.True(t, slots >= all || s.replicas == b.max, "the pool has slots for all open runs")
+			require.GreaterOrEqual(t, slots, min(running, int(b.max*b.concurrency)), "no running run loses its slot")
 			one := int32(0)
 			if all > 0 || used {
 				one = 1
@@ -181,7 +181,7 @@ func TestPools_FollowNotifications(t *testing.T) {
 	require.Zero(t, p.replicas(name, key, b, 0, atFirst).replicas)
 	require.Len(t, p.fresh, 1)
 	require.Equal(t, []store.Key{key}, p.takeDue(atFirst), "a new one is looked at")
-	require.Equal(t, 31, p.demandLimit(key), "one more than it can have places for")
+	require.Equal(t, 31, p.demandLimit(key), "one run more than the maximum pool has slots")
 	require.False(t, p.hasDuePool())
 	p.handleHint(store.Hint{Topic: store.TopicQueued, Key: key})
 	require.True(t, p.hasDuePool())

@@ -24,7 +24,7 @@ func TestCache_ExpiresValues(t *testing.T) {
 	require.Equal(t, 1, got)
 	now = now.Add(1)
 	_, ok = c.Get("a")
-	require.False(t, ok, "as long as was said, and no longer")
+	require.False(t, ok, "an entry expires after its TTL")
 	c.Put("a", 2)
 	got, ok = c.Get("a")
 	require.True(t, ok)

@@ -42,7 +42,7 @@ func TestGuard_DoesNotResolvePrivateNames(t *testing.T) {
 		require.Zero(t, queries.Load(), name)
 		open, queries := looking(netip.MustParsePrefix("10.0.0.0/8"))
 		_, err := open.DialContext(Webhook)(t.Context(), "tcp", net.JoinHostPort(name, "443"))
-		require.ErrorIs(t, err, ErrForbidden, "%s: as what is there", name)
+		require.ErrorIs(t, err, ErrForbidden, "%s: like the address behind it", name)
 		require.Positive(t, queries.Load(), name)
 		_, err = open.DialContext(Model)(t.Context(), "tcp", net.JoinHostPort(name, "443"))
 		require.ErrorIs(t, err, ErrForbidden, "%s: opened for another purpose", name)
@@ -63,7 +63,7 @@ func TestGuard_ResolvesAbsoluteNames(t *testing.T) {
 				dialled = address
 				return nil, gone
 			}, false, Webhook, "is forbidden")(t.Context(), "tcp", address)
-			require.ErrorIs(t, err, error(gone), "which is told")
+			require.ErrorIs(t, err, error(gone), "the error names the cause")
 			require.Equal(t, want, dialled)
 		})
 	}

@@ -90,7 +90,7 @@ func TestRefusals_LogOncePerMinuteAndAddress(t *testing.T) {
 	require.Equal(t, []string{
 		`msg=refused address=192.0.2.1 count=3 reasons.not_found=1 reasons.unauthorized=2`,
 		`msg=refused address=192.0.2.2 count=1 reasons.unauthorized=1`,
-	}, b.lines(), "another address brings out what was counted")
+	}, b.lines(), "a request of another address logs the counts so far")
 	b.Add(one, "unauthorized")
 	require.Equal(t, []string{""}, b.lines(), "a minute from its last line")
 	b.clock = b.clock.Add(time.Minute)
@@ -98,7 +98,7 @@ func TestRefusals_LogOncePerMinuteAndAddress(t *testing.T) {
 	require.Len(t, b.lines(), 2)
 	b.clock = b.clock.Add(2 * time.Minute)
 	b.Add(two, "unauthorized")
-	require.NotContains(t, b.refused, network(one), "who sends nothing more is forgotten")
+	require.NotContains(t, b.refused, network(one), "an address without new requests is forgotten")
 }
 
 func TestRefusals_LimitAddresses(t *testing.T) {

@@ -70,7 +70,7 @@ func TestServer_CancelsRequestsAfterGrace(t *testing.T) {
 	<-entered
 	stop()
 	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
-	require.Error(t, <-answered, "what was not answered must not look like an empty success")
+	require.Error(t, <-answered, "an unanswered request must not look like an empty success")
 }
 
 // A client that announces a body and does not send it gets a response of any length.

@@ -122,7 +122,7 @@ func TestReadable_SkipsForbiddenNamespaces(t *testing.T) {
 
 	readable, denied, err = namespaces.Set{"a"}.Readable(t.Context(), c, &corev1.SecretList{}, &corev1.PodList{})
 	require.NoError(t, err)
-	require.Empty(t, readable, "a part of the rights is none: what is watched must all be readable")
+	require.Empty(t, readable, "a namespace needs all permissions, because all watched kinds must be readable")
 	require.Equal(t, namespaces.Set{"a"}, denied)
 
 	failing["c"] = away

@@ -48,7 +48,7 @@ func TestParse_OverridesBase(t *testing.T) {
 	require.Equal(t, "1Gi", p.BacklogInput.String())
 	require.Equal(t, "10Gi", p.Storage.String())
 	require.Equal(t, "200m", p.Build.Requests.Cpu().String())
-	require.Equal(t, "128Mi", p.Build.Requests.Memory().String(), "what is not said stays")
+	require.Equal(t, "128Mi", p.Build.Requests.Memory().String(), "an omitted value keeps its default")
 	require.Equal(t, "1", p.Build.Limits.Cpu().String())
 	require.Equal(t, "1Gi", p.Build.Limits.Memory().String())
 	require.Equal(t, "2", p.Runner.Resources.Limits.Cpu().String())

@@ -33,7 +33,7 @@ func TestFairQueue_ServesProjectsRoundRobin(t *testing.T) {
 	require.Equal(t, []string{"g3", "m3", "g4"}, []string{next(), next(), next()})
 	_, _, ok := q.Next()
 	require.False(t, ok)
-	require.Empty(t, q.waiting, "who has nothing is forgotten")
+	require.Empty(t, q.waiting, "a project without items is forgotten")
 }
 
 // The project then moves to the end.

@@ -40,7 +40,7 @@ func TestPlaces_LimitProjectToItsPart(t *testing.T) {
 		require.Equal(t, ErrProjectLimit, p.Take(project, 1))
 	}
 	for _, project := range projects[3:5] {
-		require.NoError(t, p.Take(project, 1), "the last two are for who has none")
+		require.NoError(t, p.Take(project, 1), "the last two slots are for projects without one")
 		require.Equal(t, ErrTotalLimit, p.Take(project, 1))
 	}
 	require.Equal(t, ErrTotalLimit, p.Take(projects[5], 1))

@@ -46,7 +46,7 @@ func TestSign_IsVerifiedByLibrary(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.NoError(t, receiver.Verify(body, headers))
-			require.NoError(t, before.Verify(body, headers), "who has not changed to the new secret yet")
+			require.NoError(t, before.Verify(body, headers), "a receiver with the old secret")
 			require.Error(t, receiver.Verify(append(body, ' '), headers))
 		})
 	}

@@ -85,7 +85,7 @@ func TestToolResult_IsCutWithMark(t *testing.T) {
 				seen := h.requests[1].Contents
 				shown, err := json.Marshal(seen[len(seen)-1].Parts[0].Result.Response)
 				require.NoError(t, err)
-				require.Contains(t, string(shown), "(cut)", "the model is told")
+				require.Contains(t, string(shown), "(cut)", "the model sees the mark of the cut")
 				require.Less(t, len(shown), dispatchapi.MaxToolResult+1024)
 			}
 		})

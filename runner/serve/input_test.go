@@ -48,7 +48,7 @@ func TestInput_RejectsComplexInput(t *testing.T) {
 		require.Equal(t, "Hello Ada!", end.Output, end.Error)
 	}
 	text := p.queue("hello", "text/plain", list(dispatchapi.MaxInputValues+1))
-	require.Equal(t, dispatchapi.StatusCompleted, p.await(t, text).Status, "what is no JSON is not decoded")
+	require.Equal(t, dispatchapi.StatusCompleted, p.await(t, text).Status, "an input that is not JSON is not decoded")
 	require.NoError(t, r.end(t))
 }
 

@@ -25,7 +25,7 @@ const (
 )
 
 // rounds is the number of alternating rounds.
-var rounds = flag.Int("rounds", 5, "rounds of what is measured in turns; the middle one counts")
+var rounds = flag.Int("rounds", 5, "number of alternating rounds; the median counts")
 
 // alternate measures figures in several rounds, alternating with their yardsticks, and prints the summary of the rounds.
 func alternate(b *testing.B, figures func() []Figure) {

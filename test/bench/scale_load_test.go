@@ -25,7 +25,7 @@ var (
 	scaleTime = flag.Duration("scale.time", 10*time.Minute, "how long BenchmarkScale keeps a platform busy")
 	scaleSide = flag.Duration("scale.side", 20*time.Second, "how long they arrive while nothing is dropped, and at least while a day is")
 	scaleRate = flag.Int("scale.rate", 200, "webhooks a second while a day is dropped")
-	scaleDrop = flag.Duration("scale.drop", 6*time.Minute, "how long they arrive at most while a day is, of which more may be left then")
+	scaleDrop = flag.Duration("scale.drop", 6*time.Minute, "maximum time for the webhooks; some partitions may still be left")
 )
 
 const (

@@ -206,11 +206,11 @@ func (r *row) sorted() row {
 // expect writes the expected number of answers per agent to a temporary table.
 func (b *book) expect(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, `CREATE TEMPORARY TABLE expected (agent_name text, answers bigint)`); err != nil {
-		return fmt.Errorf("telling what is expected: %w", err)
+		return fmt.Errorf("recording the expected answers: %w", err)
 	}
 	for _, a := range b.agents {
 		if _, err := conn.ExecContext(ctx, `INSERT INTO expected VALUES ($1, $2)`, a.name, a.answers); err != nil {
-			return fmt.Errorf("telling what is expected: %w", err)
+			return fmt.Errorf("recording the expected answers: %w", err)
 		}
 	}
 	return nil

@@ -47,7 +47,7 @@ func TestCancel_ReachesRunner(t *testing.T) {
 			require.NoError(t, poll(ctx, pollEvery, func() (bool, error) {
 				_, told := c.port.lost(run)
 				return told && c.service.hanging.Load() == 0, nil
-			}), "the runner is told, and breaks its request to the model off")
+			}), "the runner learns of the cancellation and ends its request to the model")
 			told, _ := c.port.lost(run)
 			require.Equal(t, open, told.request, "by the request that was open when the run was cancelled")
 			c.ends(t, run)

@@ -60,7 +60,7 @@ var scenes = []scene{
 	{"a gateway without its database beside a healthy one", cast{}, []step{
 		cut(first), refuses(first), staysReady(first), accepts(second), endsGoOn(200), restore(first), accepts(first),
 	}},
-	{"a failover that nobody is told of", cast{special: stepping}, []step{
+	{"a failover without a notification", cast{special: stepping}, []step{
 		holds(firstRunner, 1), silence(first, second), accepts(first), accepts(second),
 	}},
 	{"no database for a while", cast{special: stepping}, []step{

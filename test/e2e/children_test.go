@@ -61,7 +61,7 @@ var _ = Describe("What the platform made", func() {
 		Expect(job.Spec.TTLSecondsAfterFinished).To(HaveValue(BeNumerically(">", 0)))
 	}, SpecTimeout(3*time.Minute))
 
-	It("is pruned, but for what is live, open or among the newest of its environment", func(ctx SpecContext) {
+	It("is pruned, except for live, open and the newest deployments", func(ctx SpecContext) {
 		own := t.deploy(ctx, "of-a-user", push(ctx, "v1"))
 		eventually(ctx, own, func() bool { return own.Status.Live })
 		for i := range 25 {

@@ -32,7 +32,7 @@ func (t *team) rest(ctx context.Context, method, path, body string, want int) []
 }
 
 var _ = Describe("An environment that is made through the REST API", func() {
-	It("has runners, is renamed, becomes the default, and goes with what waits in it", func(ctx SpecContext) {
+	It("has runners, is renamed, becomes the default, and is deleted with its queued runs", func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
 		environment := func(answer []byte) (e restEnvironment) {
 			GinkgoHelper()

@@ -23,7 +23,7 @@ var _ = Describe("A mistake", func() {
 		say("%v", err)
 	}, SpecTimeout(time.Minute))
 
-	It("of taking an id names who holds it; another project's id is nobody's", func(ctx SpecContext) {
+	It("of an ID claim names the holder, but never an object of another project", func(ctx SpecContext) {
 		other := newTeam(ctx, 0)
 		taken := &v1alpha1.Connector{ObjectMeta: t.at("taken"), Spec: v1alpha1.ConnectorSpec{
 			ID: "3f6b5c60-3a65-4f4c-9b7e-0d7d3c7e0a01", Environment: "dev", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},

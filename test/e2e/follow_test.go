@@ -46,7 +46,7 @@ var _ = Describe("An environment whose commits come from Git", func() {
 		Expect(production.Status.LiveDeployment).To(Equal(first), "it was not built again")
 	})
 
-	It("is brought to a push of which the gateway is told, long before its interval is over", func(ctx SpecContext) {
+	It("follows a push that the gateway receives, long before its interval ends", func(ctx SpecContext) {
 		t := newTeam(ctx, 1)
 		dev := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
 		eventually(ctx, dev, ready(dev))

@@ -167,7 +167,7 @@ var _ = Describe("Behind a proxy", Ordered, ContinueOnFailure, func() {
 	}, needsReplicas)
 
 	// This spec runs last, because its callers have waited since the beginning.
-	each("a caller is answered who waits for long", func(ctx SpecContext, f front) {
+	each("a caller that waits for long gets a response", func(ctx SpecContext, f front) {
 		var answer reply
 		Eventually(ctx, patient[f.sample]).WithTimeout(patience).Should(Receive(&answer))
 		Expect(answer.Status).To(Equal(http.StatusOK), "%s", answer.Body)

@@ -21,7 +21,7 @@ import (
 // "<group>/<resource> <verb>".
 var neededAnyway = map[string]string{
 	"events.k8s.io/events patch": "an event that repeats is patched instead of written again",
-	"/events patch":              "as above, for those of the leader's election",
+	"/events patch":              "as above, for events of the leader election",
 	"batch/jobs delete":          "a build that is cancelled, or is no longer wanted, is ended",
 	"batch/jobs patch":           "a build that has lost its label gets it back",
 

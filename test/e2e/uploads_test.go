@@ -75,7 +75,7 @@ var _ = Describe("A folder that is uploaded", func() {
 		Expect(t.deployment(ctx, first.ID).IsLive).To(BeTrue())
 		greets("v1")
 
-		By("keeping what fails its tests from going live, until somebody wants it anyway")
+		By("failing a deployment by its tests, and deploying it anyway")
 		files := agents("v2")
 		files["tests/hello.yaml"] = ptr.To("agent: hello\ncases:\n  - name: greets\n    payload: {}\n    expected_result: output == \"something else\"\n")
 		failing := t.upload(ctx, dev.Status.ID, files)

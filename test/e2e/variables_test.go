@@ -74,7 +74,7 @@ var _ = Describe("The variables of an environment", func() {
 		cluster.model.release(key)
 		Expect(t.ends(ctx, started.RunIDs[0]).Status).To(Equal("completed"))
 		Eventually(ctx, says).WithTimeout(patience).WithPolling(interval).Should(ContainSubstring("Somewhere in us."))
-		Expect(t.configured(ctx, "dev", "variables.json")).To(ContainSubstring(`"hush"`), "what was not sent stays as it is")
+		Expect(t.configured(ctx, "dev", "variables.json")).To(ContainSubstring(`"hush"`), "omitted variables keep their values")
 
 		By("copying them")
 		var copied restEnvironment

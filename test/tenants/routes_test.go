@@ -134,7 +134,7 @@ func (attacker *tenant) askBodies(victim *tenant, ids map[string]string) {
 			got := send(id)
 			victim.requireNothingOf(got, "%s with the %s of another project", field, what)
 			require.Equal(attacker.t, unknown.status, got.status, "%s with the %s of another project: %s", field, what, got.body)
-			require.Equal(attacker.t, unknown.body, got.body, "%s: it is told apart from an id that nobody has", field)
+			require.Equal(attacker.t, unknown.body, got.body, "%s: the response differs from that for an unknown ID", field)
 		}
 	}
 	got := attacker.rest(attacker.key.String(), http.MethodDelete, project+"/connectors/"+connector, "")

@@ -132,7 +132,7 @@ func TestCalls_UsePartOfConnections(t *testing.T) {
 	require.True(t, ok)
 	require.NoError(t, chi.Walk(router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		requests, listed := asking[method+" "+route]
-		require.True(t, listed, "%s %s is not among those that are tried", method, route)
+		require.True(t, listed, "%s %s is not in the table", method, route)
 		for _, r := range requests {
 			t.Run(fmt.Sprintf("%s %s %s", method, route, r.body), func(t *testing.T) {
 				t.Parallel()

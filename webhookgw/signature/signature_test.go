@@ -47,7 +47,7 @@ func (v vector) verify(now time.Time, secrets ...string) error {
 	}
 	secret, err := verifier.Verify()
 	if err == nil && secrets[secret] != v.secret {
-		return errors.New("the wrong secret is told")
+		return errors.New("the signature belongs to another secret")
 	}
 	return err
 }

@@ -39,7 +39,7 @@ func TestBind_ReadsTheEnvironment(t *testing.T) {
 	require.Contains(t, root.Long, "AGENTPLATFORM_SOME_FLAG")
 	root.SetArgs([]string{"group", "leaf", "--of-leaf="})
 	require.NoError(t, root.Execute())
-	require.Equal(t, map[string]string{"of-group": "by variable", "of-leaf": "", "count": "1"}, ran, "what is given, also nothing, counts")
+	require.Equal(t, map[string]string{"of-group": "by variable", "of-leaf": "", "count": "1"}, ran, "a given value counts, also if it is empty")
 
 	t.Setenv("AGENTPLATFORM_COUNT", "many")
 	root = program(&ran)

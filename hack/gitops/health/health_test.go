@@ -100,7 +100,7 @@ func TestHealth_CoversAllKinds(t *testing.T) {
 		}
 		kind := regexp.MustCompile(`(?m)^    kind: (\w+)$`).FindSubmatch(text)
 		if kind == nil || known[string(kind[1])] == "" {
-			t.Errorf("%s: Argo CD is told of no health", path)
+			t.Errorf("%s: Argo CD has no health check", path)
 			continue
 		}
 		delete(known, string(kind[1]))
