@@ -39,7 +39,7 @@ var _ = Describe("The way of a webhook", func() {
 		Expect(*ended.Output).To(Equal("hello from v1"))
 	}, SpecTimeout(5*time.Minute))
 
-	It("works in the instant in which Ready turns true", perInstallation, func(ctx SpecContext) {
+	It("works as soon as Ready turns true", perInstallation, func(ctx SpecContext) {
 		const connectors = 100
 		t := newTeam(ctx, 0)
 		project := &v1alpha1.Project{ObjectMeta: t.at("project")}
