@@ -165,6 +165,12 @@ type Suspension struct {
 	Journal []JournalEntry
 }
 
+// JournalAppend has entries that continue the journal of a claimed run.
+type JournalAppend struct {
+	Lease   Lease
+	Entries []JournalEntry
+}
+
 // Dispatch assigns runs to runners. Methods that take a Lease return ErrFenced if another claim
 // came in between or the run has ended otherwise.
 type Dispatch interface {
@@ -181,6 +187,9 @@ type Dispatch interface {
 	// returns ErrTooLarge and ErrInvalid as CheckJournal documents, and ErrTooLarge above
 	// MaxJournal.
 	AppendJournal(ctx context.Context, l Lease, entries []JournalEntry) error
+	// AppendJournals does the work of AppendJournal for several runs. Ordinary appends share a statement. It returns a result for
+	// each, in order. An append that fails does not affect the others.
+	AppendJournals(ctx context.Context, appends []JournalAppend) []error
 	// Complete ends runs, and each connector run with its last run. Ordinary completions share a
 	// transaction. It returns a result for each, in order. A completion that fails does not affect
 	// the others. A repetition with the same token is no error. A completion above a limit is

@@ -80,17 +80,5 @@ var receiveStatement = `WITH given AS MATERIALIZED (
 
 // Receive implements sqlcore.Engine.
 func (e engine) Receive(ctx context.Context, q sqlcore.Queryer, receipts []sqlcore.Receipt) (received []store.Key, err error) {
-	rows, err := q.QueryContext(ctx, receiveStatement, receiptRows.arguments(receipts)...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = rows.Close() }() // Err returns its error
-	for rows.Next() {
-		var key store.Key
-		if err := rows.Scan(&key.ProjectID, &key.ID); err != nil {
-			return nil, err
-		}
-		received = append(received, key)
-	}
-	return received, rows.Err()
+	return readKeys(q.QueryContext(ctx, receiveStatement, receiptRows.arguments(receipts)...))
 }

@@ -4,6 +4,7 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strconv"
@@ -234,30 +235,54 @@ func callsOf(entries []entryRow) (calls []entryRow) {
 	return calls
 }
 
-// appendStatement appends entries to the journal of a run under a current claim, if they continue
-// it: $4 is the first sequence, $5 the last, $6 their bytes, $7 the change of open tools.
+// appendRows are the columns of appends. first and last are their sequences, size is their bytes, and opened the change of open tools.
+var appendRows = rowset[sqlcore.Append]{
+	uuidColumn("project_id", func(a *sqlcore.Append) uuid.UUID { return a.Lease.Run.ProjectID }),
+	uuidColumn("id", func(a *sqlcore.Append) uuid.UUID { return a.Lease.Run.ID }),
+	columnOf("token", func(a *sqlcore.Append) int64 { return a.Lease.Token }),
+	columnOf("first", func(a *sqlcore.Append) int64 { return a.Entries[0].Sequence }),
+	columnOf("last", func(a *sqlcore.Append) int64 { return a.Entries[len(a.Entries)-1].Sequence }),
+	columnOf("size", func(a *sqlcore.Append) int64 { return sqlcore.SizeOf(a.Entries) }),
+	columnOf("opened", func(a *sqlcore.Append) int64 { return sqlcore.OpenedTools(a.Entries) }),
+}
+
+// appendStatement appends entries to the journals of runs under current claims, if they continue them.
 var appendStatement = `WITH r AS (
-	UPDATE open_runs u SET journal_length = $5, journal_size = u.journal_size + $6, open_tools = GREATEST(u.open_tools + $7, 0)
-	WHERE u.project_id = $1 AND u.id = $2 AND u.token = $3 AND u.status = 'running' AND u.journal_length = $4::bigint - 1
-		AND u.journal_size + $6 <= ` + strconv.Itoa(store.MaxJournal) + `
+	UPDATE open_runs u SET journal_length = a.last, journal_size = u.journal_size + a.size, open_tools = GREATEST(u.open_tools + a.opened, 0)
+	FROM ` + appendRows.fromClause(1, "a") + `
+	WHERE u.project_id = a.project_id AND u.id = a.id AND u.token = a.token AND u.status = 'running' AND u.journal_length = a.first - 1
+		AND u.journal_size + a.size <= ` + strconv.Itoa(store.MaxJournal) + `
 	RETURNING u.project_id, u.id
 ), entries AS (
 	INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
 	SELECT j.project_id, j.run_id, j.sequence, j.token, j.kind, j.data, j.blob_id, j.unsafe, now_us()
-	FROM ` + entryRows.fromClause(8, "j") + ` WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM r)
-), calls AS (` + insertCalls(8+len(entryRows), `(SELECT project_id, id FROM r)`) + `
-) SELECT count(*) FROM r`
+	FROM ` + entryRows.fromClause(1+len(appendRows), "j") + ` WHERE (j.project_id, j.run_id) IN (SELECT project_id, id FROM r)
+), calls AS (` + insertCalls(1+len(appendRows)+len(entryRows), `(SELECT project_id, id FROM r)`) + `
+) SELECT project_id, id FROM r`
 
 // Append implements sqlcore.Engine.
-func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry, large sqlcore.Large) (bool, error) {
-	journal := appendEntryRows(nil, l, entries, large)
-	args := slices.Concat([]any{
-		l.Run.ProjectID, l.Run.ID, l.Token, entries[0].Sequence, entries[len(entries)-1].Sequence,
-		sqlcore.SizeOf(entries), sqlcore.OpenedTools(entries),
-	}, entryRows.arguments(journal), callRows.arguments(callsOf(journal)))
-	var n int
-	err := q.QueryRowContext(ctx, appendStatement, args...).Scan(&n)
-	return n == 1, err
+func (e engine) Append(ctx context.Context, q sqlcore.Queryer, appends []sqlcore.Append) (appended []store.Key, err error) {
+	var journal []entryRow
+	for _, a := range appends {
+		journal = appendEntryRows(journal, a.Lease, a.Entries, a.Large)
+	}
+	return readKeys(q.QueryContext(ctx, appendStatement, slices.Concat(appendRows.arguments(appends), entryRows.arguments(journal), callRows.arguments(callsOf(journal)))...))
+}
+
+// readKeys reads the keys that a statement returns.
+func readKeys(rows *sql.Rows, err error) (keys []store.Key, _ error) {
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns its error
+	for rows.Next() {
+		var key store.Key
+		if err := rows.Scan(&key.ProjectID, &key.ID); err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, rows.Err()
 }
 
 // heldRows are the columns of claims.

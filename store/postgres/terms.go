@@ -72,19 +72,7 @@ func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlco
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	inserted, err := q.QueryContext(ctx, addTermsStatement, termsRows.arguments(rows)...)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = inserted.Close() }() // its error is that of Err
-	for inserted.Next() {
-		var key store.Key
-		if err := inserted.Scan(&key.ProjectID, &key.ID); err != nil {
-			return nil, err
-		}
-		added = append(added, key)
-	}
-	return added, inserted.Err()
+	return readKeys(q.QueryContext(ctx, addTermsStatement, termsRows.arguments(rows)...))
 }
 
 // WithTerms implements sqlcore.Engine. It finds entries by their terms only. A planner that expects

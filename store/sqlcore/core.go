@@ -72,11 +72,10 @@ type Engine interface {
 	// End does the work of Core.end without concurrency slots and blob marks, in one statement if
 	// possible. Unless keyed is set, runs with a concurrency key do not end.
 	End(ctx context.Context, q Queryer, endings []Ending, keyed bool) ([]EndedRun, error)
-	// Append appends consecutive entries to the journal of a run under a current claim, with the
-	// cost of their model calls. It returns false if the claim is not current, or the entries do
-	// not continue the journal or make it too large. Large values are in blobs, which it does not
-	// mark.
-	Append(ctx context.Context, q Queryer, l store.Lease, entries []store.JournalEntry, large Large) (bool, error)
+	// Append appends consecutive entries to the journals of different runs under current claims, with the cost of their model
+	// calls, in one statement if possible. It returns the runs to which it has appended: not those whose claim is not current,
+	// or whose entries do not continue the journal or make it too large.
+	Append(ctx context.Context, q Queryer, appends []Append) (appended []store.Key, err error)
 	// Renew renews claims and revives swept ones. It returns the renewed ones.
 	Renew(ctx context.Context, q Queryer, environment store.Key, held []store.Held, lease time.Duration) ([]store.Lease, error)
 	// TakeDue begins attempts of due deliveries, for each destination up to its share, oldest

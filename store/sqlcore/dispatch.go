@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -48,21 +49,73 @@ func (c *Core) Heartbeat(ctx context.Context, environment store.Key, held []stor
 	return lost, nil
 }
 
+// Append is an append to the journal of a run. Large values are in blobs, which the engine does not mark.
+type Append struct {
+	store.JournalAppend
+	Large Large
+}
+
 // AppendJournal implements store.Dispatch.
 func (c *Core) AppendJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry) error {
-	entries, err := boundedJournal(entries)
-	appended := false
-	if err == nil && len(entries) > 0 && inOrder(entries) && !isLarge("", entries) {
-		err = c.writeSingle(ctx, func(ctx context.Context, tx *Tx) (err error) {
-			appended, err = c.engine.Append(ctx, tx, l, entries, nil)
-			tx.Hint(store.TopicRun, l.Run)
-			return err
-		})
+	return c.AppendJournals(ctx, []store.JournalAppend{{Lease: l, Entries: entries}})[0]
+}
+
+// AppendJournals implements store.Dispatch.
+func (c *Core) AppendJournals(ctx context.Context, appends []store.JournalAppend) []error {
+	errs, bounded, ordinary := make([]error, len(appends)), slices.Clone(appends), map[store.Key]Append{}
+	for i, a := range appends {
+		bounded[i].Entries, errs[i] = boundedJournal(a.Entries)
+		_, same := ordinary[a.Lease.Run] // an earlier append to the same journal, which has to be written first
+		if a = bounded[i]; errs[i] == nil && !same && len(a.Entries) > 0 && inOrder(a.Entries) && !isLarge("", a.Entries) {
+			ordinary[a.Lease.Run] = Append{JournalAppend: a}
+		}
 	}
-	if err == nil && !appended {
-		err = c.writeJournal(ctx, l, entries, nil)
+	results := c.appendSplit(ctx, slices.SortedFunc(maps.Values(ordinary), func(a, b Append) int { return CompareKeys(a.Lease.Run, b.Lease.Run) }))
+	for i, a := range bounded {
+		result, tried := results[a.Lease.Run]
+		delete(results, a.Lease.Run)
+		switch {
+		case errs[i] != nil:
+		case tried && result.err != nil:
+			errs[i] = result.err
+		case !result.appended:
+			errs[i] = c.writeJournal(ctx, a.Lease, a.Entries, nil)
+		}
+		errs[i] = wrap(errs[i], "appending to the journal of run %s", a.Lease.Run)
 	}
-	return wrap(err, "appending to the journal of run %s", l.Run)
+	return errs
+}
+
+// appendResult is the result of an append. Neither appended nor an error means that it takes a transaction to decide.
+type appendResult struct {
+	appended bool
+	err      error
+}
+
+// appendSplit appends to the journals of different runs in one statement. If the data of one is invalid, it halves the batch until
+// that one is alone.
+func (c *Core) appendSplit(ctx context.Context, appends []Append) map[store.Key]appendResult {
+	results := map[store.Key]appendResult{}
+	if len(appends) == 0 {
+		return results
+	}
+	var appended []store.Key
+	err := c.writeSingle(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		appended, err = c.engine.Append(ctx, tx, appends)
+		for _, run := range appended {
+			tx.Hint(store.TopicRun, run)
+		}
+		return err
+	})
+	if half := len(appends) / 2; half > 0 && c.badData(err) {
+		maps.Copy(results, c.appendSplit(ctx, appends[:half]))
+		maps.Copy(results, c.appendSplit(ctx, appends[half:]))
+		return results
+	}
+	for _, a := range appends {
+		results[a.Lease.Run] = appendResult{err == nil && slices.Contains(appended, a.Lease.Run), err}
+	}
+	return results
 }
 
 // writeJournal appends entries in a transaction, with the writes that belong to them.
@@ -98,8 +151,8 @@ func (c *Core) appendJournal(ctx context.Context, tx *Tx, l store.Lease, entries
 	case !large.hasBlobs("", entries): // the entries did not continue the journal when the blobs were written
 		return store.ErrConflict
 	}
-	appended, err := c.engine.Append(ctx, tx, l, entries, large)
-	if err == nil && !appended {
+	appended, err := c.engine.Append(ctx, tx, []Append{{store.JournalAppend{Lease: l, Entries: entries}, large}})
+	if err == nil && len(appended) == 0 {
 		err = store.ErrFenced // impossible, because the run is locked
 	}
 	if err != nil {

@@ -50,8 +50,14 @@ func (e *counting) End(_ context.Context, _ Queryer, endings []Ending, _ bool) (
 	return ended, nil
 }
 
-func (e *counting) Append(context.Context, Queryer, store.Lease, []store.JournalEntry, Large) (bool, error) {
-	return true, nil
+func (e *counting) Append(_ context.Context, _ Queryer, appends []Append) (appended []store.Key, err error) {
+	for _, a := range appends {
+		if a.Lease.Run.ID == e.faulty {
+			return nil, errBadData
+		}
+		appended = append(appended, a.Lease.Run)
+	}
+	return appended, nil
 }
 
 func coreOn(e Engine) *Core {
@@ -87,6 +93,21 @@ func TestComplete_HalvesBatchToFindBadData(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestAppendJournals_HalvesBatchToFindBadData(t *testing.T) {
+	t.Parallel()
+	var appends []store.JournalAppend
+	for _, c := range completionsOf(64) {
+		appends = append(appends, store.JournalAppend{Lease: c.Lease, Entries: []store.JournalEntry{{Sequence: 1, Kind: store.JournalToolResult}}})
+	}
+	e := &counting{faulty: appends[17].Lease.Run.ID}
+	for i, err := range coreOn(e).AppendJournals(t.Context(), appends) {
+		require.Equal(t, i == 17, errors.Is(err, errBadData), i)
+		require.True(t, i == 17 || err == nil, i)
+	}
+	require.LessOrEqual(t, e.singles, 1+2*bits.Len(63))
+	require.Zero(t, e.writes)
 }
 
 // Small values need no query that checks their size.

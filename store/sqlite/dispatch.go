@@ -221,19 +221,28 @@ func insertEntries(ctx context.Context, q sqlcore.Queryer, l store.Lease, entrie
 }
 
 // Append implements sqlcore.Engine.
-func (e engine) Append(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry, large sqlcore.Large) (bool, error) {
-	result, err := q.ExecContext(ctx, `UPDATE open_runs SET journal_length = $5, journal_size = journal_size + $6,
-			open_tools = MAX(open_tools + $7, 0)
-		WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running' AND journal_length = $4 - 1 AND journal_size + $6 <= $8`,
-		l.Run.ProjectID, l.Run.ID, l.Token, entries[0].Sequence, entries[len(entries)-1].Sequence, sqlcore.SizeOf(entries),
-		sqlcore.OpenedTools(entries), store.MaxJournal)
-	if err != nil {
-		return false, err
+func (e engine) Append(ctx context.Context, q sqlcore.Queryer, appends []sqlcore.Append) (appended []store.Key, err error) {
+	for _, a := range appends {
+		run, entries := a.Lease.Run, a.Entries
+		result, err := q.ExecContext(ctx, `UPDATE open_runs SET journal_length = $5, journal_size = journal_size + $6,
+				open_tools = MAX(open_tools + $7, 0)
+			WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running' AND journal_length = $4 - 1 AND journal_size + $6 <= $8`,
+			run.ProjectID, run.ID, a.Lease.Token, entries[0].Sequence, entries[len(entries)-1].Sequence, sqlcore.SizeOf(entries),
+			sqlcore.OpenedTools(entries), store.MaxJournal)
+		if err != nil {
+			return nil, err
+		}
+		if n, err := result.RowsAffected(); err != nil {
+			return nil, err
+		} else if n == 0 {
+			continue
+		}
+		if err := insertEntries(ctx, q, a.Lease, entries, a.Large); err != nil {
+			return nil, err
+		}
+		appended = append(appended, run)
 	}
-	if n, err := result.RowsAffected(); err != nil || n == 0 {
-		return false, err
-	}
-	return true, insertEntries(ctx, q, l, entries, large)
+	return appended, nil
 }
 
 // Renew implements sqlcore.Engine.

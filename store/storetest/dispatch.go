@@ -56,6 +56,37 @@ var journalPromises = []promise{
 		w.Error(w.s.AppendJournal(w.ctx, leaseOf(again[0]), []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)}),
 			"a new claim cannot record the entries of an old one again")
 	}},
+	{"appends to several journals succeed and fail independently", func(w *world) {
+		w.deploy("one", "first", "second")
+		first, second := w.event(), w.event()
+		w.accept(&first)
+		w.accept(&second)
+		claimed := w.claim(4, lease)
+		w.Len(claimed, 4)
+		one, two, three := newEntry(1, store.JournalModelAnswer, false), newEntry(2, store.JournalToolStarted, false), newEntry(3, store.JournalToolResult, false)
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed[1]), []store.JournalEntry{one}))
+		old := leaseOf(claimed[3])
+		old.Token++
+		errs := w.s.AppendJournals(w.ctx, []store.JournalAppend{
+			{Lease: leaseOf(claimed[0]), Entries: []store.JournalEntry{one, two}},
+			{Lease: leaseOf(claimed[1]), Entries: []store.JournalEntry{one, two}}, // one was appended before
+			{Lease: leaseOf(claimed[2]), Entries: []store.JournalEntry{two}},      // one is missing
+			{Lease: old, Entries: []store.JournalEntry{one}},
+			{Lease: leaseOf(claimed[0]), Entries: []store.JournalEntry{three}}, // continues the first append
+		})
+		w.Len(errs, 5)
+		w.NoError(errs[0])
+		w.NoError(errs[1])
+		w.ErrorIs(errs[2], store.ErrConflict)
+		w.ErrorIs(errs[3], store.ErrFenced)
+		w.NoError(errs[4])
+		for i, want := range [][]store.JournalEntry{{one, two, three}, {one, two}, {}, {}} {
+			got, err := w.s.Journal(w.ctx, claimed[i].Run.Key())
+			w.NoError(err)
+			w.Len(got, len(want), i)
+		}
+		w.Empty(w.s.AppendJournals(w.ctx, nil))
+	}},
 }
 
 var endingPromises = []promise{

@@ -53,6 +53,11 @@ var runStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Equal([]store.Lease{s.someLease()}, lost)
 	},
+	"AppendJournals": func(s *stranger) {
+		s.requireNotFound(s.s.AppendJournals(s.ctx, []store.JournalAppend{
+			{Lease: s.someLease(), Entries: []store.JournalEntry{newEntry(2, store.JournalModelAnswer, false)}},
+		})[0])
+	},
 	"AppendJournal": func(s *stranger) {
 		s.requireNotFound(s.s.AppendJournal(s.ctx, s.someLease(), []store.JournalEntry{newEntry(2, store.JournalModelAnswer, false)}))
 	},

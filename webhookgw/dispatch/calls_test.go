@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,6 +58,10 @@ func (s *hanging) Heartbeat(ctx context.Context, _ store.Key, _ []store.Held, _ 
 
 func (s *hanging) AppendJournal(ctx context.Context, _ store.Lease, _ []store.JournalEntry) error {
 	return s.hang(ctx)
+}
+
+func (s *hanging) AppendJournals(ctx context.Context, appends []store.JournalAppend) []error {
+	return slices.Repeat([]error{s.hang(ctx)}, len(appends))
 }
 
 func (s *hanging) Send(ctx context.Context, _ store.Send) (store.Sent, error) {

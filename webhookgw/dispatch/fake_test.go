@@ -180,6 +180,13 @@ func (f *fake) AppendJournal(_ context.Context, l store.Lease, entries []store.J
 	return nil
 }
 
+func (f *fake) AppendJournals(ctx context.Context, appends []store.JournalAppend) (errs []error) {
+	for _, a := range appends {
+		errs = append(errs, f.AppendJournal(ctx, a.Lease, a.Entries))
+	}
+	return errs
+}
+
 func (f *fake) Heartbeat(_ context.Context, environment store.Key, held []store.Held, _ time.Duration) (lost []store.Lease, err error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()

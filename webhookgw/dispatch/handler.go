@@ -99,6 +99,7 @@ type Handler struct {
 	wakeups     *wakeups
 	idleRunners *idleRunners
 	ends        *endCommitter
+	appends     *appendQueue
 	// inFlight limits the memory of requests, claims that of claim responses, and streams that of
 	// streams.
 	inFlight        *quota.SlotSet
@@ -138,6 +139,7 @@ func New(opts Options) *Handler {
 		absent:       cache.New[store.Key, struct{}](maxRecent, absentTTL, nil),
 		environments: cache.New[store.Key, store.Environment](maxRecent, cacheTTL, nil),
 	}
+	h.appends = newAppendQueue(h.writeAppends)
 	router := chi.NewRouter()
 	router.Use(opts.Metrics.Dispatch)
 	router.Route("/v1", func(r chi.Router) {

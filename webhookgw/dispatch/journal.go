@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+
+	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
@@ -25,9 +28,18 @@ func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.To
 	if err != nil {
 		return err
 	}
-	return writeNoContent(w, h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) error {
-		return h.opts.Store.AppendJournal(ctx, lease, journal)
-	}))
+	return writeNoContent(w, h.appends.appendJournal(r.Context(), store.JournalAppend{Lease: lease, Entries: journal}))
+}
+
+// writeAppends writes appends of a project after its turn in the queue.
+func (h *Handler) writeAppends(ctx context.Context, project uuid.UUID, appends []store.JournalAppend) (errs []error) {
+	if err := h.callStore(ctx, project, func(ctx context.Context) error {
+		errs = h.opts.Store.AppendJournals(ctx, appends)
+		return nil
+	}); err != nil {
+		return slices.Repeat([]error{err}, len(appends))
+	}
+	return errs
 }
 
 // readJournal streams a run's journal, page by page, to the runner that holds the run.

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// heldWrites is a store whose writes of appends wait.
+type heldWrites struct {
+	begun  chan []store.JournalAppend
+	finish chan struct{}
+}
+
+func newHeldWrites() heldWrites {
+	return heldWrites{begun: make(chan []store.JournalAppend), finish: make(chan struct{})}
+}
+
+// write fails the appends of the run uuid.Max.
+func (w heldWrites) write(_ context.Context, _ uuid.UUID, appends []store.JournalAppend) []error {
+	w.begun <- appends
+	<-w.finish
+	errs := make([]error, len(appends))
+	for i, a := range appends {
+		if a.Lease.Run.ID == uuid.Max {
+			errs[i] = store.ErrFenced
+		}
+	}
+	return errs
+}
+
+func appendOf(project, run uuid.UUID, bytes int) store.JournalAppend {
+	return store.JournalAppend{
+		Lease:   store.Lease{Run: store.Key{ProjectID: project, ID: run}},
+		Entries: []store.JournalEntry{{Sequence: 1, Data: make([]byte, bytes)}},
+	}
+}
+
+// waitingOf returns the number of appends of a project that wait.
+func (q *appendQueue) waitingOf(project uuid.UUID) int {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	return len(q.waiting[project])
+}
+
+func TestAppendQueue_SharesStatementOfProject(t *testing.T) {
+	t.Parallel()
+	project, writes := uuid.New(), newHeldWrites()
+	q, results := newAppendQueue(writes.write), make(chan error, 8)
+	send := func(ctx context.Context, a store.JournalAppend) {
+		before := q.waitingOf(project)
+		go func() { results <- q.appendJournal(ctx, a) }()
+		if a.Lease.Run.ProjectID == project {
+			require.Eventually(t, func() bool { return q.waitingOf(project) == before+1 }, patience, tick)
+		}
+	}
+	go func() { results <- q.appendJournal(t.Context(), appendOf(project, uuid.New(), 10)) }()
+	require.Len(t, <-writes.begun, 1, "an append does not wait for others")
+	gone, leave := context.WithCancel(t.Context())
+	send(t.Context(), appendOf(project, uuid.New(), 10))
+	send(t.Context(), appendOf(project, uuid.Max, 10))
+	send(gone, appendOf(project, uuid.New(), 10))
+	leave()
+	require.ErrorIs(t, <-results, context.Canceled)
+
+	go func() { results <- q.appendJournal(t.Context(), appendOf(uuid.New(), uuid.New(), 10)) }()
+	require.Len(t, <-writes.begun, 1, "another project does not wait")
+	go func() { results <- q.appendJournal(t.Context(), appendOf(project, uuid.New(), store.MaxInlineText+1)) }()
+	require.Len(t, <-writes.begun, 1, "an append with a large value shares no statement")
+	for range 3 {
+		writes.finish <- struct{}{}
+		require.NoError(t, <-results)
+	}
+	require.Len(t, <-writes.begun, 2, "the appends that wait share a statement, without the cancelled one")
+	writes.finish <- struct{}{}
+	require.ErrorIs(t, errors.Join(<-results, <-results), store.ErrFenced)
+	require.Eventually(t, func() bool { return len(q.busyProjects()) == 0 }, patience, tick)
+}
+
+func (q *appendQueue) busyProjects() (busy []uuid.UUID) {
+	q.mutex.Lock()
+	defer q.mutex.Unlock()
+	for project := range q.waiting {
+		busy = append(busy, project)
+	}
+	return busy
+}
+
+func TestAppendQueue_LimitsStatement(t *testing.T) {
+	t.Parallel()
+	project := uuid.New()
+	for name, c := range map[string]struct{ appends, bytes, want int }{
+		"number of appends": {maxAppends + 1, 1, maxAppends},
+		"bytes":             {100, store.MaxInlineText, maxAppendBytes / store.MaxInlineText},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newAppendQueue(nil)
+			for range c.appends {
+				a := appendOf(project, uuid.New(), c.bytes)
+				q.addWaiting(&pendingAppend{JournalAppend: a, size: a.Entries[0].Size()})
+			}
+			batch := q.nextBatch(project)
+			require.LessOrEqual(t, len(batch), c.want)
+			require.Greater(t, len(batch), c.want*9/10-1)
+		})
+	}
+}
