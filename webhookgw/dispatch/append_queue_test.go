@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -43,54 +44,38 @@ func appendOf(project, run uuid.UUID, bytes int) store.JournalAppend {
 	}
 }
 
-// waitingOf returns the number of appends of a project that wait.
-func (q *appendQueue) waitingOf(project uuid.UUID) int {
-	q.mutex.Lock()
-	defer q.mutex.Unlock()
-	return len(q.waiting[project])
-}
-
 func TestAppendQueue_SharesStatementOfProject(t *testing.T) {
 	t.Parallel()
-	project, writes := uuid.New(), newHeldWrites()
-	q, results := newAppendQueue(writes.write), make(chan error, 8)
-	send := func(ctx context.Context, a store.JournalAppend) {
-		before := q.waitingOf(project)
-		go func() { results <- q.appendJournal(ctx, a) }()
-		if a.Lease.Run.ProjectID == project {
-			require.Eventually(t, func() bool { return q.waitingOf(project) == before+1 }, patience, tick)
+	synctest.Test(t, func(t *testing.T) {
+		project, writes := uuid.New(), newHeldWrites()
+		q, results := newAppendQueue(writes.write), make(chan error, 8)
+		send := func(ctx context.Context, a store.JournalAppend) {
+			go func() { results <- q.appendJournal(ctx, a) }()
+			synctest.Wait()
 		}
-	}
-	go func() { results <- q.appendJournal(t.Context(), appendOf(project, uuid.New(), 10)) }()
-	require.Len(t, <-writes.begun, 1, "an append does not wait for others")
-	gone, leave := context.WithCancel(t.Context())
-	send(t.Context(), appendOf(project, uuid.New(), 10))
-	send(t.Context(), appendOf(project, uuid.Max, 10))
-	send(gone, appendOf(project, uuid.New(), 10))
-	leave()
-	require.ErrorIs(t, <-results, context.Canceled)
+		send(t.Context(), appendOf(project, uuid.New(), 10))
+		require.Len(t, <-writes.begun, 1, "an append does not wait for others")
+		gone, leave := context.WithCancel(t.Context())
+		send(t.Context(), appendOf(project, uuid.New(), 10))
+		send(t.Context(), appendOf(project, uuid.Max, 10))
+		send(gone, appendOf(project, uuid.New(), 10))
+		leave()
+		require.ErrorIs(t, <-results, context.Canceled)
 
-	go func() { results <- q.appendJournal(t.Context(), appendOf(uuid.New(), uuid.New(), 10)) }()
-	require.Len(t, <-writes.begun, 1, "another project does not wait")
-	go func() { results <- q.appendJournal(t.Context(), appendOf(project, uuid.New(), store.MaxInlineText+1)) }()
-	require.Len(t, <-writes.begun, 1, "an append with a large value shares no statement")
-	for range 3 {
+		send(t.Context(), appendOf(uuid.New(), uuid.New(), 10))
+		require.Len(t, <-writes.begun, 1, "another project does not wait")
+		send(t.Context(), appendOf(project, uuid.New(), store.MaxInlineText+1))
+		require.Len(t, <-writes.begun, 1, "an append with a large value shares no statement")
+		for range 3 {
+			writes.finish <- struct{}{}
+			require.NoError(t, <-results)
+		}
+		require.Len(t, <-writes.begun, 2, "the appends that wait share a statement, without the cancelled one")
 		writes.finish <- struct{}{}
-		require.NoError(t, <-results)
-	}
-	require.Len(t, <-writes.begun, 2, "the appends that wait share a statement, without the cancelled one")
-	writes.finish <- struct{}{}
-	require.ErrorIs(t, errors.Join(<-results, <-results), store.ErrFenced)
-	require.Eventually(t, func() bool { return len(q.busyProjects()) == 0 }, patience, tick)
-}
-
-func (q *appendQueue) busyProjects() (busy []uuid.UUID) {
-	q.mutex.Lock()
-	defer q.mutex.Unlock()
-	for project := range q.waiting {
-		busy = append(busy, project)
-	}
-	return busy
+		require.ErrorIs(t, errors.Join(<-results, <-results), store.ErrFenced)
+		synctest.Wait()
+		require.Empty(t, q.waiting, "no project is busy any more")
+	})
 }
 
 func TestAppendQueue_LimitsStatement(t *testing.T) {
