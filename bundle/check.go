@@ -7,9 +7,6 @@ import (
 	"strings"
 )
 
-// scriptedProvider is the prefix of models that are scripts in models/.
-const scriptedProvider = "scripted/"
-
 // suggestName returns the file's stem in the form of a name.
 func suggestName(file string) string {
 	name := strings.Trim(strings.ReplaceAll(strings.ToLower(fileStem(file)), "_", "-"), "-")
@@ -32,9 +29,9 @@ func (p *repoParser) linkAgent(a *Agent) {
 	for _, name := range a.Agents {
 		p.linkAgentName(a.At("agents"), name)
 	}
-	for key, model := range map[string]string{"model": a.Model, "fallback_model": a.FallbackModel} {
-		if file, ok := strings.CutPrefix(model, scriptedProvider); ok && !p.hasFile("models/"+file+".yaml") {
-			p.problems.add(a.At(key), "model %q needs the script models/%s.yaml, which does not exist", model, file)
+	for _, use := range a.Models() {
+		if file, ok := strings.CutPrefix(use.Reference, ScriptedPrefix); ok && !p.hasFile("models/"+file+".yaml") {
+			p.problems.add(a.At(use.Keys...), "model %q needs the script models/%s.yaml, which does not exist", use.Reference, file)
 		}
 	}
 	p.linkAPIs(a)

@@ -33,9 +33,9 @@ type textForm struct {
 
 // textForms are all forms by the names that tags use.
 var textForms = map[string]textForm{
-	"name":  {pattern: agentName, maxLength: maxName, description: "at most 63 lower-case letters, digits and inner dashes"},
-	"model": {pattern: modelName, maxLength: MaxYAMLSize, description: "provider/model, such as openai/gpt-5"},
-	"label": {pattern: dnsLabel40, maxLength: 40, description: "at most 40 lower-case letters, digits and inner dashes"},
+	"name":    {pattern: agentName, maxLength: maxName, description: "at most 63 lower-case letters, digits and inner dashes"},
+	modelForm: {pattern: modelName, maxLength: MaxYAMLSize, description: "provider/model, such as openai/gpt-5"},
+	"label":   {pattern: dnsLabel40, maxLength: 40, description: "at most 40 lower-case letters, digits and inner dashes"},
 	"mcpTool": {pattern: mcpTool, maxLength: 128,
 		description: "the name of a tool, with * for any characters: at most 128 letters, digits, _, -, . and /"},
 	"mcpPrefix": {pattern: mcpPrefix, maxLength: 40, description: "at most 40 letters, digits, _ and -"},

@@ -150,10 +150,8 @@ func (r reachable) serverNames() (names []string) {
 
 func (p *repoParser) reachableFrom(agent string) (out reachable) {
 	for _, a := range p.project.Steps(agent) {
-		for _, model := range []string{a.Model, a.FallbackModel} {
-			if model != "" {
-				out.models = append(out.models, model)
-			}
+		for _, use := range a.Models() {
+			out.models = append(out.models, use.Reference)
 		}
 		for _, t := range slices.Concat(a.Tools, a.DiscoverableTools) {
 			out.tools = append(out.tools, p.project.toolReferences(t.Reference)...)
@@ -190,7 +188,7 @@ func (p *repoParser) linkMocks(source *node, mocks Mocks, agent string, known re
 			p.problems.add(at("models", model), "agent %q does not use the model %q; its models: %s", agent, model, listNames(known.models))
 		}
 		mock := mocks.Models[model]
-		if file, isScript := strings.CutPrefix(mock.Reference, scriptedProvider); mock.Script == nil && (!isScript || p.project.Scripts[file] == nil) {
+		if file, isScript := strings.CutPrefix(mock.Reference, ScriptedPrefix); mock.Script == nil && (!isScript || p.project.Scripts[file] == nil) {
 			p.problems.add(at("models", model), "the mock %q is not a script; write scripted/<file> for a file in models/, or write its steps", mock.Reference)
 		}
 	}

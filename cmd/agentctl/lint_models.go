@@ -18,8 +18,8 @@ func warnModels(project *bundle.Project, getenv func(string) string) (warnings b
 	}
 	var seen []string
 	for _, a := range project.Agents {
-		for _, use := range []struct{ key, reference string }{{"model", a.Model}, {"fallback_model", a.FallbackModel}} {
-			prefixes := addProvider(nil, use.reference)
+		for _, use := range a.Models() {
+			prefixes := addProvider(nil, use.Reference)
 			if len(prefixes) == 0 || slices.Contains(seen, prefixes[0]) {
 				continue
 			}
@@ -32,8 +32,8 @@ func warnModels(project *bundle.Project, getenv func(string) string) (warnings b
 			if prefixes[0] == openAI {
 				variables = name + "_API_KEY"
 			}
-			warnings = append(warnings, bundle.Problem{Position: a.At(use.key), Message: fmt.Sprintf(
-				"this machine has no key for %s, so run, and tests without a mock, cannot ask the model; set %s", use.reference, variables)})
+			warnings = append(warnings, bundle.Problem{Position: a.At(use.Keys...), Message: fmt.Sprintf(
+				"this machine has no key for %s, so run, and tests without a mock, cannot ask the model; set %s", use.Reference, variables)})
 		}
 	}
 	return warnings

@@ -80,18 +80,20 @@ func checkProvider(name string, p runnerconfig.Provider) error {
 // findProviders returns the providers of the models of a repository's agents, except scripted models.
 func findProviders(project *bundle.Project) (prefixes []string) {
 	for _, a := range project.Agents {
-		prefixes = addProvider(addProvider(prefixes, a.Model), a.FallbackModel)
+		for _, use := range a.Models() {
+			prefixes = addProvider(prefixes, use.Reference)
+		}
 	}
 	return prefixes
 }
 
 // addProvider adds the provider of a model, unless it is scripted or known.
 func addProvider(prefixes []string, reference string) []string {
-	prefix, _, named := strings.Cut(reference, "/")
-	if named && prefix != "scripted" && !slices.Contains(prefixes, prefix) {
-		return append(prefixes, prefix)
+	needed, name, builtIn := runnerconfig.Providers{}.FindProvider(reference)
+	if name == "" || builtIn || slices.Contains(prefixes, needed.Prefix) {
+		return prefixes
 	}
-	return prefixes
+	return append(prefixes, needed.Prefix)
 }
 
 // variableFlags are the flags for the variables of an environment.

@@ -64,9 +64,9 @@ func readReplacedModels(project *bundle.Project, given []string) (replaced map[s
 	for _, text := range given {
 		from, to, found := strings.Cut(text, "=")
 		if file, isFile := strings.CutPrefix(to, "models/"); isFile {
-			to = "scripted/" + strings.TrimSuffix(file, ".yaml")
+			to = bundle.ScriptedPrefix + strings.TrimSuffix(file, ".yaml")
 		}
-		file, isScript := strings.CutPrefix(to, "scripted/")
+		file, isScript := strings.CutPrefix(to, bundle.ScriptedPrefix)
 		switch {
 		case !found || !strings.Contains(to, "/"):
 			return nil, nil, errors.New("--model: must be MODEL=OTHER, such as openai/gpt-5=scripted/support")
@@ -86,9 +86,9 @@ func readReplacedModels(project *bundle.Project, given []string) (replaced map[s
 // usedModels returns the models of all agents.
 func usedModels(project *bundle.Project) (used []string) {
 	for _, a := range project.Agents {
-		for _, reference := range []string{a.Model, a.FallbackModel} {
-			if reference != "" && !slices.Contains(used, reference) {
-				used = append(used, reference)
+		for _, use := range a.Models() {
+			if !slices.Contains(used, use.Reference) {
+				used = append(used, use.Reference)
 			}
 		}
 	}

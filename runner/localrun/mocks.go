@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/model"
@@ -98,7 +99,7 @@ func (c *caseWriter) usesHeader(name string) bool {
 func (c *caseWriter) modelMocks() map[string]any {
 	byModel := map[string][]modelAnswer{}
 	for _, a := range c.observer.answers {
-		if strings.HasPrefix(a.reference, scriptedPrefix) {
+		if strings.HasPrefix(a.reference, bundle.ScriptedPrefix) {
 			continue
 		}
 		list := byModel[a.reference]
@@ -119,9 +120,6 @@ func (c *caseWriter) modelMocks() map[string]any {
 	}
 	return mocks
 }
-
-// scriptedPrefix begins the references of scripted models.
-const scriptedPrefix = "scripted/"
 
 // scriptSteps returns answers as steps of a script. Answers of the same turn to several agents have patterns.
 func (c *caseWriter) scriptSteps(answers []modelAnswer) (steps []any) {

@@ -5,16 +5,12 @@ package model
 import (
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
-
-// scriptedPrefix is the provider of scripted models.
-const scriptedPrefix = "scripted"
 
 // Settings are settings of an agent that are not part of a request.
 type Settings struct {
@@ -34,37 +30,35 @@ type Registry struct {
 }
 
 // ProviderTypes lists the types of model services of a Registry.
-var ProviderTypes = []string{scriptedPrefix, runnerconfig.ProviderOpenAI}
+var ProviderTypes = []string{runnerconfig.ProviderScripted, runnerconfig.ProviderOpenAI}
 
 // Resolve returns the model for a reference, provider/model. Scripts come from the given project.
 // The error is an *Error.
 func (r *Registry) Resolve(reference string, project *bundle.Project, settings Settings) (Model, error) {
-	prefix, name, _ := strings.Cut(reference, "/")
-	if prefix == scriptedPrefix {
+	providers, unread := r.providers()
+	p, name, found := providers.FindProvider(reference)
+	switch {
+	case p.Type == runnerconfig.ProviderScripted:
 		script, ok := project.Scripts[name]
 		if !ok {
 			return nil, &Error{Code: runerror.ModelUnknownProvider, Message: fmt.Sprintf("the repository has no script models/%s.yaml", name)}
 		}
-		return r.counted(scriptedPrefix, &scriptedModel{name: reference, script: script}), nil
-	}
-	providers, err := r.providers()
-	if err != nil {
-		return nil, &Error{Code: runerror.ModelUnknownProvider, Message: "the model providers of the project could not be read", Retryable: true, err: err}
-	}
-	for _, p := range providers.Providers {
-		if p.Prefix != prefix {
-			continue
+		return r.counted(p.Type, &scriptedModel{name: reference, script: script}), nil
+	case unread != nil:
+		return nil, &Error{
+			Code: runerror.ModelUnknownProvider, Message: "the model providers of the project could not be read", Retryable: true, err: unread,
 		}
-		if p.Type != runnerconfig.ProviderOpenAI {
-			return nil, &Error{Code: runerror.ModelUnknownProvider, Message: fmt.Sprintf("model provider %q has type %q, which this release does not support; use openai", prefix, p.Type)}
-		}
-		var problem string
-		if p.APIKey, problem = runnerconfig.Credential(p.APIKey); problem != "" {
-			return nil, &Error{Code: runerror.ModelUnauthorized, Message: fmt.Sprintf("the API key of model provider %q %s", prefix, problem)}
-		}
-		return r.counted(p.Type, newOpenAI(p, name, settings, r.HTTP)), nil
+	case !found:
+		return nil, &Error{Code: runerror.ModelUnknownProvider, Message: runnerconfig.NoProvider(p.Prefix)}
+	case p.Type != runnerconfig.ProviderOpenAI:
+		return nil, &Error{Code: runerror.ModelUnknownProvider, Message: fmt.Sprintf(
+			"model provider %q has type %q, which this release does not support; use openai", p.Prefix, p.Type)}
 	}
-	return nil, &Error{Code: runerror.ModelUnknownProvider, Message: fmt.Sprintf("no model provider has the prefix %q; add it to modelProviders of the Project", prefix)}
+	var problem string
+	if p.APIKey, problem = runnerconfig.Credential(p.APIKey); problem != "" {
+		return nil, &Error{Code: runerror.ModelUnauthorized, Message: fmt.Sprintf("the API key of model provider %q %s", p.Prefix, problem)}
+	}
+	return r.counted(p.Type, newOpenAI(p, name, settings, r.HTTP)), nil
 }
 
 func (r *Registry) providers() (runnerconfig.Providers, error) {

@@ -19,8 +19,6 @@ import (
 	"github.com/agentplatform/agentplatform/runner/script"
 )
 
-const scriptedPrefix = "scripted/"
-
 // mocksOf returns the mocks of a case and its suite.
 func mocksOf(s *bundle.Suite, c *bundle.Case) bundle.Mocks {
 	return bundle.Mocks{
@@ -86,8 +84,8 @@ func unmocked(prices func() (runnerconfig.Prices, error), mocks map[string]bundl
 // asksReal reports whether an agent calls a model service.
 func asksReal(project *bundle.Project, agent string, mocks bundle.Mocks) bool {
 	for _, a := range project.Steps(agent) {
-		for _, reference := range []string{a.Model, a.FallbackModel} {
-			if _, mocked := mocks.Models[reference]; reference != "" && !mocked && !strings.HasPrefix(reference, scriptedPrefix) {
+		for _, use := range a.Models() {
+			if _, mocked := mocks.Models[use.Reference]; !mocked && !strings.HasPrefix(use.Reference, bundle.ScriptedPrefix) {
 				return true
 			}
 		}
@@ -110,5 +108,5 @@ func (m mockedModels) Resolve(reference string, project *bundle.Project, setting
 	case mock.Script != nil:
 		return model.Scripted(reference, mock.Script), nil
 	}
-	return model.Scripted(reference, project.Scripts[strings.TrimPrefix(mock.Reference, scriptedPrefix)]), nil
+	return model.Scripted(reference, project.Scripts[strings.TrimPrefix(mock.Reference, bundle.ScriptedPrefix)]), nil
 }

@@ -202,7 +202,7 @@ func TestMocks_CallsUnmockedModel(t *testing.T) {
 	t.Parallel()
 	r := ran(t, "agent: helper\ncases: [{name: a, payload: x}]\n")
 	require.False(t, r.Passed)
-	require.Contains(t, r.Reason(), `no model provider has the prefix "openai"; add it to modelProviders of the Project`)
+	require.Contains(t, r.Reason(), `no model provider has the prefix "openai"; add it to spec.modelProviders of the Project`)
 }
 
 // A test run gets files, headers and payload like a run of a connector.
