@@ -21,6 +21,8 @@ type Agent struct {
 	TestName string `json:"test_name,omitempty"`
 	// MaxConcurrentRuns is 0 without a limit.
 	MaxConcurrentRuns int `json:"max_concurrent_runs,omitempty"`
+	// Models are the different models that its keys name, as provider/model.
+	Models []string `json:"models,omitempty"`
 	// ConcurrencyKey and ConcurrencyDrop are the Expression and Drop of Concurrency.
 	ConcurrencyKey  string `json:"concurrency_key,omitempty"`
 	ConcurrencyDrop bool   `json:"concurrency_drop,omitempty"`

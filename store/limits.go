@@ -85,6 +85,8 @@ const (
 	MaxConnectorFiles = 100
 	// MaxAgents is the maximum number of agents in a build.
 	MaxAgents = 1000
+	// MaxAgentModels is the maximum number of models of an agent.
+	MaxAgentModels = 64
 	// MaxPastAgents is the maximum number of listed agents that exist only in past runs, because
 	// links can name any agent.
 	MaxPastAgents = 1000
@@ -331,7 +333,7 @@ func checkAgents(agents []Agent) error {
 		}
 		named[a.Name] = true
 		configs += len(a.Config)
-		texts += len(a.Description) + len(a.SourcePath)
+		texts += len(a.Description) + len(a.SourcePath) + len(strings.Join(a.Models, " "))
 	}
 	if configs > MaxAgentConfigs || texts > MaxAgentConfigs {
 		return fmt.Errorf("the agents have %d bytes of configuration and %d of texts; the limit of each is %d: %w", configs, texts, MaxAgentConfigs, ErrTooLarge)
@@ -357,6 +359,9 @@ func (a Agent) checkLimits() error {
 		if part.have > part.most {
 			return fmt.Errorf("the %s has %d bytes; the limit is %d: %w", part.what, part.have, part.most, ErrTooLarge)
 		}
+	}
+	if len(a.Models) > MaxAgentModels {
+		return fmt.Errorf("%d models; the limit is %d: %w", len(a.Models), MaxAgentModels, ErrTooLarge)
 	}
 	if !agentName.MatchString(a.Name) {
 		return fmt.Errorf("the name %q must have only lower-case letters, digits and inner dashes: %w", a.Name, ErrInvalid)

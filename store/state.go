@@ -119,10 +119,11 @@ type FailureReason string
 
 // Reasons of failed deployments.
 const (
-	FailureBuild      FailureReason = "build_failed"
-	FailureTests      FailureReason = "tests_failed"
-	FailureConnectors FailureReason = "connectors_failed"
-	FailureDeadline   FailureReason = "deadline_exceeded"
+	FailureBuild         FailureReason = "build_failed"
+	FailureTests         FailureReason = "tests_failed"
+	FailureModelProvider FailureReason = "model_provider_missing"
+	FailureConnectors    FailureReason = "connectors_failed"
+	FailureDeadline      FailureReason = "deadline_exceeded"
 	// FailureStoreRestored: the outcome was lost when an older store was restored.
 	FailureStoreRestored FailureReason = "store_restored"
 )

@@ -41,6 +41,8 @@ const (
 const (
 	// MaxAgents limits the agents of a build's result, MaxEntries the entries of a journal request.
 	MaxAgents = 1000
+	// MaxAgentModels limits the models of an agent.
+	MaxAgentModels = 64
 	// MaxConnectors limits the files of connectors/ in a build's result.
 	MaxConnectors = 100
 	// MaxTests limits the test cases of a build's result, MaxTestResults their JSON in bytes.

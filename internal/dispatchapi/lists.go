@@ -19,6 +19,7 @@ type (
 	HeldLeases []Held
 	Entries    []JournalEntry
 	Agents     []Agent
+	Models     []string
 	Tests      []TestResult
 	DayCosts   []DayCost
 
@@ -53,6 +54,11 @@ func (l Entries) size() (n int) {
 
 // UnmarshalJSON accepts at most MaxAgents, or returns ErrTooMany.
 func (l *Agents) UnmarshalJSON(data []byte) error { return decodeList(data, (*[]Agent)(l), MaxAgents) }
+
+// UnmarshalJSON accepts at most MaxAgentModels, or returns ErrTooMany.
+func (l *Models) UnmarshalJSON(data []byte) error {
+	return decodeList(data, (*[]string)(l), MaxAgentModels)
+}
 
 // UnmarshalJSON accepts at most MaxConnectors, or returns ErrTooMany.
 func (l *Connectors) UnmarshalJSON(data []byte) error {

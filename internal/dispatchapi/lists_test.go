@@ -23,6 +23,7 @@ func TestLists_AreCountedBeforeDecoding(t *testing.T) {
 		"leases":     {new(Leases), `{"token":1,"run_id":"00000000-0000-0000-0000-000000000000"}`, MaxLeases},
 		"entries":    {new(Entries), `{"data":[1,2,{"a":",]\\\\"}],"kind":"x"}`, MaxEntries},
 		"agents":     {new(Agents), `{"config":{"a":[1,2]},"name":"a"}`, MaxAgents},
+		"models":     {new(Models), `"openai/a,b"`, MaxAgentModels},
 		"connectors": {new(Connectors), `{"key":"a","content":"type: cron, [x,y]"}`, MaxConnectors},
 		"tests":      {new(Tests), `{"agent_name":"a","token_usage":{"input_tokens":1}}`, MaxTests},
 		"costs":      {new(DayCosts), `{"day":20000,"calls":1}`, MaxDayCosts},

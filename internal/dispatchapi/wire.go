@@ -360,6 +360,8 @@ type Agent struct {
 	VariantOf         string `json:"variant_of,omitempty"`
 	TestName          string `json:"test_name,omitempty"`
 	MaxConcurrentRuns int    `json:"max_concurrent_runs,omitempty"`
+	// Models are the different models that its keys name, as provider/model.
+	Models Models `json:"models,omitempty"`
 	// ConcurrencyKey is the expression for the key of its runs, or "". With ConcurrencyDrop a run
 	// is cancelled if another run has its key.
 	ConcurrencyKey  string `json:"concurrency_key,omitempty"`

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/agentplatform/agentplatform/bundle"
@@ -231,6 +232,11 @@ func uploadBundle(ctx context.Context, opts PackOptions, log *buildLog, project 
 			Name: a.Name, Description: a.Description, Type: string(a.Type), SourcePath: a.SourcePath,
 			VariantOf: a.VariantOf, TestName: a.TestName, MaxConcurrentRuns: a.MaxConcurrentRuns, Config: a.Config(),
 			SendsByMiddleware: project.SendsByMiddleware(a.Name),
+		}
+		for _, use := range a.Models() {
+			if !slices.Contains(agent.Models, use.Reference) {
+				agent.Models = append(agent.Models, use.Reference)
+			}
 		}
 		if c := a.Concurrency; c != nil {
 			agent.ConcurrencyKey, agent.ConcurrencyDrop = c.Key, c.OnConflict == bundle.OnConflictDrop

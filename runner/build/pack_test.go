@@ -110,18 +110,22 @@ func TestPack_UploadsBundle(t *testing.T) {
 	everything := func(*bundle.Project) bundle.Problems { return nil }
 	require.NoError(t, packChecked(t, fetched(t,
 		build.Result{Branch: "main", Commit: "abc", Message: "Change", Author: "Ada", Log: []string{"10:00:00 fetching\n"}},
-		"agents/ok.yaml", okAgent+"max_concurrent_runs: 2\ndescription: Fine\n", "tests/files/a.yaml", "x: 1\n"), d, everything))
+		"agents/ok.yaml", okAgent+"max_concurrent_runs: 2\ndescription: Fine\nfallback_model: our/a\n",
+		"agents/same.yaml", "name: same\nmodel: our/a\nfallback_model: our/a\n", "tests/files/a.yaml", "x: 1\n"), d, everything))
 	require.Equal(t, []dispatchapi.BuildReport{{Phase: "packing", Branch: "main", Commit: "abc", CommitMessage: "Change", Author: "Ada"}}, d.reports)
 	require.Len(t, d.results, 1)
 	result := d.results[0]
 	require.Empty(t, result.FailureReason)
-	require.JSONEq(t, `{"name":"ok","model":"openai/gpt-5","max_concurrent_runs":2,"description":"Fine"}`, string(result.Agents[0].Config))
+	require.JSONEq(t, `{"name":"ok","model":"openai/gpt-5","max_concurrent_runs":2,"description":"Fine","fallback_model":"our/a"}`,
+		string(result.Agents[0].Config))
 	require.Equal(t, 2, result.Agents[0].MaxConcurrentRuns)
+	require.Equal(t, dispatchapi.Models{"openai/gpt-5", "our/a"}, result.Agents[0].Models)
+	require.Equal(t, dispatchapi.Models{"our/a"}, result.Agents[1].Models)
 	require.Equal(t, "agents/ok.yaml", result.Agents[0].SourcePath)
 	p, err := bundle.Open(bytes.NewReader(d.bundles[result.BundleDigest]), result.BundleDigest)
 	require.NoError(t, err)
 	require.NotNil(t, p.Agent("ok"))
-	require.Contains(t, d.text(), "10:00:00 fetching\n10:00:00 valid; agents: 1, connectors: 0, test cases: 0\n")
+	require.Contains(t, d.text(), "10:00:00 fetching\n10:00:00 valid; agents: 2, connectors: 0, test cases: 0\n")
 	for i, chunk := range d.log {
 		require.EqualValues(t, i, chunk.Number)
 	}

@@ -43,6 +43,10 @@ func badAgents() map[string]struct {
 	for i := range wordy {
 		wordy[i] = store.Agent{Name: fmt.Sprint(i), Description: textOf(store.MaxAgentDescription)}
 	}
+	modelled := make([]store.Agent, len(heavy))
+	for i := range modelled {
+		modelled[i] = store.Agent{Name: fmt.Sprint(i), Models: []string{textOf(store.MaxAgentConfig)}}
+	}
 	return map[string]struct {
 		agents []store.Agent
 		want   error
@@ -59,6 +63,8 @@ func badAgents() map[string]struct {
 		"long path":        {[]store.Agent{{Name: "a", SourcePath: textOf(store.MaxAgentPath + 1)}}, store.ErrTooLarge},
 		"long expression":  {[]store.Agent{{Name: "a", ConcurrencyKey: textOf(store.MaxConcurrencyExpression + 1)}}, store.ErrTooLarge},
 		"long test name":   {[]store.Agent{{Name: "a", TestName: textOf(store.MaxTestName + 1)}}, store.ErrTooLarge},
+		"many models":      {[]store.Agent{{Name: "a", Models: make([]string, store.MaxAgentModels+1)}}, store.ErrTooLarge},
+		"long models":      {modelled, store.ErrTooLarge},
 		"long variant":     {[]store.Agent{{Name: "a", VariantOf: textOf(store.MaxAgentName + 1)}}, store.ErrTooLarge},
 	}
 }

@@ -88,7 +88,7 @@ func (h *Handler) finishBuild(w http.ResponseWriter, r *http.Request, token stor
 		return err
 	}
 	for _, a := range req.Agents {
-		result.Agents = append(result.Agents, store.Agent(a))
+		result.Agents = append(result.Agents, storedAgent(a))
 	}
 	for _, c := range req.Connectors {
 		result.Connectors = append(result.Connectors, store.ConnectorFile(c))
@@ -96,6 +96,15 @@ func (h *Handler) finishBuild(w http.ResponseWriter, r *http.Request, token stor
 	return writeNoContent(w, h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) error {
 		return h.opts.Store.FinishBuild(ctx, token.Deployment(), result)
 	}))
+}
+
+// storedAgent returns an agent as deployments record it.
+func storedAgent(a dispatchapi.Agent) store.Agent {
+	return store.Agent{
+		Name: a.Name, Description: a.Description, Type: a.Type, SourcePath: a.SourcePath, VariantOf: a.VariantOf, TestName: a.TestName,
+		MaxConcurrentRuns: a.MaxConcurrentRuns, Models: a.Models, ConcurrencyKey: a.ConcurrencyKey, ConcurrencyDrop: a.ConcurrencyDrop,
+		SendsByMiddleware: a.SendsByMiddleware, Config: a.Config,
+	}
 }
 
 // storedTest is the recorded result of a test, in its REST shape.

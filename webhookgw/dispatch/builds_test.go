@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -77,6 +78,26 @@ func TestBuild_RecordsTestResults(t *testing.T) {
 	}, list[0])
 	require.Nil(t, list[1]["failure_reason"])
 	require.NotEqual(t, list[0]["id"], list[1]["id"])
+}
+
+// A field that the gateway drops is lost: nothing else reads the result of a build.
+func TestStoredAgent_KeepsEachField(t *testing.T) {
+	t.Parallel()
+	whole := `{"name":"a","description":"b","type":"llm","source_path":"c","variant_of":"d","test_name":"e","max_concurrent_runs":1,` +
+		`"models":["openai/f","our/g"],"concurrency_key":"h","concurrency_drop":true,"sends_by_middleware":true,"config":{"i":1}}`
+	var sent dispatchapi.Agent
+	require.NoError(t, json.Unmarshal([]byte(whole), &sent))
+	for _, agent := range []any{sent, storedAgent(sent)} {
+		t.Run(reflect.TypeOf(agent).String(), func(t *testing.T) {
+			t.Parallel()
+			for field, value := range reflect.ValueOf(agent).Fields() {
+				require.False(t, value.IsZero(), "%s is not in the test", field.Name)
+			}
+			data, err := json.Marshal(agent)
+			require.NoError(t, err)
+			require.JSONEq(t, whole, string(data))
+		})
+	}
 }
 
 // TestRecordedTests_AreBounded: client programs add the numbers and show the names.

@@ -22,6 +22,7 @@ var (
 
 	_ *[store.MaxAgentConfigs]byte = (*[dispatchapi.MaxAgentConfigs]byte)(nil)
 	_ *[store.MaxAgents]byte       = (*[dispatchapi.MaxAgents]byte)(nil)
+	_ *[store.MaxAgentModels]byte  = (*[dispatchapi.MaxAgentModels]byte)(nil)
 	_ *[store.MaxEntries]byte      = (*[dispatchapi.MaxEntries]byte)(nil)
 	_ *[store.MaxDigests]byte      = (*[dispatchapi.MaxDigests]byte)(nil)
 	_ *[store.MaxRunnerID]byte     = (*[dispatchapi.MaxRunnerID]byte)(nil)
