@@ -163,6 +163,8 @@ const (
 	ReasonTestsFailed = "TestsFailed"
 	// ReasonConnectorsFailed: at least one connector in code could not be applied.
 	ReasonConnectorsFailed = "ConnectorsFailed"
+	// ReasonModelProviderMissing: an agent names a model whose provider the project does not have.
+	ReasonModelProviderMissing = "ModelProviderMissing"
 	// ReasonDeadlineExceeded: the build took too long.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
 	// ReasonStoreRestored: the data store was restored from a backup that is

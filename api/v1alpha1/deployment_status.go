@@ -143,8 +143,8 @@ func (d *Deployment) MarkConnectors(c AppliedConnectors) {
 	}
 }
 
-// MarkFailed reports a final failure. The condition of the failed step becomes False: tests or
-// connectors if failure names them, else the current step. Conditions of earlier steps become True.
+// MarkFailed reports a final failure. The condition of the failed step becomes False: the step
+// that the failure names, else the current step. Conditions of earlier steps become True.
 func (d *Deployment) MarkFailed(failure DeploymentFailure, message string) {
 	condition, reason := d.failedCondition(failure)
 	if d.Status.Step != "" {
@@ -162,7 +162,7 @@ func (d *Deployment) failedCondition(failure DeploymentFailure) (condition, reas
 	switch failure {
 	case FailureTests:
 		return ConditionTestsPassed, string(failure)
-	case FailureConnectors:
+	case FailureConnectors, FailureModelProvider:
 		return ConditionConnectorsApplied, string(failure)
 	}
 	condition = ConditionBuilt

@@ -144,6 +144,7 @@ func TestDeploymentStatus_FailureAtItsStep(t *testing.T) {
 		{v1alpha1.StepPacking, v1alpha1.FailureBuild, v1alpha1.ConditionBuilt, v1alpha1.ReasonBuildFailed},
 		{v1alpha1.StepTesting, v1alpha1.FailureTests, v1alpha1.ConditionTestsPassed, v1alpha1.ReasonTestsFailed},
 		{v1alpha1.StepConnecting, v1alpha1.FailureConnectors, v1alpha1.ConditionConnectorsApplied, v1alpha1.ReasonConnectorsFailed},
+		{v1alpha1.StepConnecting, v1alpha1.FailureModelProvider, v1alpha1.ConditionConnectorsApplied, v1alpha1.ReasonModelProviderMissing},
 		{v1alpha1.StepTesting, v1alpha1.FailureDeadline, v1alpha1.ConditionTestsPassed, v1alpha1.ReasonDeadlineExceeded},
 		{"", v1alpha1.FailureDeadline, v1alpha1.ConditionBuilt, v1alpha1.ReasonDeadlineExceeded},
 	} {
@@ -254,7 +255,8 @@ func TestDeploymentPhase_StoreValues(t *testing.T) {
 	}
 	for word, want := range map[string]v1alpha1.DeploymentFailure{
 		"build_failed": v1alpha1.FailureBuild, "tests_failed": v1alpha1.FailureTests,
-		"connectors_failed": v1alpha1.FailureConnectors, "deadline_exceeded": v1alpha1.FailureDeadline,
+		"model_provider_missing": v1alpha1.FailureModelProvider,
+		"connectors_failed":      v1alpha1.FailureConnectors, "deadline_exceeded": v1alpha1.FailureDeadline,
 		"store_restored": v1alpha1.FailureStoreRestored, "": "",
 	} {
 		t.Run(word, func(t *testing.T) {

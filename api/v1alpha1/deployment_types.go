@@ -191,15 +191,16 @@ const (
 
 // DeploymentFailure is the reason for a failed deployment.
 //
-// +kubebuilder:validation:Enum=BuildFailed;TestsFailed;ConnectorsFailed;DeadlineExceeded;StoreRestored
+// +kubebuilder:validation:Enum=BuildFailed;TestsFailed;ModelProviderMissing;ConnectorsFailed;DeadlineExceeded;StoreRestored
 type DeploymentFailure string
 
 // Reasons for failed deployments. They are also condition reasons.
 const (
-	FailureBuild      DeploymentFailure = ReasonBuildFailed
-	FailureTests      DeploymentFailure = ReasonTestsFailed
-	FailureConnectors DeploymentFailure = ReasonConnectorsFailed
-	FailureDeadline   DeploymentFailure = ReasonDeadlineExceeded
+	FailureBuild         DeploymentFailure = ReasonBuildFailed
+	FailureTests         DeploymentFailure = ReasonTestsFailed
+	FailureModelProvider DeploymentFailure = ReasonModelProviderMissing
+	FailureConnectors    DeploymentFailure = ReasonConnectorsFailed
+	FailureDeadline      DeploymentFailure = ReasonDeadlineExceeded
 	// FailureStoreRestored: the data store was restored from a backup that is
 	// older than this deployment.
 	FailureStoreRestored DeploymentFailure = ReasonStoreRestored
@@ -207,7 +208,7 @@ const (
 
 // ActivationResult is the result of an activation request.
 //
-// +kubebuilder:validation:Enum=Activated;Superseded;ConnectorsFailed;NotDeployed;BundleGone;Failed
+// +kubebuilder:validation:Enum=Activated;Superseded;ModelProviderMissing;ConnectorsFailed;NotDeployed;BundleGone;Failed
 type ActivationResult string
 
 // Results of an activation.
@@ -216,6 +217,9 @@ const (
 	ActivationActivated ActivationResult = "Activated"
 	// ActivationSuperseded: a later request activated another deployment.
 	ActivationSuperseded ActivationResult = "Superseded"
+	// ActivationModelProviderMissing: an agent names a model whose provider the project does not
+	// have, and nothing changed.
+	ActivationModelProviderMissing ActivationResult = ReasonModelProviderMissing
 	// ActivationConnectorsFailed: a connector could not be applied, and nothing changed.
 	ActivationConnectorsFailed ActivationResult = "ConnectorsFailed"
 	// ActivationNotDeployed: the deployment does not have the phase Deployed.

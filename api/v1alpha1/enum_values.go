@@ -102,11 +102,12 @@ func DeploymentStepOf(phase string) DeploymentStep {
 // DeploymentFailureOf returns the failure for a reason of the store ("build_failed", …), or "".
 func DeploymentFailureOf(reason string) DeploymentFailure {
 	return map[string]DeploymentFailure{
-		"build_failed":      FailureBuild,
-		"tests_failed":      FailureTests,
-		"connectors_failed": FailureConnectors,
-		"deadline_exceeded": FailureDeadline,
-		"store_restored":    FailureStoreRestored,
+		"build_failed":           FailureBuild,
+		"tests_failed":           FailureTests,
+		"model_provider_missing": FailureModelProvider,
+		"connectors_failed":      FailureConnectors,
+		"deadline_exceeded":      FailureDeadline,
+		"store_restored":         FailureStoreRestored,
 	}[reason]
 }
 

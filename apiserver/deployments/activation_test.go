@@ -103,11 +103,12 @@ func TestActivateDeployment_ReturnsReasonOfController(t *testing.T) {
 	second := activateSecond(t, w)
 	path := "/deployments/" + first + "/activate"
 	for result, code := range map[v1alpha1.ActivationResult]httpserver.Code{
-		v1alpha1.ActivationSuperseded:       httpserver.CodeSuperseded,
-		v1alpha1.ActivationConnectorsFailed: httpserver.CodeConnectorsFailed,
-		v1alpha1.ActivationNotDeployed:      httpserver.CodeNotDeployed,
-		v1alpha1.ActivationBundleGone:       httpserver.CodeBundleGone,
-		v1alpha1.ActivationFailed:           httpserver.CodeConflict,
+		v1alpha1.ActivationSuperseded:           httpserver.CodeSuperseded,
+		v1alpha1.ActivationModelProviderMissing: httpserver.CodeModelProvider,
+		v1alpha1.ActivationConnectorsFailed:     httpserver.CodeConnectorsFailed,
+		v1alpha1.ActivationNotDeployed:          httpserver.CodeNotDeployed,
+		v1alpha1.ActivationBundleGone:           httpserver.CodeBundleGone,
+		v1alpha1.ActivationFailed:               httpserver.CodeConflict,
 	} {
 		t.Run(string(result), func(t *testing.T) {
 			w.Server.Service.Client = interceptor.NewClient(w.FacadeClient, interceptor.Funcs{

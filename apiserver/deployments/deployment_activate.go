@@ -37,7 +37,8 @@ var activateDeployment = rest.Handle((*API).activateDeployment, rest.Endpoint{
 		"activates the deployment as soon as possible. Send the same request again to wait for the same activation. After a " +
 		"200 response, a repeated call with the same `Idempotency-Key` does nothing.\n\n" +
 		"Further 409 codes are `not_deployed` if the deployment was never deployed, `bundle_gone` if its bundle is no longer " +
-		"stored, and `superseded` if another deployment was activated in the meantime.",
+		"stored, `model_provider_missing` if an agent names a model whose provider the project does not have, and " +
+		"`superseded` if another deployment was activated in the meantime.",
 	Example: rest.Example{Path: "/deployments/{deployment}/activate"},
 })
 
@@ -258,9 +259,10 @@ func whyWaiting(o v1alpha1.ConditionedObject) string {
 
 // activationCodes are the codes of failed activations.
 var activationCodes = map[v1alpha1.ActivationResult]httpserver.Code{
-	v1alpha1.ActivationSuperseded:       httpserver.CodeSuperseded,
-	v1alpha1.ActivationConnectorsFailed: httpserver.CodeConnectorsFailed,
-	v1alpha1.ActivationNotDeployed:      httpserver.CodeNotDeployed,
-	v1alpha1.ActivationBundleGone:       httpserver.CodeBundleGone,
-	v1alpha1.ActivationFailed:           httpserver.CodeConflict,
+	v1alpha1.ActivationSuperseded:           httpserver.CodeSuperseded,
+	v1alpha1.ActivationModelProviderMissing: httpserver.CodeModelProvider,
+	v1alpha1.ActivationConnectorsFailed:     httpserver.CodeConnectorsFailed,
+	v1alpha1.ActivationNotDeployed:          httpserver.CodeNotDeployed,
+	v1alpha1.ActivationBundleGone:           httpserver.CodeBundleGone,
+	v1alpha1.ActivationFailed:               httpserver.CodeConflict,
 }

@@ -32,8 +32,9 @@ type FailureReason string
 
 // Schema describes the type.
 func (FailureReason) Schema(r huma.Registry) *huma.Schema {
-	return rest.Enumeration(r, "FailureReason", "Why a deployment failed. store_restored: it is newer than the backup that the store was restored from.",
-		"build_failed", "tests_failed", "connectors_failed", "deadline_exceeded", "store_restored")
+	return rest.Enumeration(r, "FailureReason", "Why a deployment failed. model_provider_missing: an agent names a model whose provider the "+
+		"project does not have. store_restored: it is newer than the backup that the store was restored from.",
+		"build_failed", "tests_failed", "model_provider_missing", "connectors_failed", "deadline_exceeded", "store_restored")
 }
 
 // CommitState is the state of a commit at the Git provider.

@@ -128,13 +128,19 @@ func (f *Fixture) ExpectBuilt(ctx context.Context, deployment store.Key, agents 
 // ExpectBuiltWith is ExpectBuilt for a repository with connectors.
 func (f *Fixture) ExpectBuiltWith(ctx context.Context, deployment store.Key, connectors []store.ConnectorFile, agents ...string) string {
 	GinkgoHelper()
-	digest := f.putBundle(ctx, deployment)
-	result := store.BuildResult{BundleDigest: digest, Connectors: connectors}
+	result := store.BuildResult{Connectors: connectors}
 	for _, name := range agents {
 		result.Agents = append(result.Agents, store.Agent{Name: name, Type: "llm", SourcePath: "agents/" + name + ".yaml"})
 	}
+	return f.ExpectBuildResult(ctx, deployment, result)
+}
+
+// ExpectBuildResult reports the result of a deployment's build, with a bundle, and returns the digest of the bundle.
+func (f *Fixture) ExpectBuildResult(ctx context.Context, deployment store.Key, result store.BuildResult) string {
+	GinkgoHelper()
+	result.BundleDigest = f.putBundle(ctx, deployment)
 	Expect(f.Store.FinishBuild(ctx, deployment, result)).To(Succeed())
-	return digest
+	return result.BundleDigest
 }
 
 // ExpectLive makes a deployment with agents live in an environment, like its build and the deployment

@@ -24,8 +24,15 @@ const (
 	runnerSeen = time.Minute
 )
 
-// activateBuilt activates a built deployment when a runner has its bundle.
+// activateBuilt activates a built deployment when a runner has its bundle. It fails a deployment whose models
+// lack a provider.
 func (r *Reconciler) activateBuilt(ctx context.Context, v *version) error {
+	// A deployment that was live goes live again after it is rebuilt, for example after a restore of
+	// the store.
+	wasLive := v.Status.Live
+	if missing := v.missingProviders(); missing != "" && !wasLive {
+		return r.endBuild(ctx, v, store.DeploymentFailed, store.FailureModelProvider, missing)
+	}
 	held, err := r.prefetched(ctx, v)
 	if err != nil {
 		return err
@@ -33,9 +40,7 @@ func (r *Reconciler) activateBuilt(ctx context.Context, v *version) error {
 	if !held && v.timeAtStep(r.Now()) < prefetchPatience {
 		return nil
 	}
-	// A deployment that was live goes live again after it is rebuilt, for example after a restore of
-	// the store.
-	_, err = r.activate(ctx, v, store.Activation{}, v.Spec.SkipFailedConnectors || v.Status.Live)
+	_, err = r.activate(ctx, v, store.Activation{}, v.Spec.SkipFailedConnectors || wasLive)
 	var failed *connectorsError
 	if errors.As(err, &failed) {
 		return r.failConnectors(ctx, v, failed)
@@ -150,7 +155,8 @@ func (r *Reconciler) restore(ctx context.Context, v *version) error {
 	if slices.ContainsFunc(all, func(d store.Deployment) bool { return d.ActivationRank > v.outcome.ActivationRank }) {
 		return nil
 	}
-	// Tolerate connectors that cannot be applied, because the deployment was live before.
+	// Tolerate missing model providers and connectors that cannot be applied, because the deployment was
+	// live before.
 	_, err = r.activate(ctx, v, store.Activation{}, true)
 	if errors.Is(err, store.ErrBundleGone) {
 		v.outcome.Message, err = "was live in the environment and cannot go live again: "+bundleGone, nil
@@ -189,6 +195,14 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 	}
 	if later != "" {
 		v.MarkActivation(v1alpha1.ActivationSuperseded, fmt.Sprintf("the activation of Deployment %q was requested later", later))
+		return nil
+	}
+	missing, err := r.providersToGoLive(ctx, v)
+	if err != nil {
+		return err
+	}
+	if missing != "" {
+		v.MarkActivation(v1alpha1.ActivationModelProviderMissing, missing)
 		return nil
 	}
 	live, err := r.activate(ctx, v, store.Activation{RequestedAt: &v.Spec.Activation.RequestedAt.Time}, v.toleratesFailures())

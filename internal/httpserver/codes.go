@@ -36,6 +36,7 @@ const (
 	CodeNotDeployed        Code = "not_deployed"           // 409: only a deployment with status deployed can go live
 	CodeBundleGone         Code = "bundle_gone"            // 409: the bundle of the deployment is deleted
 	CodeUploadGone         Code = "upload_gone"            // 409: the uploaded folder is deleted
+	CodeModelProvider      Code = "model_provider_missing" // 409: the project does not have the provider of an agent's model
 	CodeConnectorsFailed   Code = "connectors_failed"      // 409: connectors of the deployment's code cannot be applied
 	CodeSuperseded         Code = "superseded"             // 409: another deployment was activated later
 	CodeTerminating        Code = "namespace_terminating"  // 409: the namespace of the project is being deleted

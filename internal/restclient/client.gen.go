@@ -159,11 +159,12 @@ const (
 
 // Defines values for FailureReason.
 const (
-	FailureReasonBuildFailed      FailureReason = "build_failed"
-	FailureReasonConnectorsFailed FailureReason = "connectors_failed"
-	FailureReasonDeadlineExceeded FailureReason = "deadline_exceeded"
-	FailureReasonStoreRestored    FailureReason = "store_restored"
-	FailureReasonTestsFailed      FailureReason = "tests_failed"
+	FailureReasonBuildFailed          FailureReason = "build_failed"
+	FailureReasonConnectorsFailed     FailureReason = "connectors_failed"
+	FailureReasonDeadlineExceeded     FailureReason = "deadline_exceeded"
+	FailureReasonModelProviderMissing FailureReason = "model_provider_missing"
+	FailureReasonStoreRestored        FailureReason = "store_restored"
+	FailureReasonTestsFailed          FailureReason = "tests_failed"
 )
 
 // Defines values for LinkStatus.
@@ -1269,7 +1270,7 @@ type EnvironmentUpdate struct {
 	Settings *EnvironmentSettingsInput `json:"settings,omitempty"`
 }
 
-// FailureReason Why a deployment failed. store_restored: it is newer than the backup that the store was restored from.
+// FailureReason Why a deployment failed. model_provider_missing: an agent names a model whose provider the project does not have. store_restored: it is newer than the backup that the store was restored from.
 type FailureReason string
 
 // FieldError A field that is wrong.
@@ -3176,7 +3177,7 @@ type ClientInterface interface {
 	//
 	// The call returns once the deployment is live. After two seconds it returns 503 `not_in_effect`, and the platform activates the deployment as soon as possible. Send the same request again to wait for the same activation. After a 200 response, a repeated call with the same `Idempotency-Key` does nothing.
 	//
-	// Further 409 codes are `not_deployed` if the deployment was never deployed, `bundle_gone` if its bundle is no longer stored, and `superseded` if another deployment was activated in the meantime.
+	// Further 409 codes are `not_deployed` if the deployment was never deployed, `bundle_gone` if its bundle is no longer stored, `model_provider_missing` if an agent names a model whose provider the project does not have, and `superseded` if another deployment was activated in the meantime.
 	//
 	// Corresponds with POST /v1/projects/{project_id}/deployments/{deployment_id}/activate (the `ActivateDeployment` operationId).
 	ActivateDeployment(ctx context.Context, projectID string, deploymentID string, params *ActivateDeploymentParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4076,7 +4077,7 @@ func (c *Client) GetDeployment(ctx context.Context, projectID string, deployment
 //
 // The call returns once the deployment is live. After two seconds it returns 503 `not_in_effect`, and the platform activates the deployment as soon as possible. Send the same request again to wait for the same activation. After a 200 response, a repeated call with the same `Idempotency-Key` does nothing.
 //
-// Further 409 codes are `not_deployed` if the deployment was never deployed, `bundle_gone` if its bundle is no longer stored, and `superseded` if another deployment was activated in the meantime.
+// Further 409 codes are `not_deployed` if the deployment was never deployed, `bundle_gone` if its bundle is no longer stored, `model_provider_missing` if an agent names a model whose provider the project does not have, and `superseded` if another deployment was activated in the meantime.
 //
 // Corresponds with POST /v1/projects/{project_id}/deployments/{deployment_id}/activate (the `ActivateDeployment` operationId).
 func (c *Client) ActivateDeployment(ctx context.Context, projectID string, deploymentID string, params *ActivateDeploymentParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
