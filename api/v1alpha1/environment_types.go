@@ -420,6 +420,14 @@ type EnvironmentGitStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	OAuthApps string `json:"oauthApps,omitempty"`
 
+	// ModelProviders is a digest of the prefixes of the project's model providers at that time, empty
+	// if there are none. If it changes, a Deployment that failed because of a missing provider is
+	// retried.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	ModelProviders string `json:"modelProviders,omitempty"`
+
 	// Deployment is the name of the Deployment that was created or activated.
 	//
 	// +optional

@@ -64,17 +64,39 @@ func (f *Follower) digestWithSecrets(ctx context.Context, e *v1alpha1.Environmen
 		}
 		versions[name] = secret.ResourceVersion
 	}
-	data, err := json.Marshal([]any{spec, versions})
+	return digestOf([]any{spec, versions})
+}
+
+// modelProvidersDigest returns a digest of the prefixes of a project's model providers, or "" if there are none.
+// A deployment needs no other field of them.
+func modelProvidersDigest(project *v1alpha1.Project) (string, error) {
+	if len(project.Spec.ModelProviders) == 0 {
+		return "", nil
+	}
+	var prefixes []string
+	for _, p := range project.Spec.ModelProviders {
+		prefixes = append(prefixes, p.Prefix)
+	}
+	slices.Sort(prefixes)
+	return digestOf(prefixes)
+}
+
+// digestOf returns a digest of a value in hexadecimal digits.
+func digestOf(value any) (string, error) {
+	data, err := json.Marshal(value)
 	if err != nil {
-		return "", fmt.Errorf("writing the variables or OAuth apps: %w", err)
+		return "", fmt.Errorf("writing a part of the spec: %w", err)
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// hasFailed reports whether a deployment failed for a reason.
+// hasFailed reports whether a deployment or its last activation failed for a reason. Failures and results of
+// activations have the same names.
 func hasFailed(deployment string, reason v1alpha1.DeploymentFailure, all []v1alpha1.Deployment) bool {
 	return slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool {
-		return d.Name == deployment && d.Status.FailureReason == reason
+		a := d.Status.Activation
+		return d.Name == deployment && (d.Status.FailureReason == reason ||
+			a != nil && string(a.Result) == string(reason) && !d.Status.Live && !d.ActivationPending())
 	})
 }

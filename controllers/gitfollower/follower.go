@@ -49,7 +49,7 @@ func (f *Follower) Follow(
 	if err != nil {
 		return 0, fmt.Errorf("listing the deployments: %w", err)
 	}
-	needs, err := f.needsOf(ctx, e)
+	needs, err := f.needsOf(ctx, e, project)
 	if err != nil {
 		return 0, err
 	}
@@ -69,7 +69,7 @@ func (f *Follower) Follow(
 	}
 	asked, err := f.requestDeployment(ctx, e, branchOf(e, project), head, live, list.Items, key)
 	if asked != nil {
-		asked.Variables, asked.OAuthApps = needs.variables, needs.oauthApps
+		asked.Variables, asked.OAuthApps, asked.ModelProviders = needs.variables, needs.oauthApps, needs.modelProviders
 	}
 	var collision *object.StalledError
 	if errors.As(err, &collision) {
@@ -87,24 +87,31 @@ func (f *Follower) Follow(
 	return 0, nil
 }
 
-// needs has the digests of the variables and OAuth apps that a deployment needs from its environment.
-type needs struct{ variables, oauthApps string }
+// needs has digests of the values that a deployment needs: the variables and OAuth apps of its environment, and
+// the model providers of the project.
+type needs struct{ variables, oauthApps, modelProviders string }
 
-func (f *Follower) needsOf(ctx context.Context, e *v1alpha1.Environment) (out needs, err error) {
-	if out.variables, err = f.variablesDigest(ctx, e); err == nil {
-		out.oauthApps, err = f.oauthAppsDigest(ctx, e)
+func (f *Follower) needsOf(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project) (out needs, err error) {
+	if out.variables, err = f.variablesDigest(ctx, e); err != nil {
+		return out, err
 	}
+	if out.oauthApps, err = f.oauthAppsDigest(ctx, e); err != nil {
+		return out, err
+	}
+	out.modelProviders, err = modelProvidersDigest(project)
 	return out, err
 }
 
 // isUnchanged reports whether there is nothing to decide: the environment already has this head, or a head
 // with the same files, of the same git.path. A deployment that failed because of its connectors is retried
-// once per change of the variables. A deployment whose build failed is retried once per change of the OAuth
-// apps, because a build needs them to list the tools of MCP servers. An environment that follows a branch
-// has one build at a time: it waits for the current build, then takes the newest head.
+// once per change of the variables, and because of a missing model provider once per change of the providers.
+// A deployment whose build failed is retried once per change of the OAuth apps, because a build needs them to
+// list the tools of MCP servers. An environment that follows a branch has one build at a time: it waits for
+// the current build, then takes the newest head.
 func isUnchanged(was v1alpha1.EnvironmentGitStatus, head Head, now needs, following bool, all []v1alpha1.Deployment) bool {
 	if was.Variables != now.variables && hasFailed(was.Deployment, v1alpha1.FailureConnectors, all) ||
-		was.OAuthApps != now.oauthApps && hasFailed(was.Deployment, v1alpha1.FailureBuild, all) {
+		was.OAuthApps != now.oauthApps && hasFailed(was.Deployment, v1alpha1.FailureBuild, all) ||
+		was.ModelProviders != now.modelProviders && hasFailed(was.Deployment, v1alpha1.FailureModelProvider, all) {
 		return false
 	}
 	if slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment && isBundleGone(&d) }) {
