@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// renewBefore is the most time before its end at which a token is replaced. A token of a short life is replaced later.
+	// renewBefore is the most time before its end at which a token is renewed. A token of a short life is renewed later.
 	renewBefore = 30 * time.Second
 	// maxLife limits how long a token is used without a new request.
 	maxLife = 24 * time.Hour
@@ -98,20 +98,22 @@ func (s *Source) clientFor(e Endpoint) *clientcredentials.Config {
 	}
 }
 
-// Token returns the token for a request. It is "" until Replace has found the endpoint.
+// Token returns the token for a request. It is "" until Replace has found the endpoint. A token that ends soon is renewed in the
+// background, so that a caller only waits if there is no valid token.
 func (s *Source) Token(ctx context.Context) (string, error) {
 	s.mu.Lock()
-	token, known, endsAt := s.token, s.client != nil, s.endsAt
-	valid := token != "" && (s.renewAt.IsZero() || s.cfg.Now().Before(s.renewAt))
+	token, known, now := s.token, s.client != nil, s.cfg.Now()
+	isValid := token != "" && (s.endsAt.IsZero() || now.Before(s.endsAt))
+	endsSoon := isValid && !s.renewAt.IsZero() && !now.Before(s.renewAt)
 	s.mu.Unlock()
-	if valid || !known {
+	switch {
+	case endsSoon:
+		s.finishInBackground(s.request(ctx, token, nil))
+		return token, nil
+	case isValid || !known:
 		return token, nil
 	}
-	renewed, err := s.Replace(ctx, token, nil)
-	if err != nil && ctx.Err() == nil && s.cfg.Now().Before(endsAt) {
-		return token, nil // It could not be renewed, and has not ended yet.
-	}
-	return renewed, err
+	return s.Replace(ctx, token, nil)
 }
 
 // Replace returns another token than the old one, which a server rejected with a challenge. Callers that need it at the same
@@ -121,7 +123,24 @@ func (s *Source) Replace(ctx context.Context, old string, challenge []string) (s
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
-	result := s.requests.DoChan(old, func() (any, error) {
+	result := s.request(ctx, old, challenge)
+	select {
+	case r := <-result:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.token, s.nameApp(r.Err)
+	case <-ctx.Done():
+		s.finishInBackground(result)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return "", s.LateError(ctx.Err())
+		}
+		return "", ctx.Err()
+	}
+}
+
+// request begins to replace the old token, or joins the request that does. It does not end with ctx.
+func (s *Source) request(ctx context.Context, old string, challenge []string) <-chan singleflight.Result {
+	return s.requests.DoChan(old, func() (any, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
 		defer cancel()
 		if s.cfg.Ended != nil {
@@ -129,19 +148,12 @@ func (s *Source) Replace(ctx context.Context, old string, challenge []string) (s
 		}
 		return nil, s.fetchToken(ctx, old, challenge)
 	})
-	select {
-	case r := <-result:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.token, s.nameApp(r.Err)
-	case <-ctx.Done():
-		if s.cfg.Background != nil {
-			s.cfg.Background.Go(func() { <-result })
-		}
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return "", s.LateError(ctx.Err())
-		}
-		return "", ctx.Err()
+}
+
+// finishInBackground lets the owner wait for a request that no caller waits for.
+func (s *Source) finishInBackground(result <-chan singleflight.Result) {
+	if s.cfg.Background != nil {
+		s.cfg.Background.Go(func() { <-result })
 	}
 }
 

@@ -108,7 +108,12 @@ func TestSource_KeepsTokenUntilItsEnd(t *testing.T) {
 			require.Equal(t, oauthtest.Token(1), use())
 			if row.more > 0 {
 				now.pass(row.more)
+				require.Equal(t, oauthtest.Token(1), use(), "it is renewed in the background")
+				renewed, err := apps.Source(s.App("crm")).Replace(t.Context(), oauthtest.Token(1), nil)
+				require.NoError(t, err)
+				require.Equal(t, oauthtest.Token(2), renewed)
 				require.Equal(t, oauthtest.Token(2), use())
+				require.Len(t, s.Requests(), 2)
 			}
 		})
 	}
@@ -316,6 +321,49 @@ func TestSource_UsesTokenWhileRenewalFails(t *testing.T) {
 	now.pass(time.Second)
 	_, err = source.Token(t.Context())
 	require.Error(t, err, "it has ended")
+}
+
+// While a token is valid, callers use it and do not wait for its renewal. After its end they wait for the same renewal.
+func TestSource_RenewsInBackground(t *testing.T) {
+	t.Parallel()
+	s := oauthtest.NewServer(t)
+	s.Lifetime = 3600
+	apps, now := newApps(t, loopback, time.Hour)
+	source := apps.Source(s.App("crm"))
+	first, err := source.Token(t.Context())
+	require.NoError(t, err)
+	caller, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	asked, answer := make(chan struct{}), make(chan struct{})
+	respond := sync.OnceFunc(func() { close(answer) })
+	t.Cleanup(respond)
+	s.Answer = func(http.ResponseWriter, *http.Request) bool {
+		cancel()     // A caller that waits gets an error.
+		close(asked) // A second request would close it again.
+		<-answer
+		return false
+	}
+	now.pass(3570 * time.Second)
+	for range 3 {
+		token, err := source.Token(caller)
+		require.NoError(t, err)
+		require.Equal(t, first, token)
+	}
+	<-asked
+	now.pass(30 * time.Second)
+	_, err = source.Token(caller)
+	require.ErrorIs(t, err, context.Canceled, "the token has ended")
+	tokens := make(chan string)
+	go func() {
+		token, err := source.Token(context.WithoutCancel(caller))
+		if err != nil {
+			token = err.Error()
+		}
+		tokens <- token
+	}()
+	respond()
+	require.Equal(t, oauthtest.Token(2), <-tokens)
+	require.Len(t, s.Requests(), 2)
 }
 
 // The texts that answers may contain are the client secret, the token, and the tokens before.
