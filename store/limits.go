@@ -238,10 +238,14 @@ func (u TokenUsage) bounded() TokenUsage {
 	return TokenUsage{of(u.InputTokens), of(u.OutputTokens), of(u.ThinkingTokens), of(u.CachedInputTokens), of(u.TotalTokens)}
 }
 
-// failedCompletion returns a failed completion with the parts that are known to be small: the claim and the
-// used tokens.
+// failedCompletion returns a failed completion with the parts that are known to be small: the claim, the used
+// tokens and a valid finish reason.
 func (c Completion) failedCompletion(code runerror.Code, message string) Completion {
-	return Completion{Lease: c.Lease, TestName: c.TestName, Status: RunFailed, ErrorCode: code, Error: message, Usage: c.Usage}
+	failed := Completion{Lease: c.Lease, TestName: c.TestName, Status: RunFailed, ErrorCode: code, Error: message, Usage: c.Usage}
+	if checkCode("finish_reason", c.FinishReason) == nil {
+		failed.FinishReason = c.FinishReason
+	}
+	return failed
 }
 
 // Bounded cuts texts that exceed their limit. It drops an invalid branch or commit, because a spec

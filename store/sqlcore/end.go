@@ -263,7 +263,7 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 		case held.size+SizeOf(ending.Journal) > store.MaxJournal:
 			ending = Ending{
 				Run: ending.Run, Token: ending.Token, TestName: ending.TestName, Status: store.RunFailed, Code: runerror.JournalTooLarge,
-				Error: fmt.Sprintf("the journal has more than %d bytes", store.MaxJournal), Usage: ending.Usage,
+				Error: fmt.Sprintf("the journal has more than %d bytes", store.MaxJournal), Usage: ending.Usage, FinishReason: ending.FinishReason,
 			}
 		case !large.hasBlobs(ending.Output, ending.Journal): // the journal did not continue when the blobs were written
 			return store.ErrConflict

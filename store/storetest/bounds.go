@@ -93,7 +93,7 @@ var boundPromises = []promise{
 			w.deploy("of "+name, "first")
 			e, claimed := w.running(lease)
 			c.completion.Lease, c.completion.Status = leaseOf(claimed), store.RunCompleted
-			c.completion.Usage = store.TokenUsage{TotalTokens: 7}
+			c.completion.Usage, c.completion.FinishReason = store.TokenUsage{TotalTokens: 7}, "stop"
 			w.NoError(w.complete(c.completion), name)
 			w.NoError(w.complete(c.completion), "again")
 			run := w.run(claimed.Run.ID)
@@ -102,6 +102,7 @@ var boundPromises = []promise{
 			w.NotEmpty(run.Error)
 			w.Empty(run.Output)
 			w.EqualValues(7, run.Usage.TotalTokens, "usage is kept")
+			w.Equal("stop", run.FinishReason, "the reason for the end of the last answer is kept")
 			w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
 			journal, err := w.s.Journal(w.ctx, claimed.Run.Key())
 			w.NoError(err)

@@ -200,9 +200,10 @@ var largePromises = []promise{
 		w.Greater(len(all), 20)
 		w.recorded(c.Run.ID, all)
 		done := largeCompletion(c)
-		done.Journal = []store.JournalEntry{answerOfSize(int64(len(all))+1, 1<<20)}
+		done.Journal, done.FinishReason = []store.JournalEntry{answerOfSize(int64(len(all))+1, 1<<20)}, "stop"
 		w.NoError(w.complete(done))
 		w.Equal(runerror.JournalTooLarge, w.run(c.Run.ID).ErrorCode)
+		w.Equal("stop", w.run(c.Run.ID).FinishReason)
 		w.requireOutput(e.ConnectorRunID, c.Run.ID, "")
 		w.keptBlobs(len(all) - small)
 	}},
