@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -96,7 +97,9 @@ func (o *openStream) run(ctx context.Context) error {
 	defer watching.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	watching.Go(func() { o.watch(ctx, cancel) })
+	checks := time.NewTicker(streamCheck)
+	defer checks.Stop()
+	watching.Go(func() { o.watch(ctx, cancel, checks.C) })
 	hints, stop := o.service.Store.Subscribe(o.Topic)
 	defer stop()
 	poll := time.NewTicker(streamSettle)
@@ -122,11 +125,16 @@ func (o *openStream) run(ctx context.Context) error {
 	}
 }
 
-// watch cancels the stream, also while it sends, if the reader is gone or has lost its permission, or if the facade stops.
-func (o *openStream) watch(ctx context.Context, cancel context.CancelFunc) {
+// watch cancels the stream, also while it sends, if the reader is gone or has lost its permission, or if the facade stops. A
+// panic ends the stream, and not the facade.
+func (o *openStream) watch(ctx context.Context, cancel context.CancelFunc, checks <-chan time.Time) {
 	defer cancel()
-	check := time.NewTicker(streamCheck)
-	defer check.Stop()
+	defer func() {
+		if p := recover(); p != nil {
+			o.service.Logger.ErrorContext(ctx, "checking a stream of events panicked", "endpoint", o.caller.Endpoint.ID, "object", o.Key, "panic", p,
+				"stack", string(debug.Stack()))
+		}
+	}()
 	for {
 		select {
 		case <-ctx.Done():
@@ -135,7 +143,7 @@ func (o *openStream) watch(ctx context.Context, cancel context.CancelFunc) {
 			return
 		case <-o.service.Stopping:
 			return
-		case <-check.C:
+		case <-checks:
 			if !o.service.stillAllows(ctx, o.caller) {
 				return
 			}

@@ -3,9 +3,12 @@
 package rest
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -20,4 +23,19 @@ func TestEvents_EndWithStream(t *testing.T) {
 	cancel()
 	require.False(t, events.WriteEvent(ctx, Event{Name: "step", Data: []byte("2")}))
 	require.Equal(t, "id: 7\nevent: step\ndata: 1\n\n", recorder.Body.String())
+}
+
+// A panic while a stream is checked ends this stream and is logged. It does not end the facade.
+func TestStream_EndsAfterPanic(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	service := &Service{Options: Options{Logger: slog.New(slog.NewJSONHandler(&log, nil))}} // without an index, a check panics
+	open := openStream{service: service, caller: &Caller{Endpoint: &Endpoint{ID: "streamRunEvents"}}}
+	checks := make(chan time.Time, 1)
+	checks <- time.Time{}
+	ctx, cancel := context.WithCancel(t.Context())
+	open.watch(ctx, cancel, checks)
+	require.ErrorIs(t, ctx.Err(), context.Canceled)
+	require.Contains(t, log.String(), `"endpoint":"streamRunEvents"`)
+	require.Contains(t, log.String(), "stillAllows", "the stack")
 }
