@@ -64,6 +64,8 @@ type TracedRun struct {
 	Run Run
 	// Traceparent is the W3C traceparent of the event of the run; "" without one.
 	Traceparent string
+	// BundleDigest is the digest of the bundle that executed the run; "" for a run that no runner has claimed.
+	BundleDigest string
 }
 
 // Traces exports ended runs, each at least once.

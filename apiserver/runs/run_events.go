@@ -87,9 +87,13 @@ func (r *runEvents) sendNew(ctx context.Context, to *rest.Events) (complete bool
 		return true, nil
 	case err != nil:
 		return false, fmt.Errorf("reading run %s: %w", r.run.ID, err)
-	case !run.Status.Terminal() && !r.hasShown(tracedRun(run)):
+	}
+	if err := r.addVersion(ctx, run); err != nil {
+		return false, err
+	}
+	if !run.Status.Terminal() && !r.hasShown(tracedRun(run)) {
 		r.shown = tracedRun(run)
-		if gone, err := r.writeEvents(ctx, to, stepEvents([]runtrace.Span{runtrace.NewRunSpan(r.shown)})); gone || err != nil {
+		if gone, err := r.writeEvents(ctx, to, stepEvents([]runtrace.Span{r.trace.RunSpan(r.shown)})); gone || err != nil {
 			return true, err
 		}
 	}

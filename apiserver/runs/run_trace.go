@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,12 +30,23 @@ type Span struct {
 	TokenUsage rest.Null[costs.TokenUsage] `json:"token_usage" doc:"Tokens of a model request; null for other steps."`
 	Cost       rest.Null[costs.Cost]       `json:"cost" doc:"Cost of a model request, in the currency of the price; null for other steps and without a known price."`
 	Attributes rest.Object                 `json:"attributes" doc:"More about the step, with the names of OpenTelemetry's conventions for generative AI. Other names begin with agentplatform."`
+	Events     []SpanEvent                 `json:"events" doc:"The failed attempts of a model request, which was sent again after each attempt; empty for other steps."`
 	Input      any                         `json:"input" doc:"The arguments of a call as JSON; {\"omitted_bytes\": n} if they are large."`
 	Output     any                         `json:"output" doc:"The answer of a model or the result of a call as JSON; {\"omitted_bytes\": n} if it is large."`
 }
 
 // Doc describes the type.
 func (Span) Doc() string { return "A step of a run." }
+
+// SpanEvent is something that happened during a step.
+type SpanEvent struct {
+	At         time.Time   `json:"at" doc:"When it happened."`
+	Name       string      `json:"name" doc:"The kind of the event." example:"agentplatform.attempt"`
+	Attributes rest.Object `json:"attributes" doc:"More about the event, as in attributes of steps."`
+}
+
+// Doc describes the type.
+func (SpanEvent) Doc() string { return "Something that happened during a step." }
 
 // LogLine is a log line of a run.
 type LogLine struct {
@@ -58,6 +70,9 @@ const maxTraceJournal = 8 << 20
 func (s *API) addTrace(ctx context.Context, run store.Run, shown *Run) error {
 	t := newTracer(s, run)
 	defer t.reportUnreadable(ctx)
+	if err := t.addVersion(ctx, run); err != nil {
+		return err
+	}
 	for last := false; !last && !shown.TracesTruncated; {
 		var err error
 		if last, err = t.readPage(ctx, store.MaxEntries, func() {}); err != nil {
@@ -90,6 +105,19 @@ type tracer struct {
 
 func newTracer(s *API, run store.Run) *tracer {
 	return &tracer{api: s, run: run.Key(), trace: runtrace.NewBuilder(run.ID.String())}
+}
+
+// addVersion adds the bundle of a run that has started.
+func (t *tracer) addVersion(ctx context.Context, run store.Run) error {
+	if run.DeploymentID == nil || t.trace.Version != "" {
+		return nil
+	}
+	d, err := t.api.Store.Deployment(ctx, store.Key{ProjectID: run.ProjectID, ID: *run.DeploymentID})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("reading the deployment of run %s: %w", run.ID, err)
+	}
+	t.trace.Version = d.BundleDigest
+	return nil
 }
 
 // readPage adds the next entries, at most limit, and calls use after each of them. It reports whether the journal has no more.
@@ -135,15 +163,15 @@ func tracedRun(run store.Run) runtrace.Run {
 func showSpan(s *runtrace.Span) Span {
 	out := Span{
 		ID: s.ID, ParentID: rest.Optional(s.Parent), Name: s.Name, Kind: SpanKind(s.Kind), StartedAt: s.Start.UTC(),
-		Error: rest.Optional(s.Error), ErrorType: rest.Optional(s.ErrorType), Attributes: rest.Object("{}"),
-		Input: showContent(s.Input), Output: showContent(s.Output),
+		Error: rest.Optional(s.Error), ErrorType: rest.Optional(s.ErrorType), Attributes: showAttributes(s.Attributes),
+		Events: []SpanEvent{}, Input: showContent(s.Input), Output: showContent(s.Output),
+	}
+	for _, e := range s.Events {
+		out.Events = append(out.Events, SpanEvent{At: e.At.UTC(), Name: e.Name, Attributes: showAttributes(e.Attributes)})
 	}
 	if s.HasEnded() {
 		end, ms := s.End.UTC(), s.Duration().Milliseconds()
 		out.EndedAt, out.DurationMS = &end, &ms
-	}
-	if attributes, err := json.Marshal(s.Attributes); err == nil {
-		out.Attributes = attributes
 	}
 	if s.Usage != nil {
 		usage := costs.TokenUsage(*s.Usage)
@@ -154,6 +182,13 @@ func showSpan(s *runtrace.Span) Span {
 		out.Cost.Value = &cost
 	}
 	return out
+}
+
+func showAttributes(attributes map[string]any) rest.Object {
+	if text, err := json.Marshal(attributes); err == nil {
+		return text
+	}
+	return rest.Object("{}")
 }
 
 func showContent(content json.RawMessage) any {

@@ -11,11 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/apiserver"
 	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
+	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/apiserver/runs"
 	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/store"
@@ -25,7 +28,8 @@ import (
 var tracedEntries = []store.JournalEntry{
 	{Sequence: 1, Kind: store.JournalModelAnswer, Data: json.RawMessage(`{"agent":"hello","turn":1,"model":"openai/gpt-5","at":"2026-03-02T10:00:00Z","ms":250,
 		"content":{"parts":[{"functionCall":{"id":"c1","name":"lookup","args":{"order":"4711"}}}]},"usage":{"input_tokens":100,"output_tokens":20,"total_tokens":120},
-		"cost":{"currency":"EUR","nanos":1500000000}}`)},
+		"cost":{"currency":"EUR","nanos":1500000000},"server":{"address":"api.example","port":443},
+		"attempts":[{"at":"2026-03-02T10:00:00.1Z","model":"openai/gpt-5","error":"model_rate_limited"}]}`)},
 	{Sequence: 2, Kind: store.JournalToolStarted, Data: json.RawMessage(`{"agent":"hello","call_id":"c1","tool":"lookup","arguments":{"order":"4711"},"at":"2026-03-02T10:00:01Z"}`)},
 	{Sequence: 3, Kind: store.JournalToolResult, Data: json.RawMessage(`{"call_id":"c1","tool":"lookup","ms":40,"error":"no such order","code":"script_error","more_log":2,
 		"log":[{"level":"warn","text":"slow","fields":{"ms":40},"position":"tools/a.star:3:2"}]}`)},
@@ -65,6 +69,17 @@ func TestGetRun_ShowsTrace(t *testing.T) {
 		require.NotNil(t, ended.Traces[i].EndedAt, name)
 	}
 	request, call := ended.Traces[2], ended.Traces[3]
+	deployment, err := w.Store.Deployment(t.Context(), store.Key{ProjectID: lease.Run.ProjectID, ID: uuid.MustParse(*ended.DeploymentID)})
+	require.NoError(t, err)
+	for _, s := range ended.Traces[:2] {
+		require.Contains(t, string(s.Attributes), `"gen_ai.agent.version":"`+deployment.BundleDigest+`"`)
+	}
+	require.Contains(t, string(request.Attributes), `"server.address":"api.example","server.port":443`)
+	require.Equal(t, []runs.SpanEvent{{
+		At: time.Date(2026, 3, 2, 10, 0, 0, 100_000_000, time.UTC), Name: "agentplatform.attempt",
+		Attributes: rest.Object(`{"error.type":"model_rate_limited","gen_ai.request.model":"gpt-5"}`),
+	}}, request.Events)
+	require.Empty(t, call.Events)
 	require.EqualValues(t, 250, *request.DurationMS)
 	require.EqualValues(t, 120, request.TokenUsage.Value.TotalTokens)
 	require.InDelta(t, 1.5, request.Cost.Value.Amount, 1e-9)

@@ -49,7 +49,8 @@ type Store interface {
 	store.History
 	store.Files
 	store.Eraser
-	// Cancel is a method of store.Dispatch.
+	// Deployment is a method of store.Deployments, and Cancel one of store.Dispatch.
+	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
 	Cancel(ctx context.Context, run store.Key, code runerror.Code, reason string) error
 }
 

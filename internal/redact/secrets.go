@@ -140,6 +140,11 @@ func (s *Secrets) RedactText(text string) string {
 	return s.replacer.Replace(text)
 }
 
+// Overlaps reports whether a text has a secret, or is a part of one.
+func (s *Secrets) Overlaps(text string) bool {
+	return s.RedactText(text) != text || s != nil && slices.ContainsFunc(s.forms, func(form string) bool { return strings.Contains(form, text) })
+}
+
 // RedactValue returns a decoded JSON value without secrets. It changes lists and maps in place. A number with a secret
 // becomes a text.
 func (s *Secrets) RedactValue(value any) any {

@@ -46,6 +46,19 @@ func TestSecrets_FindsEncodedValues(t *testing.T) {
 	}
 }
 
+// A text overlaps a secret if it has the secret or is a part of it.
+func TestSecrets_Overlaps(t *testing.T) {
+	t.Parallel()
+	var s Secrets
+	s.Add("https://crm.example/k4nary", "acme")
+	for text, want := range map[string]bool{"crm.example": true, "acme.example": true, "other.example": false} {
+		t.Run(text, func(t *testing.T) {
+			require.Equal(t, want, s.Overlaps(text))
+			require.False(t, (*Secrets)(nil).Overlaps(text))
+		})
+	}
+}
+
 // A value in base64 is found at every position of a longer text.
 func TestSecrets_FindsAllAlignmentsOfBase64(t *testing.T) {
 	t.Parallel()

@@ -1944,6 +1944,9 @@ type Span struct {
 	// Examples: tool_error
 	ErrorType nullable.Nullable[string] `json:"error_type"`
 
+	// Events The failed attempts of a model request, which was sent again after each attempt; empty for other steps.
+	Events []SpanEvent `json:"events"`
+
 	// ID The ID of the step: 16 hexadecimal digits, as in traceparent headers of its requests.
 	//
 	// Examples: b7ad6b7169203331
@@ -1971,6 +1974,20 @@ type Span struct {
 
 	// TokenUsage Tokens of a model request; null for other steps.
 	TokenUsage nullable.Nullable[TokenUsage] `json:"token_usage"`
+}
+
+// SpanEvent Something that happened during a step.
+type SpanEvent struct {
+	// At When it happened.
+	At time.Time `json:"at"`
+
+	// Attributes More about the event, as in attributes of steps.
+	Attributes nullable.Nullable[map[string]interface{}] `json:"attributes"`
+
+	// Name The kind of the event.
+	//
+	// Examples: agentplatform.attempt
+	Name string `json:"name"`
 }
 
 // SpanKind The kind of a step. run: the run itself. agent, model, tool, mcp: an agent, a model request, a call of a tool or of an MCP server. effect: an effect or a read of a script. middleware, hook, guardrail, step: a script or a check. wait: a pause without a runner.

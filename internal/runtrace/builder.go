@@ -20,6 +20,9 @@ import (
 
 // Builder computes a trace from a journal that is read in pages.
 type Builder struct {
+	// Version is the digest of the bundle that executes the run; "" if it is not known. It is set before the first entry.
+	Version string
+
 	run     string
 	spans   []*Span
 	at      map[string]*Span // spans by position
@@ -47,6 +50,7 @@ func NewBuilder(run string) *Builder {
 const (
 	agentPosition   = "agent:"
 	modelPosition   = "model:"
+	mcpPosition     = "mcp:"
 	failurePosition = "failure:"
 	waitPosition    = "wait:"
 	// effectSeparator separates the ID of a call or step from the number of an effect inside.
@@ -134,8 +138,12 @@ func shortPosition(position string) string {
 	if len(position) <= maxPosition {
 		return position
 	}
-	sum := sha256.Sum256([]byte(position))
-	return "sha256:" + hex.EncodeToString(sum[:])
+	return "sha256:" + digestOf(position)
+}
+
+func digestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
 }
 
 // spanAt returns the span at a position, or nil.
@@ -184,14 +192,23 @@ func (b *Builder) agentOf(path string) *Span {
 	parent := b.agentOf(around)
 	s := b.newSpan(agentPosition+path, KindAgent, "invoke_agent "+name)
 	s.Attributes["gen_ai.operation.name"] = "invoke_agent"
-	s.Attributes["gen_ai.agent.name"] = cutName(name)
+	b.nameAgent(s, name)
 	if parent != nil {
 		b.setParent(s, parent.Position)
 		parent.Name = strings.Replace(parent.Name, "invoke_agent", "invoke_workflow", 1)
 		parent.Attributes["gen_ai.operation.name"] = "invoke_workflow"
+		parent.Attributes["gen_ai.workflow.name"] = parent.Attributes["gen_ai.agent.name"]
 		b.changed = append(b.changed, parent)
 	}
 	return s
+}
+
+// nameAgent adds the name and the version of an agent to the span of the agent or of its run.
+func (b *Builder) nameAgent(s *Span, name string) {
+	s.Attributes["gen_ai.agent.name"] = cutName(name)
+	if b.Version != "" {
+		s.Attributes["gen_ai.agent.version"] = cutName(b.Version)
+	}
 }
 
 // placeSpan puts a span into the span at a position, or else into an agent.
@@ -205,57 +222,14 @@ func (b *Builder) placeSpan(s *Span, owner, agent string) {
 	}
 }
 
-func (b *Builder) addAnswer(e *Entry, a *answerEntry) {
-	position := modelPosition + a.Agent + ":" + strconv.Itoa(a.Turn)
-	if a.Error != "" {
-		position = failurePosition + strconv.FormatInt(e.Sequence, 10)
-	}
-	provider, model, ok := strings.Cut(a.Model, "/")
-	if !ok {
-		provider, model = "", a.Model
-	}
-	b.agentOf(a.Agent)
-	s := b.newSpan(position, KindModel, "chat "+model)
-	b.placeSpan(s, "", a.Agent)
-	s.Start, s.End = a.timesOf(e.At)
-	a.boundUsage()
-	s.Sequence, s.Cost, s.Usage = e.Sequence, a.Cost, &a.Usage
-	s.ErrorType = cutName(a.Error)
-	if a.Error != "" {
-		s.Error = "the answer of the model was not usable"
-	}
-	s.Attributes["gen_ai.operation.name"] = "chat"
-	s.Attributes["gen_ai.request.model"] = cutName(model)
-	if provider != "" {
-		s.Attributes["gen_ai.provider.name"] = cutName(cmp.Or(providers[provider], provider))
-	}
-	if a.FinishReason != "" {
-		s.Attributes["gen_ai.response.finish_reasons"] = []string{cutName(a.FinishReason)}
-	}
-	if a.Turn > 0 {
-		s.Attributes["agentplatform.turn"] = a.Turn
-	}
-	for name, n := range map[string]int64{
-		"gen_ai.usage.input_tokens":            a.Usage.InputTokens,
-		"gen_ai.usage.output_tokens":           a.Usage.OutputTokens + a.Usage.ThinkingTokens,
-		"gen_ai.usage.cache_read.input_tokens": a.Usage.CachedInputTokens,
-		"gen_ai.usage.reasoning.output_tokens": a.Usage.ThinkingTokens,
-	} {
-		if n > 0 {
-			s.Attributes[name] = n
-		}
-	}
-	s.Output = b.keepContent(a.outputMessages())
-}
-
-// providers are the values of gen_ai.provider.name for usual prefixes of models. Others are used as they are.
-var providers = map[string]string{"gemini": "gcp.gemini", "google": "gcp.gemini"}
-
 func (b *Builder) addStart(e *Entry, started *startedEntry) {
 	s := b.callSpan(started.CallID, started.Tool, started.Type, started.Agent, started.Digest)
 	s.Start, _ = started.timesOf(e.At)
 	s.Sequence = e.Sequence
 	s.Input = b.keepContent(started.Arguments)
+	if started.Type == TypeMCP && started.Digest == "" {
+		b.addRequest(s, started.CallID, started.Tool)
+	}
 }
 
 // callSpan adds the span of a call of a tool, or of an effect inside a script.
@@ -270,20 +244,13 @@ func (b *Builder) callSpan(id, tool, toolType, agent, digest string) *Span {
 		b.placeSpan(s, owner, agent)
 		return s
 	}
-	kind := KindTool
-	if toolType == TypeMCP {
-		kind = KindMCP
-	}
-	s := b.newSpan(id, kind, "execute_tool "+tool)
+	s := b.newSpan(id, KindTool, "execute_tool "+tool)
 	s.Attributes["gen_ai.operation.name"] = "execute_tool"
 	s.Attributes["gen_ai.tool.name"] = cutName(tool)
 	s.Attributes["gen_ai.tool.call.id"] = cutName(id)
 	s.Attributes["gen_ai.tool.type"] = cmp.Or(toolTypes[toolType], "function")
 	if toolType != "" {
 		s.Attributes["agentplatform.tool.type"] = cutName(toolType)
-	}
-	if kind == KindMCP {
-		s.Attributes["mcp.method.name"] = "tools/call"
 	}
 	b.placeSpan(s, "", agent)
 	return s
@@ -306,6 +273,7 @@ func (b *Builder) addResult(e *Entry, r *resultEntry) {
 	} else {
 		s.Output = b.keepContent(r.Result)
 	}
+	b.endRequest(s, r)
 	b.addLines(e, s, r.logged)
 }
 

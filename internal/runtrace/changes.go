@@ -31,7 +31,7 @@ func (b *Builder) TakeChanges() (out Changes) {
 		}
 		out.Spans = append(out.Spans, shown)
 		if s.Kind != KindAgent && s.HasEnded() {
-			s.Input, s.Output, s.Attributes, s.Usage, s.Cost = nil, nil, map[string]any{}, nil, nil
+			s.Input, s.Output, s.Attributes, s.Events, s.Usage, s.Cost = nil, nil, map[string]any{}, nil, nil, nil
 		}
 	}
 	b.changed = nil
@@ -59,5 +59,5 @@ func (b *Builder) EndRun(run Run) (spans []Span) {
 // Omitted returns the numbers of spans and lines beyond the limits so far.
 func (b *Builder) Omitted() (spans, lines int) { return len(b.beyond), b.moreLine }
 
-// NewRunSpan returns the span of a run itself.
-func NewRunSpan(run Run) Span { return *runSpan(run) }
+// RunSpan returns the span of the run itself.
+func (b *Builder) RunSpan(run Run) Span { return *b.runSpan(run) }

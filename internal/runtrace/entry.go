@@ -14,14 +14,24 @@ import (
 // entries of earlier releases lack some of them.
 type (
 	answerEntry struct {
-		Agent        string                 `json:"agent"`
-		Turn         int                    `json:"turn"`
-		Model        string                 `json:"model"`
-		Content      *content               `json:"content"`
-		FinishReason string                 `json:"finish_reason"`
-		Error        string                 `json:"error"` // of an unusable answer
-		Usage        dispatchapi.TokenUsage `json:"usage"`
-		Cost         *dispatchapi.Cost      `json:"cost"`
+		Agent         string                 `json:"agent"`
+		Turn          int                    `json:"turn"`
+		Model         string                 `json:"model"`
+		Server        *Server                `json:"server"`
+		Temperature   *float64               `json:"temperature"`
+		Attempts      []attempt              `json:"attempts"`
+		ResponseModel string                 `json:"response_model"`
+		Content       *content               `json:"content"`
+		FinishReason  string                 `json:"finish_reason"`
+		Error         string                 `json:"error"` // of an unusable answer or a failed request
+		Usage         dispatchapi.TokenUsage `json:"usage"`
+		Cost          *dispatchapi.Cost      `json:"cost"`
+		span
+	}
+	// attempt is a failed attempt of a model request.
+	attempt struct {
+		Model string `json:"model"`
+		Error string `json:"error"`
 		span
 	}
 	startedEntry struct {
@@ -41,6 +51,8 @@ type (
 		Result json.RawMessage `json:"result"`
 		Error  string          `json:"error"`
 		Code   string          `json:"code"`
+		Server *Server         `json:"server"`
+		MCP    *MCPCall        `json:"mcp"`
 		logged
 		span
 	}

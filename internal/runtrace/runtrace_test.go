@@ -104,7 +104,8 @@ var spanCases = map[string]struct {
     tool "execute_tool refund" 1000-5000 script_error: line 3
       effect "http.post" 2000-2010
       effect "http.get" 3980-4000
-    mcp "execute_tool search" 6000-7000
+    tool "execute_tool search" 6000-7000
+      mcp "tools/call search" 6000-7000
 `},
 	"steps of agents and of calls": {endedRun(9 * time.Second), journalOf(
 		"step", `{"id":"middleware:support/0:classify:1","kind":"before","at":"2026-03-02T10:00:00Z","outcome":"started"}`,
@@ -124,7 +125,7 @@ var spanCases = map[string]struct {
   step "schema" 6000-6007
 `},
 	"waits and unusable answers": {endedRun(9 * time.Second), journalOf(
-		"model_failure", `{"agent":"support","turn":1,"model":"a/b","error":"invalid_answer"}`,
+		"model_failure", `{"agent":"support","turn":1,"model":"a/b","error":"invalid_answer","usage":{"input_tokens":3}}`,
 		"wait", `{"id":"w","kind":"approval"}`,
 		"resumed", `{}`,
 		"later_kind", `{}`,
@@ -132,6 +133,12 @@ var spanCases = map[string]struct {
   agent "invoke_agent support" 1000-1000
     model "chat b" 1000-1000 invalid_answer: the answer of the model was not usable
   wait "wait approval" 2000-3000
+`},
+	"request without an answer": {endedRun(9 * time.Second), journalOf(
+		"model_failure", `{"agent":"support","turn":1,"model":"a/b","error":"model_unavailable"}`,
+	), `run "run support" 0-9000
+  agent "invoke_agent support" 1000-1000
+    model "chat b" 1000-1000 model_unavailable: the request to the model failed
 `},
 	"open": {Run{ID: "r1", AgentName: "support", Queued: begin}, journalOf(
 		"tool_started", `{"agent":"support","call_id":"c1","tool":"pay"}`,

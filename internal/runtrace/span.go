@@ -19,6 +19,8 @@ const (
 	// MaxContent limits each input and output of a span, MaxContents all of them together, in bytes of JSON.
 	MaxContent  = 16 << 10
 	MaxContents = 1 << 20
+	// MaxEvents limits the events of a span.
+	MaxEvents = 50
 )
 
 // Kind is the kind of a span.
@@ -92,12 +94,25 @@ type Span struct {
 	ErrorType, Error string
 	// Attributes have the names of OpenTelemetry's conventions, or begin with "agentplatform.".
 	Attributes map[string]any
+	// Events are the failed attempts of a model request, in order.
+	Events []Event
 	// Input and Output are JSON, or nil. A large value is {"omitted_bytes": n}.
 	Input, Output json.RawMessage
 	// Usage is the usage of a model request, or nil. Cost is nil without a known price.
 	Usage *dispatchapi.TokenUsage
 	Cost  *dispatchapi.Cost
 }
+
+// Event is something that happened in a span.
+type Event struct {
+	At   time.Time
+	Name string
+	// Attributes are as in Span.
+	Attributes map[string]any
+}
+
+// attemptEvent is the name of the event for a failed attempt of a model request, after which the request was sent again.
+const attemptEvent = "agentplatform.attempt"
 
 // HasEnded reports whether the span has ended.
 func (s *Span) HasEnded() bool { return !s.End.IsZero() }

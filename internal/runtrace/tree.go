@@ -11,7 +11,7 @@ import (
 // BuildTrace returns the trace of the entries so far.
 func (b *Builder) BuildTrace(run Run) Trace {
 	out := Trace{Lines: b.lines, MoreSpans: len(b.beyond), MoreLines: b.moreLine}
-	root := runSpan(run)
+	root := b.runSpan(run)
 	children := map[string][]*Span{}
 	all := make([]*Span, len(b.spans))
 	for i, s := range b.spans {
@@ -46,7 +46,7 @@ func (b *Builder) findParent(s *Span) *Span {
 }
 
 // runSpan returns the span of the run itself.
-func runSpan(run Run) *Span {
+func (b *Builder) runSpan(run Run) *Span {
 	s := &Span{
 		ID: SpanID(run.ID, ""), Kind: KindRun, Name: "run " + run.AgentName, Start: run.Started, End: run.Ended,
 		Attributes: map[string]any{
@@ -57,6 +57,7 @@ func runSpan(run Run) *Span {
 	if s.Start.IsZero() {
 		s.Start = run.Queued
 	}
+	b.nameAgent(s, run.AgentName)
 	return s
 }
 

@@ -42,7 +42,9 @@ func TestOutput_BeyondLimitFailsRun(t *testing.T) {
 	require.Equal(t, runerror.ModelAnswerTooLarge, out.ErrorCode)
 	require.Contains(t, out.Error, "the limit is 1048576")
 	require.Empty(t, out.Output)
-	require.Empty(t, out.Trailing)
+	require.Len(t, out.Trailing, 1)
+	require.Equal(t, dispatchapi.JournalModelFailure, out.Trailing[0].Kind)
+	require.Less(t, len(out.Trailing[0].Data), 1000, "the answer is left out")
 
 	h = &house{says: []*model.Content{says(strings.Repeat("y", dispatchapi.MaxModelAnswer-1000))}}
 	out = h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", greeter, "models/main.yaml", script), h))

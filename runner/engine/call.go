@@ -12,6 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/runerror"
+	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
 )
 
@@ -116,8 +117,10 @@ func (s *Scope) perform(ctx context.Context, a action) (Result, error) {
 	if !began.at.IsZero() {
 		begin = began.at
 	}
-	traced := tracecontext.WithTraceparent(limited, tracecontext.TraceparentOf(s.in.Traceparent, s.in.RunID, a.started.CallID))
-	value, err := a.run(traced, began)
+	requests, reached := withContact(limited)
+	position := runtrace.RequestPosition(a.started.Type, a.started.CallID)
+	requests = tracecontext.WithTraceparent(requests, tracecontext.TraceparentOf(s.in.Traceparent, s.in.RunID, position))
+	value, err := a.run(requests, began)
 	if late := timedOut(limited); err != nil && late != nil {
 		return Result{}, late
 	}
@@ -135,7 +138,7 @@ func (s *Scope) perform(ctx context.Context, a action) (Result, error) {
 	case err != nil && leavesOpen(err):
 		return Result{}, err // of an effect inside
 	}
-	return s.recordOutcome(ctx, a, s.engine.periodSince(begin), value, err)
+	return s.recordOutcome(ctx, a, toolResult{Result: value, period: s.engine.periodSince(begin), contact: reached.current()}, err)
 }
 
 // announce records that an action begins. The entry is durable before an action that must not happen twice.
@@ -156,8 +159,8 @@ func (s *Scope) announce(ctx context.Context, a action) (began startedTool, err 
 
 // recordOutcome records the result of an action, or its own error. The effect of an unsafe action is recorded before
 // anything else happens, whatever happens to this runner.
-func (s *Scope) recordOutcome(ctx context.Context, a action, took period, value map[string]any, failed error) (Result, error) {
-	out := toolResult{CallID: a.started.CallID, Tool: a.started.Tool, Digest: a.started.Digest, Result: value, period: took}
+func (s *Scope) recordOutcome(ctx context.Context, a action, out toolResult, failed error) (Result, error) {
+	out.CallID, out.Tool, out.Digest = a.started.CallID, a.started.Tool, a.started.Digest
 	if a.read {
 		out.Agent = a.started.Agent
 	} else {

@@ -37,9 +37,9 @@ func (s *Scope) tellInterrupted(ctx context.Context, a action) (Result, error) {
 		t.Code = string(runerror.ToolInterrupted)
 		t.Log = append(t.Log, s.journal.logs.takeLines([]LogLine{{Level: "warn", Text: fmt.Sprintf("the call of tool %q was interrupted; its outcome is unknown", t.Tool)}})...)
 	}
-	return s.recordOutcome(ctx, a, s.engine.periodSince(s.engine.cfg.Now()), map[string]any{
+	return s.recordOutcome(ctx, a, toolResult{period: s.engine.periodSince(s.engine.cfg.Now()), Result: map[string]any{
 		"error": outcomeUnknown,
 		"message": "The call was interrupted before its result was known. It may have taken effect. " +
 			"Look whether it did before you call the tool again.",
-	}, nil)
+	}}, nil)
 }

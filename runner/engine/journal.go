@@ -12,34 +12,53 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/runerror"
+	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
 // modelAnswer is the data of a model_answer entry.
 type modelAnswer struct {
 	// Agent is the path of the agent in the tree. Turn is the number of the answer, from 1.
-	Agent        string                 `json:"agent"`
-	Turn         int                    `json:"turn"`
-	Model        string                 `json:"model"`
-	Content      *model.Content         `json:"content"`
-	FinishReason model.FinishReason     `json:"finish_reason,omitempty"`
-	Usage        dispatchapi.TokenUsage `json:"usage"`
+	Agent        string             `json:"agent"`
+	Turn         int                `json:"turn"`
+	Content      *model.Content     `json:"content"`
+	FinishReason model.FinishReason `json:"finish_reason,omitempty"`
+	modelRequest
+}
+
+// modelFailure is the data of a model_failure entry: an unusable answer, or the last failed attempt of a request without an answer.
+type modelFailure struct {
+	Agent string `json:"agent"`
+	Turn  int    `json:"turn"`
+	Error string `json:"error"`
+	modelRequest
+}
+
+// modelRequest has the fields of entries about a request to a model. Only traces use the fields without a usage or a cost.
+type modelRequest struct {
+	// Model is the reference of the model, Server its server.
+	Model  string           `json:"model"`
+	Server *runtrace.Server `json:"server,omitempty"`
+	// ResponseModel is the name of the model in the answer of the service.
+	ResponseModel string   `json:"response_model,omitempty"`
+	Temperature   *float64 `json:"temperature,omitempty"`
+	// Attempts are the failed attempts of the request that nobody paid for, at most runtrace.MaxEvents.
+	Attempts []failedAttempt        `json:"attempts,omitempty"`
+	Usage    dispatchapi.TokenUsage `json:"usage"`
 	// Cost is nil without a known price.
 	Cost *dispatchapi.Cost `json:"cost,omitempty"`
 	period
 }
 
-// modelFailure is the data of a model_failure entry: an unusable answer.
-type modelFailure struct {
-	Agent string                 `json:"agent"`
-	Turn  int                    `json:"turn"`
-	Model string                 `json:"model"`
-	Error string                 `json:"error"`
-	Usage dispatchapi.TokenUsage `json:"usage"`
-	// Cost is nil without a known price.
-	Cost *dispatchapi.Cost `json:"cost,omitempty"`
+// failedAttempt is an attempt of a request to a model, and why it failed.
+type failedAttempt struct {
+	Model string `json:"model"`
+	Error string `json:"error"`
 	period
 }
+
+// isPaid reports whether a model has used tokens.
+func (r modelRequest) isPaid() bool { return r.Usage != dispatchapi.TokenUsage{} }
 
 // period is the time of an entry. Only traces use it, so it is not the same in all attempts.
 type period struct {
@@ -89,6 +108,7 @@ type toolResult struct {
 	MoreLog int `json:"more_log,omitempty"`
 	// Stop is set if the tool ended the run.
 	Stop *Stop `json:"stop,omitempty"`
+	contact
 	period
 }
 
@@ -182,7 +202,9 @@ func (r *recorder) loadEntry(e dispatchapi.JournalEntry) (err error) {
 	case dispatchapi.JournalModelFailure:
 		var f modelFailure
 		if err = exactjson.Decode(e.Data, &f); err == nil {
-			r.failures[f.Agent] = append(r.failures[f.Agent], f)
+			if f.isPaid() {
+				r.failures[f.Agent] = append(r.failures[f.Agent], f)
+			}
 			r.countUsage(f.Usage)
 		}
 	case dispatchapi.JournalToolStarted:

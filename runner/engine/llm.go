@@ -181,13 +181,12 @@ func (l *llmAgent) nextAnswer(ctx context.Context) (*model.Content, error) {
 	if err := l.journal.flushOld(ctx); err != nil {
 		return nil, err
 	}
-	answer, took, err := l.askModel(ctx)
+	answer, request, err := l.askModel(ctx)
 	if err != nil {
 		return nil, err
 	}
 	recorded, err := l.journal.recordAnswer(modelAnswer{
-		Agent: l.path, Turn: l.turn, Model: cmp.Or(answer.Model, l.llm.Name()), Content: answer.Content,
-		FinishReason: answer.FinishReason, Usage: usageOf(answer.Usage), period: took,
+		Agent: l.path, Turn: l.turn, Content: answer.Content, FinishReason: answer.FinishReason, modelRequest: request,
 	})
 	l.stage.countUsage(recorded.Model, recorded.Usage, l.journal.callCost)
 	if err != nil {
@@ -205,33 +204,30 @@ func (l *llmAgent) useAnswer(recorded modelAnswer) (*model.Content, error) {
 	return recorded.Content, nil
 }
 
-// askModel requests an answer. It also returns the time of the request, since the last unusable answer.
-func (l *llmAgent) askModel(ctx context.Context) (*model.Answer, period, error) {
+// askModel requests an answer. It also returns what the journal has about the request, since the last unusable answer.
+func (l *llmAgent) askModel(ctx context.Context) (*model.Answer, modelRequest, error) {
 	ctx, cancel := l.limitTime(ctx)
 	defer cancel()
 	if late := timedOut(ctx); late != nil {
-		return nil, period{}, late
+		return nil, modelRequest{}, late
 	}
-	begin := l.engine.cfg.Now()
-	ctx = model.WithWaste(ctx, func(name string, f *model.Error) {
-		usage := usageOf(f.Usage)
-		l.stage.countUsage(name, usage, l.journal.callCost)
-		l.journal.recordFailure(modelFailure{Agent: l.path, Turn: l.turn, Model: name, Error: string(f.Code), Usage: usage, period: l.engine.periodSince(begin)})
-		begin = l.engine.cfg.Now()
-	})
-	answer, err := l.llm.Generate(ctx, &model.Request{
+	failures := &requestFailures{agent: l, begin: l.engine.cfg.Now()}
+	answer, err := l.llm.Generate(model.WithFailures(ctx, failures.addFailure), &model.Request{
 		Instructions: l.prompt, Contents: l.talk.seenBy(l.path), Tools: l.declarations(), Temperature: l.agent.Temperature,
 	})
 	if late := timedOut(ctx); err != nil && late != nil {
-		return nil, period{}, late
+		return nil, modelRequest{}, late
 	}
 	if err != nil {
-		return nil, period{}, err
+		failures.endRequest(ctx, err)
+		return nil, modelRequest{}, err
 	}
 	if answer.Content == nil {
 		answer.Content = &model.Content{Role: model.RoleModel}
 	}
-	return answer, l.engine.periodSince(begin), nil
+	request := failures.describe(cmp.Or(answer.Model, l.llm.Name()), answer.Server)
+	request.ResponseModel, request.Usage = answer.ResponseModel, usageOf(answer.Usage)
+	return answer, request, nil
 }
 
 // callTools executes the calls of an answer, several at a time, and returns the message with all results, in the order

@@ -116,7 +116,7 @@ func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 		return a, fmt.Errorf("encoding a model's answer: %w", err)
 	}
 	if len(data) > dispatchapi.MaxModelAnswer {
-		r.addFailure(modelFailure{Agent: a.Agent, Turn: a.Turn, Model: a.Model, Error: string(runerror.ModelAnswerTooLarge), Usage: a.Usage, period: a.period})
+		r.addFailure(modelFailure{Agent: a.Agent, Turn: a.Turn, Error: string(runerror.ModelAnswerTooLarge), modelRequest: a.modelRequest})
 		return a, &failure{code: runerror.ModelAnswerTooLarge, message: fmt.Sprintf(
 			"the model's answer has %d bytes, the limit is %d; make it answer with less", len(data), dispatchapi.MaxModelAnswer)}
 	}
@@ -133,7 +133,7 @@ func (r *recorder) recordAnswer(a modelAnswer) (modelAnswer, error) {
 	})
 }
 
-// recordFailure records an unusable answer with a known usage, because the usage is paid.
+// recordFailure records an unusable answer, which is paid, or a request without an answer.
 func (r *recorder) recordFailure(f modelFailure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,15 +143,16 @@ func (r *recorder) recordFailure(f modelFailure) {
 // addFailure is recordFailure with the lock held. If the journal is full, the run fails soon for
 // that reason.
 func (r *recorder) addFailure(f modelFailure) {
-	if f.Usage == (dispatchapi.TokenUsage{}) {
-		return
+	entry := dispatchapi.JournalEntry{Kind: dispatchapi.JournalModelFailure}
+	if f.isPaid() {
+		f.Cost = r.callCost(f.Model, f.Usage)
+		entry.Usage = usageWith(f.Model, f.Usage, f.Cost)
 	}
-	f.Cost = r.callCost(f.Model, f.Usage)
 	data, err := json.Marshal(f)
 	if err != nil { // impossible: it has only texts and numbers
 		return
 	}
-	if r.addEntry(dispatchapi.JournalEntry{Kind: dispatchapi.JournalModelFailure, Data: data, Usage: usageWith(f.Model, f.Usage, f.Cost)}) == nil {
+	if entry.Data = data; r.addEntry(entry) == nil {
 		r.countUsage(f.Usage)
 	}
 }

@@ -92,7 +92,8 @@ func TestTrace_OfJournal(t *testing.T) {
 	require.Equal(t, `1 agent "invoke_workflow main" 11s
 2 agent "invoke_agent first" 11s
 3 model "chat first" 1s
-3 mcp "execute_tool script" 6s
+3 tool "execute_tool script" 6s
+4 mcp "tools/call script" 6s
 4 effect "http.post" 1s
 4 effect "http.get" 1s
 3 model "chat first" 1s

@@ -15,6 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/internal/testenv/scripttest"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/localrun"
@@ -38,6 +39,8 @@ type answerer struct {
 }
 
 func (a *answerer) Name() string { return a.name }
+
+func (a *answerer) Server() *runtrace.Server { return nil }
 
 func (a *answerer) Generate(_ context.Context, req *model.Request) (*model.Answer, error) {
 	text, err := a.answer(req.Instructions, req)

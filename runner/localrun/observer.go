@@ -3,7 +3,6 @@
 package localrun
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -158,7 +157,7 @@ func (m *observedModel) Generate(ctx context.Context, req *model.Request) (*mode
 			s.Usage, kept.failure = failed.Usage, failed
 		}
 	} else {
-		s.Model, s.Usage, s.Text, s.FinishReason = cmp.Or(answer.Model, m.Name()), answer.Usage, answer.Content.Text(), answer.FinishReason
+		s.Usage, s.Text, s.FinishReason = answer.Usage, answer.Content.Text(), answer.FinishReason
 		if answer.Content != nil {
 			for _, c := range answer.Content.Calls() {
 				s.Calls = append(s.Calls, engine.CallRecord{Tool: c.Name, Arguments: c.Args})

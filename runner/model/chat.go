@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/excerpt"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
@@ -133,11 +134,17 @@ func assistantMessage(content *Content) ([]openai.ChatCompletionMessageParamUnio
 	return []openai.ChatCompletionMessageParamUnion{{OfAssistant: &message}}, nil
 }
 
+// maxModelName limits the name of a model in the answer of a service, in bytes.
+const maxModelName = 200
+
 // readCompletion converts a response. The error for an unusable response contains its usage.
-func readCompletion(c *openai.ChatCompletion) (*Answer, error) {
+func (m *openAI) readCompletion(c *openai.ChatCompletion) (*Answer, error) {
+	name := excerpt.Of(redactMessage(strings.ToValidUTF8(c.Model, ""), m.key), maxModelName, "")
 	resp, err := readChoice(c)
 	if failure, ok := AsError(err); ok {
-		failure.Usage = tokenUsage(c.Usage)
+		failure.Usage, failure.ResponseModel = tokenUsage(c.Usage), name
+	} else if resp != nil {
+		resp.ResponseModel = name
 	}
 	return resp, err
 }
@@ -176,7 +183,7 @@ func readChoice(c *openai.ChatCompletion) (*Answer, error) {
 		return nil, &Error{Code: runerror.ModelAnswerInvalid, Message: "the model's answer is empty", Retryable: true}
 	}
 	return &Answer{
-		Content: content, Model: c.Model, FinishReason: reason, Usage: tokenUsage(c.Usage),
+		Content: content, FinishReason: reason, Usage: tokenUsage(c.Usage),
 	}, nil
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 )
 
@@ -30,6 +31,8 @@ type answering struct {
 }
 
 func (answering) Name() string { return "CANARY" }
+
+func (answering) Server() *runtrace.Server { return nil }
 
 func (a answering) Generate(context.Context, *Request) (*Answer, error) { return a.resp, a.err }
 

@@ -29,7 +29,9 @@ type Error struct {
 	RetryAfter time.Duration
 	// Usage is the usage of an unusable response, or nil.
 	Usage *dispatchapi.TokenUsage
-	err   error
+	// ResponseModel is the name of the model in an unusable response; "" without one.
+	ResponseModel string
+	err           error
 }
 
 // Error returns the message with the code.

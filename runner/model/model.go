@@ -6,12 +6,15 @@ import (
 	"context"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/runtrace"
 )
 
 // Model answers requests. Implementations are safe for concurrent use and keep no state between requests.
 type Model interface {
 	// Name returns the reference, provider/model.
 	Name() string
+	// Server returns the server that requests are sent to; nil for none.
+	Server() *runtrace.Server
 	// Generate returns the answer to a request. It does not change the request. The error is an *Error, or the error of
 	// the context.
 	Generate(ctx context.Context, req *Request) (*Answer, error)
@@ -39,9 +42,12 @@ type ToolDeclaration struct {
 // Answer is a model's answer.
 type Answer struct {
 	Content *Content
-	// Model is the reference of the model that answered.
-	Model        string
-	FinishReason FinishReason
+	// Model is the reference of the model that answered, Server its server.
+	Model  string
+	Server *runtrace.Server
+	// ResponseModel is the name of the model in the answer of the service; "" without one.
+	ResponseModel string
+	FinishReason  FinishReason
 	// Usage is nil if the service did not report it.
 	Usage *dispatchapi.TokenUsage
 }

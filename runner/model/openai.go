@@ -20,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/excerpt"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/internal/runtrace"
 )
 
 // defaultBaseURL is the default address of a provider.
@@ -29,6 +30,7 @@ const defaultBaseURL = runnerconfig.OpenAIAddress
 type openAI struct {
 	service  openai.ChatCompletionService
 	provider string
+	server   *runtrace.Server
 	key      string
 	model    string
 	settings Settings
@@ -47,7 +49,11 @@ func newOpenAI(p runnerconfig.Provider, model string, settings Settings, client 
 	if p.APIKey != "" {
 		opts = append(opts, option.WithAPIKey(p.APIKey))
 	}
-	return &openAI{service: openai.NewChatCompletionService(opts...), provider: p.Prefix, key: p.APIKey, model: model, settings: settings}
+	m := &openAI{service: openai.NewChatCompletionService(opts...), provider: p.Prefix, key: p.APIKey, model: model, settings: settings}
+	if u, err := url.Parse(base); err == nil {
+		m.server = runtrace.ServerOf(u)
+	}
+	return m
 }
 
 // withQuery adds the query of the base URL, such as ?api-version=…, to each request, because the
@@ -63,6 +69,9 @@ func withQuery(query string) option.Middleware {
 
 // Name returns the reference, provider/model.
 func (m *openAI) Name() string { return m.provider + "/" + m.model }
+
+// Server implements Model.
+func (m *openAI) Server() *runtrace.Server { return m.server }
 
 // Generate implements Model.
 func (m *openAI) Generate(ctx context.Context, req *Request) (*Answer, error) {
@@ -81,7 +90,7 @@ func (m *openAI) Generate(ctx context.Context, req *Request) (*Answer, error) {
 	if failure := errorIn(completion, m.key, retryAfter(resp)); failure != nil {
 		return nil, failure
 	}
-	return readCompletion(completion)
+	return m.readCompletion(completion)
 }
 
 func (m *openAI) requestParams(req *Request) (openai.ChatCompletionNewParams, error) {

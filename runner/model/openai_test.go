@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
 
@@ -84,6 +86,29 @@ func TestOpenAI_SendsQueryOfBaseURL(t *testing.T) {
 				require.Equal(t, row.path, s.path)
 				require.Equal(t, row.query, s.query)
 			}
+		})
+	}
+}
+
+// The answer of a model has the name that the service gives to the model, in a limited size and without the key.
+func TestOpenAI_ReportsModelOfAnswer(t *testing.T) {
+	t.Parallel()
+	for reported, want := range map[string]string{
+		`"gpt-5-2026-01-01"`: "gpt-5-2026-01-01", `"gpt-sk-testkey"`: "********", `null`: "", `"` + strings.Repeat("x", 300) + `"`: strings.Repeat("x", 200),
+	} {
+		t.Run(fmt.Sprintf("%.20s", reported), func(t *testing.T) {
+			t.Parallel()
+			s := &service{status: 200, answer: `{"model":` + reported + `,"choices":[{"finish_reason":"stop","message":{"role":"assistant","content":"Hi"}}]}`}
+			server := httptest.NewServer(s)
+			t.Cleanup(server.Close)
+			llm, err := reached(t, server.URL+"/v1?key=secret", "sk-testkey").Resolve("ours/m", nil, model.Settings{})
+			require.NoError(t, err)
+			answer, err := llm.Generate(t.Context(), &model.Request{Contents: []*model.Content{model.TextContent(model.RoleUser, "Hi")}})
+			require.NoError(t, err)
+			require.Equal(t, want, answer.ResponseModel)
+			to, err := url.Parse(server.URL)
+			require.NoError(t, err)
+			require.Equal(t, runtrace.ServerOf(to), llm.Server())
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/runtrace"
 )
 
 // Policy configures retries.
@@ -48,6 +49,9 @@ type retrying struct {
 // Name returns the name of the first model.
 func (r *retrying) Name() string { return r.models[0].Name() }
 
+// Server returns the server of the first model.
+func (r *retrying) Server() *runtrace.Server { return r.models[0].Server() }
+
 // Generate implements Model.
 func (r *retrying) Generate(ctx context.Context, req *Request) (*Answer, error) {
 	var failure error
@@ -71,8 +75,8 @@ func (r *retrying) askWithRetries(ctx context.Context, llm Model, req *Request) 
 			return answer, nil
 		}
 		failure, ok := AsError(err)
-		if ok && failure.Usage != nil {
-			countWasted(ctx, llm.Name(), failure)
+		if ok {
+			reportFailure(ctx, llm, failure)
 		}
 		if !ok || !failure.Retryable || attempt >= r.policy.Attempts || ctx.Err() != nil {
 			return nil, err
@@ -83,7 +87,7 @@ func (r *retrying) askWithRetries(ctx context.Context, llm Model, req *Request) 
 	}
 }
 
-// generateOnce returns the answer of a model within requestTime, with the name of the model.
+// generateOnce returns the answer of a model within requestTime, with the name and the server of the model.
 func generateOnce(ctx context.Context, llm Model, req *Request) (*Answer, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, requestTime, errSlow)
 	defer cancel()
@@ -91,23 +95,23 @@ func generateOnce(ctx context.Context, llm Model, req *Request) (*Answer, error)
 	if err != nil {
 		return nil, givenUp(limited, err)
 	}
-	answer.Model = llm.Name()
+	answer.Model, answer.Server = llm.Name(), llm.Server()
 	return answer, nil
 }
 
-// Waste records the usage of unusable responses, by model and failure.
-type Waste func(model string, failure *Error)
+// FailureRecorder records a failed attempt of a request, also an unusable response, which is paid.
+type FailureRecorder func(llm Model, failure *Error)
 
-type wasteKey struct{}
+type failureKey struct{}
 
-// WithWaste sets the recorder of unusable responses for a context.
-func WithWaste(ctx context.Context, waste Waste) context.Context {
-	return context.WithValue(ctx, wasteKey{}, waste)
+// WithFailures sets the recorder of failed attempts for a context. Generate calls it before it returns.
+func WithFailures(ctx context.Context, record FailureRecorder) context.Context {
+	return context.WithValue(ctx, failureKey{}, record)
 }
 
-func countWasted(ctx context.Context, model string, failure *Error) {
-	if waste, ok := ctx.Value(wasteKey{}).(Waste); ok {
-		waste(model, failure)
+func reportFailure(ctx context.Context, llm Model, failure *Error) {
+	if record, ok := ctx.Value(failureKey{}).(FailureRecorder); ok {
+		record(llm, failure)
 	}
 }
 

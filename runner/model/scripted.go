@@ -14,6 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/internal/runerror"
+	"github.com/agentplatform/agentplatform/internal/runtrace"
 )
 
 // scriptedModel answers from a script. It has no state: it reads the turn and the matches from the
@@ -31,6 +32,9 @@ var all = regexp.MustCompile(`(?s).*`)
 
 // Name returns the reference, scripted/<file>.
 func (m *scriptedModel) Name() string { return m.name }
+
+// Server implements Model.
+func (*scriptedModel) Server() *runtrace.Server { return nil }
 
 // Generate implements Model.
 func (m *scriptedModel) Generate(ctx context.Context, req *Request) (*Answer, error) {

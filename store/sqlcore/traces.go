@@ -148,12 +148,13 @@ func (c *Core) TracedRuns(ctx context.Context, project uuid.UUID, runs []uuid.UU
 			t := store.TracedRun{Run: store.Run{ProjectID: project}}
 			from := start{input: store.Key{ProjectID: project}}
 			err := row.Scan(&t.Run.ID, &t.Run.EnvironmentID, &t.Run.AgentName, &t.Run.Status, &t.Run.ErrorCode, &t.Run.Error,
-				&t.Run.Attempt, scanTime(&t.Run.QueuedAt), scanNullTime(&t.Run.StartedAt), scanNullTime(&t.Run.EndedAt), &from.input.ID)
+				&t.Run.Attempt, scanTime(&t.Run.QueuedAt), scanNullTime(&t.Run.StartedAt), scanNullTime(&t.Run.EndedAt), &from.input.ID, &t.BundleDigest)
 			from.run = t.Run.Key()
 			starts = append(starts, from)
 			return t, err
 		}, `SELECT r.id, r.environment_id, r.agent_name, r.status, r.error_code, r.error, r.attempt, r.queued_at, r.started_at,
-				r.ended_at, r.input_id FROM {ended_runs} r
+				r.ended_at, r.input_id, COALESCE((SELECT d.bundle_digest FROM deployments d
+					WHERE d.project_id = r.project_id AND d.id = r.deployment_id), '') FROM {ended_runs} r
 			WHERE `+c.keyCondition(&l, "r.id", keysFromIDs(project, same))+readableCondition("$1"), l.args...)
 		if err != nil {
 			return nil, wrap(err, "reading ended runs of project %s", project)

@@ -175,6 +175,10 @@ var tracePromises = []promise{
 		w.NoError(w.s.EraseRun(w.ctx, w.key(erased)))
 		want := []store.TracedRun{{Run: w.run(traced), Traceparent: traceparent}, {Run: w.run(plain)}}
 		for i := range want {
+			deployment, err := w.s.Deployment(w.ctx, w.key(*want[i].Run.DeploymentID))
+			w.NoError(err)
+			w.NotEmpty(deployment.BundleDigest)
+			want[i].BundleDigest = deployment.BundleDigest
 			want[i].Run = store.Run{
 				ID: want[i].Run.ID, ProjectID: w.project.ID, EnvironmentID: w.environment.ID, AgentName: "first", Status: store.RunCompleted,
 				Attempt: 1, QueuedAt: want[i].Run.QueuedAt, StartedAt: want[i].Run.StartedAt, EndedAt: want[i].Run.EndedAt,

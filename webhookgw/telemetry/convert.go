@@ -60,7 +60,7 @@ func convertTrace(run store.Run, traceparent string, computed runtrace.Trace, wi
 		s := &computed.Spans[i]
 		span := &trace.Span{
 			TraceId: id[:], SpanId: bytesOf(s.ID), ParentSpanId: bytesOf(s.Parent), Name: s.Name, Kind: spanKind(s.Kind),
-			Attributes: attributesOf(s, withContent), Status: statusOf(s, withContent),
+			Attributes: attributesOf(s, withContent), Events: eventsOf(s), Status: statusOf(s, withContent),
 		}
 		span.StartTimeUnixNano = nanoseconds(s.Start, run.QueuedAt)
 		span.EndTimeUnixNano = max(nanoseconds(s.End, s.Start), span.StartTimeUnixNano)
@@ -68,7 +68,7 @@ func convertTrace(run store.Run, traceparent string, computed runtrace.Trace, wi
 			if parent, ok := tracecontext.ParseTraceparent(traceparent); ok {
 				span.ParentSpanId = parent.Span[:]
 			}
-			span.Attributes = append(span.Attributes, attribute("gen_ai.agent.name", run.AgentName),
+			span.Attributes = append(span.Attributes,
 				attribute("agentplatform.environment.id", run.EnvironmentID.String()), attribute("agentplatform.spans.omitted", computed.MoreSpans))
 		}
 		out = append(out, span)
@@ -122,10 +122,23 @@ func contentNames(kind runtrace.Kind) (input, output string) {
 	return "agentplatform.input", "agentplatform.output"
 }
 
-func attributesOf(s *runtrace.Span, withContent bool) (out []*common.KeyValue) {
-	for _, name := range slices.Sorted(maps.Keys(s.Attributes)) {
-		out = append(out, attribute(name, s.Attributes[name]))
+// sortedAttributes returns attributes in the order of their names.
+func sortedAttributes(attributes map[string]any) (out []*common.KeyValue) {
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		out = append(out, attribute(name, attributes[name]))
 	}
+	return out
+}
+
+func eventsOf(s *runtrace.Span) (out []*trace.Span_Event) {
+	for _, e := range s.Events {
+		out = append(out, &trace.Span_Event{Name: e.Name, TimeUnixNano: nanoseconds(e.At, s.Start), Attributes: sortedAttributes(e.Attributes)})
+	}
+	return out
+}
+
+func attributesOf(s *runtrace.Span, withContent bool) []*common.KeyValue {
+	out := sortedAttributes(s.Attributes)
 	if s.ErrorType != "" {
 		out = append(out, attribute("error.type", s.ErrorType))
 	}

@@ -133,13 +133,16 @@ func (f *fakeStore) TracedRuns(_ context.Context, project uuid.UUID, runs []uuid
 	begin := time.Unix(1000, 0)
 	end := begin.Add(time.Second)
 	for _, id := range sortedIDs(runs) {
-		found = append(found, store.TracedRun{Traceparent: f.parent, Run: store.Run{
+		found = append(found, store.TracedRun{Traceparent: f.parent, BundleDigest: digest, Run: store.Run{
 			ID: id, ProjectID: project, EnvironmentID: f.env, AgentName: "clerk", Status: store.RunFailed, ErrorCode: "tool_failed",
 			Error: canary, QueuedAt: begin, StartedAt: &begin, EndedAt: &end,
 		}})
 	}
 	return found, nil
 }
+
+// digest is the bundle of all runs.
+const digest = "sha256:abc"
 
 // storedAt is the time when the store got the last entry of a journal.
 var storedAt = time.Unix(1000, 700_000_000)
@@ -155,7 +158,8 @@ func (f *fakeStore) RunJournals(ctx context.Context, _ uuid.UUID, runs []uuid.UU
 	for _, run := range sortedIDs(runs) {
 		for _, entry := range []store.JournalEntry{
 			{Sequence: 1, Kind: store.JournalModelAnswer, Data: json.RawMessage(`{"agent":"clerk","turn":1,"model":"openai/gpt-5","content":{"role":"model","parts":[{"text":"` + canary +
-				`"}]},"finish_reason":"stop","usage":{"input_tokens":3,"output_tokens":2,"total_tokens":5},"at":"1970-01-01T00:16:40Z","ms":100}`)},
+				`"}]},"finish_reason":"stop","usage":{"input_tokens":3,"output_tokens":2,"total_tokens":5},"at":"1970-01-01T00:16:40Z","ms":100,` +
+				`"attempts":[{"at":"1970-01-01T00:16:40.05Z","model":"openai/gpt-5","error":"model_rate_limited"}]}`)},
 			{Sequence: 2, Kind: store.JournalToolStarted, Data: json.RawMessage(`{"agent":"clerk","call_id":"call_1","tool":"look","arguments":{"q":"` + canary + `"},"at":"1970-01-01T00:16:40.2Z"}`)},
 			{Sequence: 3, Kind: store.JournalToolResult, Data: result, At: storedAt},
 		} {
@@ -361,6 +365,14 @@ func checkTrace(t *testing.T, resources []*trace.ResourceSpans, run uuid.UUID, p
 			require.LessOrEqual(t, len(a.Value.GetStringValue()), maxValue, a.Key)
 		}
 	}
+	for _, name := range []string{"run clerk", "invoke_agent clerk"} {
+		at := slices.IndexFunc(scope.Spans, func(s *trace.Span) bool { return s.Name == name })
+		require.Contains(t, scope.Spans[at].Attributes, attribute(string(semconv.GenAIAgentVersionKey), digest))
+	}
+	at := slices.IndexFunc(scope.Spans, func(s *trace.Span) bool { return s.Name == "chat gpt-5" })
+	require.Len(t, scope.Spans[at].Events, 1)
+	require.EqualValues(t, time.Unix(1000, 50_000_000).UnixNano(), scope.Spans[at].Events[0].TimeUnixNano)
+	require.Contains(t, scope.Spans[at].Events[0].Attributes, attribute(string(semconv.ErrorTypeKey), "model_rate_limited"))
 	call := tracecontext.SpanOf(run.String(), "call_1")
 	require.Contains(t, known, string(call[:]), "the span that requests of the call name")
 	require.EqualValues(t, storedAt.UnixNano(), known[string(call[:])].EndTimeUnixNano, "an entry without a duration has the time of the store")
@@ -387,7 +399,7 @@ var conventions = map[string]bool{
 	string(semconv.GenAIUsageOutputTokensKey): true, string(semconv.GenAIUsageCacheReadInputTokensKey): true,
 	string(semconv.GenAIUsageReasoningOutputTokensKey): true, string(semconv.GenAIInputMessagesKey): true, string(semconv.GenAIOutputMessagesKey): true,
 	string(semconv.GenAIToolCallArgumentsKey): true, string(semconv.GenAIToolCallResultKey): true, string(semconv.ErrorTypeKey): true,
-	string(semconv.McpMethodNameKey): true,
+	string(semconv.McpMethodNameKey): true, string(semconv.GenAIAgentVersionKey): true,
 }
 
 // A failed request is repeated after a pause that doubles. Old runs are dropped and counted.

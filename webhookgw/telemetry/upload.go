@@ -56,6 +56,7 @@ func newUpload(runs []store.TracedRun, convert func(store.TracedRun, *runtrace.B
 func (u *upload) beginRun() {
 	if n := len(u.done); n < len(u.runs) {
 		u.building = runtrace.NewBuilder(u.runs[n].Run.ID.String())
+		u.building.Version = u.runs[n].BundleDigest
 	}
 }
 

@@ -4,8 +4,10 @@ package httptool
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -98,6 +100,37 @@ func TestFeature_ContinuesTrace(t *testing.T) {
 	}
 	for _, r := range other.requests() {
 		require.Empty(t, r.header.Values(tracecontext.Header))
+	}
+}
+
+// The journal has the server of a request, without the rest of the address and without a secret name.
+func TestFeature_RecordsServer(t *testing.T) {
+	t.Parallel()
+	s := newService(t, respond(http.StatusOK, "application/json", `{}`))
+	host, port, err := net.SplitHostPort(s.Listener.Addr().String())
+	require.NoError(t, err)
+	for base, want := range map[string]string{
+		"${URL}/${SECRET_KEY}": `"server":{"address":"` + host + `","port":` + port + `}`, "${SECRET_URL}": "",
+	} {
+		t.Run(base, func(t *testing.T) {
+			p, err := bundle.Parse(bundle.Files{
+				"agents/clerk.yaml": []byte("name: clerk\nmodel: scripted/clerk\ntools: [t.look]\n"),
+				"models/clerk.yaml": []byte("steps: [{turn: 1, tool_calls: [{name: t_look}]}, {text: done}]\n"),
+				"tools/t.yaml":      []byte("base_url: '" + base + "'\ntools: {look: {description: L, request: 'GET /state'}}\n"),
+			})
+			require.NoError(t, err)
+			e := engine.New(engine.Config{Models: &model.Registry{}, Features: []engine.Feature{newClient(t, s.URL, "SECRET_KEY", "c4nary", "SECRET_URL", s.URL).Feature()}})
+			j := &journal{}
+			out := e.Execute(t.Context(), engine.Input{RunID: "run-1", AgentName: "clerk", Project: p, Message: "hi", Journal: j})
+			require.Equal(t, engine.Completed, out.Status, "%v", out.Cause)
+			for _, entry := range append(j.entries, out.Trailing...) {
+				require.NotContains(t, string(entry.Data), "c4nary")
+				if entry.Kind == dispatchapi.JournalToolResult {
+					require.Contains(t, string(entry.Data), want)
+					require.Equal(t, want == "", !strings.Contains(string(entry.Data), `"server"`))
+				}
+			}
+		})
 	}
 }
 

@@ -135,6 +135,7 @@ func (c *Client) executeCall(ctx context.Context, t *bundle.HTTPTool, args map[s
 	if err != nil {
 		return nil, err
 	}
+	engine.RecordServer(ctx, req.url, hidden)
 	response, err := c.sendAuthorized(limited, req, tokens, hidden)
 	if err != nil {
 		if errors.Is(context.Cause(limited), errTimeout) && !errors.As(err, new(*oauth.Error)) {

@@ -14,6 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/excerpt"
 	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/internal/redact"
+	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
 // Request is a request of a script.
@@ -64,7 +65,7 @@ func (c *Client) Send(ctx context.Context, r Request) (Response, error) {
 	}
 	hidden := &redact.Secrets{}
 	hidden.Add(r.Secrets...)
-	got, err := c.sendScript(ctx, r)
+	got, err := c.sendScript(ctx, r, hidden)
 	if err != nil {
 		return Response{}, errors.New(oneLine(hidden.RedactText(err.Error()), maxError))
 	}
@@ -78,7 +79,7 @@ func (c *Client) Send(ctx context.Context, r Request) (Response, error) {
 }
 
 // sendScript sends a request and repeats it as the script allows.
-func (c *Client) sendScript(ctx context.Context, r Request) (*response, error) {
+func (c *Client) sendScript(ctx context.Context, r Request, hidden *redact.Secrets) (*response, error) {
 	to, err := url.Parse(r.URL)
 	if err != nil || to.Host == "" || to.Scheme != "https" && to.Scheme != "http" {
 		return nil, errors.New("the URL must be an http or https URL with a host")
@@ -86,6 +87,7 @@ func (c *Client) sendScript(ctx context.Context, r Request) (*response, error) {
 	if to.User != nil {
 		return nil, errors.New("the URL must not contain a user; use the header Authorization")
 	}
+	engine.RecordServer(ctx, to, hidden)
 	limited, cancel := context.WithTimeoutCause(ctx, r.Timeout, errTimeout)
 	defer cancel()
 	for wait := firstPause; ; wait = min(2*wait, maxPause) {

@@ -13,7 +13,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
+	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
+	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/oauth"
 )
 
@@ -45,6 +47,7 @@ func (c *Client) sendCall(ctx context.Context, server Server, tool string, args 
 		x := &exchange{method: methodCall, repeatable: repeatable}
 		s, err := c.readySession(ctx, server, repeatable)
 		if err == nil {
+			engine.RecordMCPCall(ctx, runtrace.NewMCPCall(tool, s.sdk.InitializeResult().ProtocolVersion, s.sdk.ID()))
 			_, err = s.sdk.CallTool(withExchange(ctx, x), callParams(ctx, tool, args))
 			err = s.describeWait(err, x)
 			c.settleCall(s, x, err)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/engine/mcp"
@@ -121,7 +123,7 @@ func TestFeature_ContinuesTrace(t *testing.T) {
 	c.Wait()
 	mu.Lock()
 	defer mu.Unlock()
-	want := tracecontext.TraceparentOf("", "run-1", "call_1_0")
+	want := tracecontext.TraceparentOf("", "run-1", runtrace.RequestPosition(runtrace.TypeMCP, "call_1_0"))
 	require.Equal(t, []string{want}, headers["tools/call"])
 	require.Equal(t, want, fields["tools/call"])
 	require.Contains(t, headers, "initialize")
@@ -129,6 +131,40 @@ func TestFeature_ContinuesTrace(t *testing.T) {
 		if method != "tools/call" {
 			require.Empty(t, values, method)
 		}
+	}
+}
+
+// The journal has the server, the protocol and a digest of the session of a call, and no secret of the address.
+func TestFeature_RecordsServer(t *testing.T) {
+	t.Parallel()
+	const canary = "s3cret-canary"
+	f := newFake(t)
+	c, _ := newClient(t)
+	listed, err := c.List(t.Context(), f.server(t))
+	require.NoError(t, err)
+	host, port, err := net.SplitHostPort(f.Listener.Addr().String())
+	require.NoError(t, err)
+	const call = `"mcp":{"tool":"get","protocol":"2025-06-18","session":"[0-9a-f]{16}"}`
+	for name, row := range map[string]struct {
+		variable runnerconfig.Variable
+		want     string
+	}{
+		"public address":    {runnerconfig.Variable{Name: "CRM_URL", Value: f.URL + "/" + canary}, `"server":{"address":"` + host + `","port":` + port + `},` + call},
+		"sensitive address": {runnerconfig.Variable{Name: "CRM_URL", Value: f.URL, Sensitive: true}, call},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, j := project(t, "{name: crm, url: '${CRM_URL}/mcp', prefix: crm_}", listed), &journal{}
+			out := execute(t, c, p, j, row.variable)
+			require.Equal(t, engine.Completed, out.Status, "%v", out.Cause)
+			c.Wait()
+			for _, e := range j.entries {
+				require.NotContains(t, string(e.Data), canary)
+				if e.Kind == dispatchapi.JournalToolResult {
+					require.Regexp(t, row.want, string(e.Data))
+					require.Equal(t, row.variable.Sensitive, !strings.Contains(string(e.Data), `"server"`))
+				}
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
@@ -95,6 +96,10 @@ func (c *Client) Call(ctx context.Context, server Server, tool string, args map[
 	p := c.acquirePeer(server)
 	defer c.releasePeer(p)
 	ctx = recordTokens(ctx, p.tokens)
+	if to, err := url.Parse(server.URL); err == nil {
+		engine.RecordServer(ctx, to, server.hidden(ctx, p.tokens))
+	}
+	engine.RecordMCPCall(ctx, runtrace.NewMCPCall(tool, "", ""))
 	raw, err := c.sendCall(ctx, server, tool, args, repeatable)
 	hidden := server.hidden(ctx, p.tokens)
 	var lost *LostError

@@ -181,6 +181,10 @@ func TestScript_ResumesBetweenRequests(t *testing.T) {
 	require.Equal(t, engine.Completed, out.Status, "%s %v", out.Error, out.Cause)
 	require.JSONEq(t, `{"ids":[9007199254740993,9007199254740993,9007199254740993],"state":200}`, out.Output)
 	require.Len(t, b.shop.writes(), 3)
+	for _, e := range journal {
+		isRequest := e.Kind == dispatchapi.JournalToolResult && strings.Contains(string(e.Data), `"tool":"http.request"`)
+		require.Equal(t, isRequest, strings.Contains(string(e.Data), `"server":{"address":"127.0.0.1","port":`), "%s", e.Data)
+	}
 	require.Equal(t, []string{"Bearer " + canary}, slices.Compact(slices.DeleteFunc(slices.Clone(b.shop.auth), func(a string) bool { return a == "" })))
 	whole := b.shop.writes()
 	for cut := range journal {
