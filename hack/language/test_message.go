@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/assert" //nolint:depguard // the parameters of its methods show which argument is a message
 )
 
 // testingMethods are the methods of testing.T and rapid.T whose first argument is a text.
