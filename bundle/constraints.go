@@ -3,11 +3,13 @@
 package bundle
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // checkRequired reports the keys that a map must have and that are missing or empty.
@@ -92,10 +94,21 @@ func (d *decoder) checkValue(n *node, v reflect.Value, f *field, path string) {
 		d.checkNumber(n, v.Float(), f, path)
 	case v.Kind() == reflect.String:
 		d.checkText(n, v.String(), f, path)
-	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() == reflect.String:
-		for i, item := range n.items {
-			d.checkText(item, v.Index(i).String(), f, path+"["+strconv.Itoa(i)+"]")
-		}
+	case f.isList():
+		d.checkList(n, v, f, path)
+	}
+}
+
+// checkList checks the number of items of a list, and each item that is a text.
+func (d *decoder) checkList(n *node, v reflect.Value, f *field, path string) {
+	if f.maxItems > 0 && v.Len() > f.maxItems {
+		d.reject(n.pos, "%q must have %s", path, f.describeBounds())
+	}
+	if v.Type().Elem().Kind() != reflect.String {
+		return
+	}
+	for i, item := range n.items {
+		d.checkText(item, v.Index(i).String(), f, path+"["+strconv.Itoa(i)+"]")
 	}
 }
 
@@ -110,7 +123,7 @@ func (d *decoder) checkNumber(n *node, number float64, f *field, path string) {
 	d.reject(n.pos, "%q must be %s", path, must)
 }
 
-// describeBounds returns the bounds of a number as a phrase, "" without bounds.
+// describeBounds returns the bounds of a value as a phrase, "" without bounds.
 func (f *field) describeBounds() string {
 	switch {
 	case f.min != nil && f.max != nil:
@@ -121,13 +134,17 @@ func (f *field) describeBounds() string {
 		return "at most " + formatBound(f.max)
 	case f.over != nil:
 		return "more than " + formatBound(f.over)
+	case f.maxLength > 0:
+		return fmt.Sprintf("at most %d characters", f.maxLength)
+	case f.maxItems > 0:
+		return fmt.Sprintf("at most %d items", f.maxItems)
 	}
 	return ""
 }
 
 func formatBound(bound *float64) string { return strconv.FormatFloat(*bound, 'f', -1, 64) }
 
-// checkText checks a text against the tags enum, form and file. An empty text is like a missing key.
+// checkText checks a text against the tags enum, form, maxLength and file. An empty text is like a missing key.
 func (d *decoder) checkText(n *node, text string, f *field, path string) {
 	switch {
 	case text == "":
@@ -135,6 +152,8 @@ func (d *decoder) checkText(n *node, text string, f *field, path string) {
 		d.reject(n.pos, "%q must be %s", path, listChoices(f.supportedEnum()))
 	case f.form != "" && !textForms[f.form].matches(text):
 		d.reject(n.pos, "%q must be %s", path, textForms[f.form].description)
+	case f.maxLength > 0 && utf8.RuneCountInString(text) > f.maxLength:
+		d.reject(n.pos, "%q must have %s", path, f.describeBounds())
 	case f.folder != "":
 		d.checkFile(n, text, f, path)
 	}

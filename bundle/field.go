@@ -28,6 +28,8 @@ import (
 //	file               file of the repository that a text names, such as schemas/*.json
 //	min, max           bounds of a number
 //	over               number that the value must exceed
+//	maxLength          most characters of a text, as written
+//	maxItems           most items of a list
 //	without            effect of a missing key, such as a default that Go's zero value cannot show
 //	scope              "base" if the key applies to all runs of an agent, so that an A/B variant cannot have it
 //	variables          how texts name variables of the environment: "prompt" as {env.NAME}; "plain" as ${NAME}, not sensitive;
@@ -49,6 +51,7 @@ type field struct {
 	form, variables         string
 	folder, extension       string // of the tag file
 	min, max, over          *float64
+	maxLength, maxItems     int // 0 without a limit
 	baseOnly, noDefault     bool
 	unsupported             bool
 }
@@ -90,6 +93,7 @@ func parseField(goField reflect.StructField) *field {
 		types: splitTag(tag, "types"), kinds: splitTag(tag, "kinds"), needed: tag.Get("needed"), required: tag.Get("required") == "true", choice: tag.Get("choice"),
 		enum: splitTag(tag, "enum"), unsupportedValues: splitTag(tag, "unsupportedValues"), form: tag.Get("form"), variables: tag.Get("variables"),
 		min: parseBound(tag, "min"), max: parseBound(tag, "max"), over: parseBound(tag, "over"),
+		maxLength: parseSize(tag, "maxLength"), maxItems: parseSize(tag, "maxItems"),
 		baseOnly: tag.Get("scope") == "base", noDefault: tag.Get("defaults") == "false", unsupported: tag.Get("unsupported") == "true",
 	}
 	if !f.required {
@@ -122,6 +126,19 @@ func parseBound(tag reflect.StructTag, name string) *float64 {
 		panic(fmt.Sprintf("tag %s: %v", name, err))
 	}
 	return &number
+}
+
+// parseSize returns the number in a tag, 0 without the tag.
+func parseSize(tag reflect.StructTag, name string) int {
+	text, ok := tag.Lookup(name)
+	if !ok {
+		return 0
+	}
+	size, err := strconv.Atoi(text)
+	if err != nil {
+		panic(fmt.Sprintf("tag %s: %v", name, err))
+	}
+	return size
 }
 
 // isForType reports whether the key applies to a value of the key "type" beside it. An unknown type, "", has all keys.

@@ -303,15 +303,18 @@ func TestParseConnector_ReportsProblems(t *testing.T) {
 		"type: *a\n":         `unknown alias "a"`,
 		"a: &a [*a]\n":       `unknown alias "a"`,
 		"type: &t\n  - *t\n": "connectors/orders.yaml",
-		"type: cron\nconfig: {schedule: '@daily', prompt: 'Go ${'}\n":                                 `connectors/orders.yaml:2:30: "prompt" has ${ that is not followed by a variable name`,
-		"type: cron\nconfig: {schedule: '${', timezone: '${A'}\n":                                     `"timezone" has ${ that is not`,
-		"type: cron\nconfig: {schedule: '@daily', payload: {a: ['${']}}\n":                            `"payload" has ${ that is not`,
-		"type: cron\nconfig: {schedule: '@daily', payload: {'${A}': 1}}\n":                            `"payload" has ${ in the name of a field`,
-		"type: cron\nname: \"a\\u202Eb\"\nconfig: {schedule: '@daily'}\n":                             `connectors/orders.yaml:2:1: "name" must not have control characters`,
-		"type: cron\nname: ' a'\nconfig: {schedule: '@daily'}\n":                                      `connectors/orders.yaml:2:1: "name" must have no white space around it`,
-		"type: cron\nname: '  '\nconfig: {schedule: '@daily'}\n":                                      `connectors/orders.yaml:2:1: "name" must not be blank`,
-		"type: cron\nname: X ${A}\nconfig: {schedule: '@daily'}\n":                                    `connectors/orders.yaml:2:1: "name" must be at most 63 characters without ${`,
-		"type: cron\nconfig: {schedule: '@daily'}\nagents: [ok" + strings.Repeat(", ok", 100) + "]\n": "more than 100 links",
+		"type: cron\nconfig: {schedule: '@daily', prompt: 'Go ${'}\n":                                                                  `connectors/orders.yaml:2:30: "prompt" has ${ that is not followed by a variable name`,
+		"type: cron\nconfig: {schedule: '${', timezone: '${A'}\n":                                                                      `"timezone" has ${ that is not`,
+		"type: cron\nconfig: {schedule: '@daily', payload: {a: ['${']}}\n":                                                             `"payload" has ${ that is not`,
+		"type: cron\nconfig: {schedule: '@daily', payload: {'${A}': 1}}\n":                                                             `"payload" has ${ in the name of a field`,
+		"type: cron\nname: \"a\\u202Eb\"\nconfig: {schedule: '@daily'}\n":                                                              `connectors/orders.yaml:2:1: "name" must not have control characters`,
+		"type: cron\nname: ' a'\nconfig: {schedule: '@daily'}\n":                                                                       `connectors/orders.yaml:2:1: "name" must have no white space around it`,
+		"type: cron\nname: '  '\nconfig: {schedule: '@daily'}\n":                                                                       `connectors/orders.yaml:2:1: "name" must not be blank`,
+		"type: cron\nname: X ${A}\nconfig: {schedule: '@daily'}\n":                                                                     `connectors/orders.yaml:2:1: "name" must be at most 63 characters without ${`,
+		"type: cron\nconfig: {schedule: '@daily'}\nagents: [ok" + strings.Repeat(", ok", 100) + "]\n":                                  "more than 100 links",
+		"type: cron\nconfig: {schedule: '@daily', prompt: '" + strings.Repeat("é", 16<<10+1) + "'}\n":                                  `connectors/orders.yaml:2:38: "config.prompt" must have at most 16384 characters`,
+		"type: webhook\nmode: outbound\nconfig: {url: 'https://a/" + strings.Repeat("a", 2048) + "'}\n":                                `connectors/orders.yaml:3:15: "config.url" must have at most 2048 characters`,
+		"type: webhook\nmode: outbound\nconfig: {url: 'https://a', retry: {schedule_seconds: [0" + strings.Repeat(", 1", 20) + "]}}\n": `connectors/orders.yaml:3:54: "config.retry.schedule_seconds" must have at most 20 items`,
 	} {
 		t.Run(fmt.Sprintf("%.60s", content), func(t *testing.T) {
 			_, err := bundle.ParseConnector("orders", []byte(content), []string{"ok"})
@@ -382,7 +385,7 @@ func TestParse_LimitsConnectors(t *testing.T) {
 func TestParse_LimitsPromptWithVariables(t *testing.T) {
 	t.Parallel()
 	_, err := bundle.ParseConnector("c", []byte("type: cron\nconfig: {schedule: '@daily', prompt: '${A}"+strings.Repeat("x", 16<<10)+"'}\n"), nil)
-	require.ErrorContains(t, err, `"prompt" must have at most 16384 characters`)
+	require.ErrorContains(t, err, `"config.prompt" must have at most 16384 characters`)
 }
 
 func TestParse_ReportsConnectorProblems(t *testing.T) {
@@ -413,7 +416,7 @@ func TestParse_ReportsConnectorProblems(t *testing.T) {
 		`connectors/g.yaml:3:65: "context_headers" has "a b", which must be the name of a header, such as X-GitHub-Event`,
 		`connectors/g.yaml:3:65: "context_headers" has "Cookie", which must not be a header with a credential, a signature or an idempotency key: runs never see it`,
 		`connectors/h.yaml:3:26: "config.authentication" must be one of secret, none, github, gitlab, stripe, slack, standard_webhooks`,
-		`connectors/h.yaml:3:34: "context_headers" may name at most 16 headers`,
+		`connectors/h.yaml:3:51: "config.context_headers" must have at most 16 items`,
 	}, "\n"))
 }
 

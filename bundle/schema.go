@@ -238,9 +238,15 @@ func (b schemaBuilder) fieldSchema(v reflect.Value, f *field) schema {
 		if form := textForms[f.form]; form.pattern != nil {
 			s["pattern"], s["maxLength"] = form.pattern.String(), form.maxLength
 		}
+		if f.maxLength > 0 {
+			s["maxLength"] = f.maxLength
+		}
 	case reflect.Slice:
 		if f.required {
 			s["minItems"] = 1
+		}
+		if f.maxItems > 0 {
+			s["maxItems"] = f.maxItems
 		}
 		b.addEnum(s["items"].(schema), f)
 	}

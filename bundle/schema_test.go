@@ -57,7 +57,7 @@ func validateFile(t *testing.T, all map[bundle.Kind]*jsonschema.Schema, file str
 
 // structural matches the problems that a schema must find too: keys, types, bounds and enums.
 var structural = regexp.MustCompile(`unknown key|missing key "[^"]*"; |" must be (text|true or false|a whole number|a number|a list|keys and values|` +
-	`between|at least \d|at most|more than|one of|provider/model)|must hold|is not for .* connectors|defaults cannot have`)
+	`between|at least \d|at most|more than|one of|provider/model)|must have at most \d+ (items|characters)|must hold|is not for .* connectors|defaults cannot have`)
 
 // namesType reports whether an agent has a type in its own file. Otherwise it may have one from a file of defaults.
 func namesType(text []byte) bool {
@@ -152,6 +152,32 @@ func TestSchema_AgreesWithParser(t *testing.T) {
 		})
 	}
 	require.Greater(t, tried, 500)
+}
+
+// Schemas and parser limit the length of texts and lists in the settings of connectors.
+func TestSchema_LimitsConnectorSettings(t *testing.T) {
+	t.Parallel()
+	all := compileSchemas(t)
+	const outbound, cron = "type: webhook\nmode: outbound\nconfig: {url: 'https://a/%s'}\n", "type: cron\nconfig: {schedule: '@daily', prompt: '%s'}\n"
+	for name, c := range map[string]struct {
+		text     string
+		isWithin bool
+	}{
+		"longest URL":      {fmt.Sprintf(outbound, strings.Repeat("a", 2048-len("https://a/"))), true},
+		"URL too long":     {fmt.Sprintf(outbound, strings.Repeat("a", 2048)), false},
+		"longest prompt":   {fmt.Sprintf(cron, strings.Repeat("é", 16<<10)), true},
+		"prompt too long":  {fmt.Sprintf(cron, strings.Repeat("é", 16<<10+1)), false},
+		"most headers":     {"type: webhook\nmode: sync\nconfig: {context_headers: [a" + strings.Repeat(", a", 15) + "]}\n", true},
+		"too many headers": {"type: webhook\nmode: sync\nconfig: {context_headers: [a" + strings.Repeat(", a", 16) + "]}\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			repository := newFiles("agents/ok.yaml", okAgent, "connectors/a.yaml", c.text)
+			_, err := bundle.Parse(repository)
+			require.Equal(t, c.isWithin, err == nil, err)
+			refused, _ := validateFile(t, all, "connectors/a.yaml", []byte(c.text))
+			require.Equal(t, c.isWithin, refused == nil, refused)
+		})
+	}
 }
 
 // mutateValues calls try after each change of a value inside, and undoes the change.

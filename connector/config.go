@@ -19,8 +19,7 @@ const (
 )
 
 // Config has the settings of all kinds. The tags of a field describe a setting, as in package bundle. The tag kinds names
-// the kinds that have it, the tag needed the kind that requires it. maxLength and maxItems are for schemas: the check of the kind
-// enforces them. A setting without a value has its default.
+// the kinds that have it, the tag needed the kind that requires it. A setting without a value has its default.
 type Config struct {
 	RequireAuthentication *bool             `yaml:"require_authentication" json:"require_authentication,omitzero" kinds:"inbound,sync" doc:"Whether callers must authenticate; false is the same as 'authentication' with 'none'. If both are written, they must agree."`
 	Authentication        string            `yaml:"authentication" json:"authentication,omitzero" kinds:"inbound,sync" enum:"secret,none,github,gitlab,stripe,slack,standard_webhooks" without:"secret" doc:"How callers authenticate: with the secret of the connector, or with the signature of a provider."`
@@ -162,9 +161,6 @@ func (c Config) HeaderNames() (names []string) {
 func (c Config) checkCallers() (problems []FieldError) {
 	if required := c.RequireAuthentication; c.Authentication != "" && required != nil && *required == (c.Authentication == AuthenticationNone) {
 		problems = append(problems, FieldError{"require_authentication", `contradicts "authentication"; remove one of them`})
-	}
-	if len(c.ContextHeaders) > MaxContextHeaders {
-		return append(problems, FieldError{"context_headers", fmt.Sprintf("may name at most %d headers", MaxContextHeaders)})
 	}
 	for _, name := range c.ContextHeaders {
 		if problem := CheckContextHeader(name); problem != "" {

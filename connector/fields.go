@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // Field describes a setting, from the tags of its Go field.
@@ -94,7 +95,7 @@ func (c Config) Values(k Kind) map[string]any {
 	return out
 }
 
-// checkTags returns the problems of numbers and enum values that break the tags of their fields.
+// checkTags returns the problems of values that break the tags of their fields.
 func (k Kind) checkTags(c Config) (problems []FieldError) {
 	note := func(prefix string, of reflect.Value, fields []Field) {
 		for _, f := range fields {
@@ -120,6 +121,10 @@ func (f Field) checkValue(v reflect.Value) string {
 		return fmt.Sprintf("must be %d to %d", f.Min, f.Max)
 	case v.Kind() == reflect.String && v.Len() > 0 && f.Enum != nil && !slices.Contains(f.Enum, v.String()):
 		return "must be " + listAlternatives(f.Enum)
+	case v.Kind() == reflect.String && f.MaxLength > 0 && utf8.RuneCountInString(v.String()) > f.MaxLength:
+		return fmt.Sprintf("must have at most %d characters", f.MaxLength)
+	case v.Kind() == reflect.Slice && f.MaxItems > 0 && v.Len() > f.MaxItems:
+		return fmt.Sprintf("must have at most %d items", f.MaxItems)
 	}
 	return ""
 }

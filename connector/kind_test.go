@@ -4,6 +4,7 @@ package connector_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -72,11 +73,20 @@ func TestCheck_ReportsTags(t *testing.T) {
 		{connector.Sync, `{"timeout_seconds":0}`, "timeout_seconds"},
 		{connector.Cron, `{"schedule":"@daily","missed_ticks":"all"}`, "missed_ticks"},
 		{connector.Cron, `{}`, "schedule"},
+		{connector.Cron, `{"schedule":"@daily","prompt":"` + strings.Repeat("é", 16<<10) + `"}`, ""},
+		{connector.Cron, `{"schedule":"@daily","prompt":"` + strings.Repeat("é", 16<<10+1) + `"}`, "prompt"},
+		{connector.Cron, `{"schedule":"` + strings.Repeat("0", 252) + ` * * * *"}`, "schedule"},
+		{connector.Inbound, `{"context_headers":["a"` + strings.Repeat(`,"a"`, 15) + `]}`, ""},
+		{connector.Inbound, `{"context_headers":["a"` + strings.Repeat(`,"a"`, 16) + `]}`, "context_headers"},
 	} {
-		t.Run(string(c.kind)+" "+c.config, func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s %.60s", c.kind, c.config), func(t *testing.T) {
 			var config connector.Config
 			require.NoError(t, json.Unmarshal([]byte(c.config), &config))
 			problems := c.kind.Check(config)
+			if c.field == "" {
+				require.Empty(t, problems)
+				return
+			}
 			require.Len(t, problems, 1)
 			require.Equal(t, c.field, problems[0].Field)
 		})

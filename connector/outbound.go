@@ -20,8 +20,6 @@ const (
 	// MaxAttempts limits the attempts of a delivery, MaxWait the wait before each of them.
 	MaxAttempts = 20
 	MaxWait     = 24 * time.Hour
-	// MaxURL limits a URL, in bytes.
-	MaxURL = 2048
 	// MaxHeaders limits the headers of a connector, MaxHeader the bytes of a name and its value,
 	// MaxHeaderName the bytes of a name.
 	MaxHeaders    = 32
@@ -55,8 +53,6 @@ func (c Config) checkDelivery() (problems []FieldError) {
 func (r Retry) findProblem() string {
 	limit := int(MaxWait.Seconds())
 	switch {
-	case len(r.ScheduleSeconds) > MaxAttempts:
-		return fmt.Sprintf("must be 1 to %d attempts", MaxAttempts)
 	case slices.ContainsFunc(r.ScheduleSeconds, func(s int) bool { return s < 0 || s > limit }):
 		return fmt.Sprintf("must have waits of at most %d seconds", limit)
 	case len(r.ScheduleSeconds) > 0 && r.ScheduleSeconds[0] != 0:
@@ -71,8 +67,6 @@ func checkURL(address string) string {
 	}
 	u, err := url.Parse(address)
 	switch {
-	case len(address) > MaxURL:
-		return fmt.Sprintf("has at most %d characters", MaxURL)
 	case err != nil, u.Host == "", u.Hostname() == "", u.Scheme != "https" && u.Scheme != "http":
 		return "must be an http or https URL, such as https://example.com/results"
 	case u.User != nil:

@@ -20,15 +20,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 )
 
-// Limits of a cron connector.
-const (
-	// MaxSchedule and MaxZone limit bytes.
-	MaxSchedule, MaxZone = 256, 64
-	// MaxPrompt limits characters.
-	MaxPrompt = 16 << 10
-	// MaxInput limits the input of a tick, prompt and payload together, in bytes of JSON.
-	MaxInput = 64 << 10
-)
+// MaxInput limits the input of a tick, prompt and payload together, in bytes of JSON.
+const MaxInput = 64 << 10
 
 // Missed selects the treatment of ticks that could not run in time.
 type Missed string
@@ -60,7 +53,6 @@ const (
 	FieldSchedule Field = "schedule"
 	FieldZone     Field = "timezone"
 	FieldMissed   Field = "missed_ticks"
-	FieldPrompt   Field = "prompt"
 	FieldPayload  Field = "payload"
 )
 
@@ -112,8 +104,6 @@ const notASchedule = `must have five fields, such as "0 6 * * 1-5", or be one of
 // parseSchedule parses a schedule without a zone.
 func parseSchedule(schedule string) (cron.Schedule, error) {
 	switch {
-	case len(schedule) > MaxSchedule:
-		return nil, fmt.Errorf("must have at most %d bytes", MaxSchedule)
 	case strings.Contains(schedule, "TZ="):
 		return nil, errors.New("must not contain a time zone; set the separate field")
 	case strings.HasPrefix(schedule, "@every"):
@@ -146,7 +136,7 @@ func wrongField(schedule string) string {
 		alone := []string{"*", "*", "*", "*", "*"}
 		alone[i] = part
 		if _, err := parser.Parse(strings.Join(alone, " ")); err != nil {
-			return fmt.Sprintf("has %q for the %s; use *, or values of %s as a list, as a range, or with a step such as */2", part, fields[i].name, fields[i].values)
+			return fmt.Sprintf("has %.40q for the %s; use *, or values of %s as a list, as a range, or with a step such as */2", part, fields[i].name, fields[i].values)
 		}
 	}
 	return ""
@@ -154,7 +144,7 @@ func wrongField(schedule string) string {
 
 // ParseZone parses the IANA name of a time zone, "" for UTC. Its error is a *FieldError.
 func ParseZone(name string) (*time.Location, error) {
-	if len(name) > MaxZone || name == "Local" { // "Local" is the zone of the process
+	if name == "Local" { // "Local" is the zone of the process
 		return nil, &FieldError{Field: FieldZone, Problem: notAZone}
 	}
 	zone, err := time.LoadLocation(name)
@@ -267,7 +257,7 @@ func (i Input) JSON() ([]byte, error) {
 
 var tooLarge = fmt.Sprintf("must keep the input of a run, prompt and payload as JSON, within %d bytes", MaxInput)
 
-// Check returns all problems of a cron connector by field.
+// Check returns all problems of a cron connector by field. The tags of package connector limit the lengths.
 func Check(schedule, zone, prompt string, payload json.RawMessage) (wrong []*FieldError) {
 	note := func(err error) {
 		var field *FieldError
@@ -279,9 +269,6 @@ func Check(schedule, zone, prompt string, payload json.RawMessage) (wrong []*Fie
 	note(err)
 	_, err = ParseZone(zone)
 	note(err)
-	if len([]rune(prompt)) > MaxPrompt {
-		return append(wrong, &FieldError{Field: FieldPrompt, Problem: fmt.Sprintf("must have at most %d characters", MaxPrompt)})
-	}
 	_, err = Input{ScheduledAt: longest, Prompt: prompt, Payload: payload}.JSON()
 	note(err)
 	if err == nil {

@@ -38,6 +38,11 @@ func TestContextHeaders_AgreeBetweenForms(t *testing.T) {
 	crd := crdWebhook(t).Properties["contextHeaders"]
 	require.EqualValues(t, connector.MaxContextHeaders, *crd.MaxItems)
 	require.EqualValues(t, store.MaxContextHeaders, *crd.MaxItems)
+	for _, field := range connector.Inbound.Fields() {
+		if field.Name == "context_headers" {
+			require.EqualValues(t, field.MaxItems, *crd.MaxItems)
+		}
+	}
 	require.EqualValues(t, connector.MaxContextHeaderName, *crd.Items.Schema.MaxLength)
 	require.EqualValues(t, store.MaxHeaderName, *crd.Items.Schema.MaxLength)
 	rule := crd.Items.Schema.XValidations[1].Rule
