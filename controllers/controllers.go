@@ -38,7 +38,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	if err := object.IndexFields(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	opts.Store = within{opts.Store, opts.Namespaces}
+	opts.Store = namespacedStore{opts.Store, opts.Namespaces}
 	rules, err := opts.Egress.Rules()
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		{"commitstatus", &commitstatus.Reconciler{Base: newBase(mgr, opts, "deployment"), Guard: egress.New(rules)}},
 		{"connector", &connector.Reconciler{
 			Base: newBase(mgr, opts, "connector"), Store: opts.Store,
-			Keys: opts.Keys, Anew: anew, Damper: damper, GatewayURL: opts.GatewayURL, Metrics: opts.Metrics,
+			Keys: opts.Keys, Changed: anew, Damper: damper, GatewayURL: opts.GatewayURL, Metrics: opts.Metrics,
 		}},
 		{"code", &code.Reconciler{Base: newBase(mgr, opts, "code"), Store: opts.Store}},
 		{"connectorlink", &connectorlink.Reconciler{Base: newBase(mgr, opts, "connectorlink"), Store: opts.Store}},
@@ -125,7 +125,7 @@ func addLoops(mgr ctrl.Manager, opts Options, anew chan event.GenericEvent, damp
 		return err
 	}
 	if opts.KeyKeeper != nil {
-		opts.KeyKeeper.Anew, opts.KeyKeeper.Namespaces = anew, opts.Namespaces
+		opts.KeyKeeper.Changed, opts.KeyKeeper.Namespaces = anew, opts.Namespaces
 		if err := errors.Join(mgr.Add(opts.KeyKeeper), mgr.Add(platformkeys.Reporter{Follower: opts.KeyKeeper.Follower})); err != nil {
 			return fmt.Errorf("registering the keeper of the keys: %w", err)
 		}

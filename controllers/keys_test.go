@@ -122,7 +122,7 @@ var _ = Describe("The platform's keys", func() {
 		Expect(err).To(MatchError(And(ContainSubstring("restore the Secret"), ContainSubstring(id.String()))))
 		Expect(errors.As(err, &missing)).To(BeTrue())
 		Expect(missing.Missing).To(HaveLen(2))
-		Expect(keeper.Keep(ctx)).To(MatchError(keyring.ErrAbsent))
+		Expect(keeper.UpdateKeys(ctx)).To(MatchError(keyring.ErrAbsent))
 		Expect(facade.Refresh(ctx)).To(MatchError(keyring.ErrAbsent))
 		Expect(facade.Keys.SealingKey()).NotTo(BeEmpty(), "those read before stay in use")
 		_, err = s.secret.Read(ctx)
@@ -143,7 +143,7 @@ var _ = Describe("The platform's keys", func() {
 		old, err := keyring.Parse(lost.Data)
 		Expect(err).NotTo(HaveOccurred())
 		s.change(ctx, old)
-		Expect(keeper.Keep(ctx)).To(Succeed())
+		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
 	})
 
 	It("come into use after every live process has them", func(ctx SpecContext) {
@@ -158,14 +158,14 @@ var _ = Describe("The platform's keys", func() {
 		Expect(err).NotTo(HaveOccurred())
 		s.change(ctx, ring)
 
-		Expect(keeper.Keep(ctx)).To(Succeed())
+		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
 		Expect(s.state(ctx, derivation)).To(Equal(keyring.KeyStatus{ID: derivation, State: keyring.StateNew, Lacking: []string{"facade"}}))
 		Expect(s.state(ctx, oldDerivation).State).To(Equal(keyring.StateCurrent))
 		Expect(keeper.Follower.Keys.SealingKey()).To(Equal(oldSealing))
 
 		Expect(facade.Refresh(ctx)).To(Succeed())
 		Expect(facade.Keys.SealingKey()).To(Equal(oldSealing))
-		Expect(keeper.Keep(ctx)).To(Succeed())
+		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
 		Expect(s.state(ctx, derivation).State).To(Equal(keyring.StateCurrent))
 		Expect(s.state(ctx, oldDerivation).State).To(Equal(keyring.StateFormer))
 		Expect(keeper.Follower.Keys.SealingKey()).To(Equal(sealing))
@@ -202,16 +202,16 @@ var _ = Describe("The platform's keys", func() {
 		ring, sealing, err := s.ring(ctx).WithNewKey(keyring.Sealing)
 		Expect(err).NotTo(HaveOccurred())
 		s.change(ctx, ring.WithRevoked(old, 0))
-		Expect(keeper.Keep(ctx)).To(Succeed())
+		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
 		row, err := s.db.Connector(ctx, key)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(row.SealedKey).To(Equal(sealing))
 		Expect(keeper.Follower.Keys.Open(field, row.Sealed)).To(BeEquivalentTo("CANARY"))
-		Expect(keeper.Keep(ctx)).To(Succeed())
+		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
 		Expect(s.ring(ctx).IDs(keyring.Sealing)).To(Equal([]string{sealing}))
 		Expect(s.ring(ctx).Revoked()).To(BeEmpty())
 		Expect(s.state(ctx, old)).To(BeZero())
-		Expect(keeper.Keep(ctx)).To(Succeed(), "it is not missed")
+		Expect(keeper.UpdateKeys(ctx)).To(Succeed(), "it is not missed")
 	})
 
 	It("ignore a revoked key that never existed", func(ctx SpecContext) {
@@ -225,7 +225,7 @@ var _ = Describe("The platform's keys", func() {
 		before := audited()
 		s.change(ctx, s.ring(ctx).WithRevoked("derivation-00000000", time.Hour))
 		for range 3 {
-			Expect(keeper.Keep(ctx)).To(Succeed())
+			Expect(keeper.UpdateKeys(ctx)).To(Succeed())
 			Expect(s.ring(ctx).Revoked()).To(BeEmpty())
 		}
 		Expect(audited()).To(Equal(before))
@@ -235,7 +235,7 @@ var _ = Describe("The platform's keys", func() {
 		s := newKeyScene(ctx)
 		keeper := s.begun(ctx)
 		anew := make(chan event.GenericEvent, 10)
-		keeper.Anew, keeper.Namespaces = anew, namespaces.Set{"ours"}
+		keeper.Changed, keeper.Namespaces = anew, namespaces.Set{"ours"}
 		old := s.ring(ctx).IDs(keyring.Derivation)[0]
 		for _, namespace := range []string{"ours", "theirs"} {
 			Expect(s.db.PutConnector(ctx, store.Connector{
@@ -247,7 +247,7 @@ var _ = Describe("The platform's keys", func() {
 		ring, _, err := s.ring(ctx).WithNewKey(keyring.Derivation)
 		Expect(err).NotTo(HaveOccurred())
 		s.change(ctx, ring.WithRevoked(old, time.Hour))
-		Expect(keeper.Keep(ctx)).To(Succeed())
+		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
 		Expect((<-anew).Object.GetNamespace()).To(Equal("ours"))
 		Expect(anew).To(BeEmpty())
 	})
@@ -256,7 +256,7 @@ var _ = Describe("The platform's keys", func() {
 		s := newKeyScene(ctx)
 		keeper := s.begun(ctx)
 		anew := make(chan event.GenericEvent, 10)
-		keeper.Anew = anew
+		keeper.Changed = anew
 		old := s.ring(ctx).IDs(keyring.Derivation)[0]
 		row := store.Connector{
 			Ref: store.ObjectRef{Namespace: "a", Kind: store.KindConnector, Name: "ask", ObjectUID: "1", Generation: 1},
@@ -267,7 +267,7 @@ var _ = Describe("The platform's keys", func() {
 		ring, _, err := s.ring(ctx).WithNewKey(keyring.Derivation)
 		Expect(err).NotTo(HaveOccurred())
 		s.change(ctx, ring.WithRevoked(old, time.Hour))
-		Expect(keeper.Keep(ctx)).To(Succeed())
+		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
 		Expect((<-anew).Object.GetName()).To(Equal("ask"))
 		Expect(s.ring(ctx).IDs(keyring.Derivation)).To(HaveLen(2))
 		Expect(s.state(ctx, old).Needed).To(BeEquivalentTo(1))
@@ -279,7 +279,7 @@ var _ = Describe("The platform's keys", func() {
 		Expect(err).NotTo(HaveOccurred())
 		row.SecretDigest = seal.Digest("anew")
 		Expect(s.db.PutConnector(ctx, row)).To(Succeed())
-		Expect(keeper.Keep(ctx)).To(Succeed())
+		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
 		Expect(s.ring(ctx).IDs(keyring.Derivation)).To(Equal([]string{row.SecretKey}))
 	})
 

@@ -26,9 +26,9 @@ const renewInterval = 10 * time.Second
 // clockSkew is the tolerated difference between the age of a lease and the time since its last renewal.
 const clockSkew = 5 * time.Second
 
-// ErrStoreWentBack stops a manager whose store has lost earlier writes. The next manager projects all
+// ErrStoreRestored stops a manager whose store has lost earlier writes. The next manager projects all
 // objects again.
-var ErrStoreWentBack = errors.New("the store does not have the last renewal of the lease, as after a restore; the manager restarts")
+var ErrStoreRestored = errors.New("the store does not have the last renewal of the lease, as after a restore; the manager restarts")
 
 // Lease claims the store for this cluster. A store serves one cluster at a time.
 type Lease struct {
@@ -41,8 +41,8 @@ type Lease struct {
 	// Now returns the time. If nil, time.Now is used.
 	Now func() time.Time
 
-	// others counts consecutive renewals by another manager.
-	others int
+	// foreignRenewals counts consecutive renewals by another manager.
+	foreignRenewals int
 }
 
 func (l *Lease) currentTime() time.Time {
@@ -73,7 +73,7 @@ func (l *Lease) Await(ctx context.Context) error {
 			return err
 		}
 		l.Logger.ErrorContext(ctx, "waiting for the store", "error", err)
-		if err := l.renewLease(ctx); err != nil {
+		if err := l.awaitTick(ctx); err != nil {
 			return err
 		}
 	}
@@ -88,7 +88,7 @@ func (l *Lease) NeedLeaderElection() bool { return true }
 func (l *Lease) Start(ctx context.Context) error {
 	var renewed time.Time
 	for {
-		if err := l.remembered(ctx, renewed); err != nil {
+		if err := l.checkRenewal(ctx, renewed); err != nil {
 			return err
 		}
 		err := l.Store.HoldCluster(ctx, l.ClusterUID, l.PlatformID)
@@ -104,15 +104,15 @@ func (l *Lease) Start(ctx context.Context) error {
 		case ctx.Err() == nil:
 			l.Logger.ErrorContext(ctx, "renewing the lease on the store", "error", err)
 		}
-		if l.renewLease(ctx) != nil {
+		if l.awaitTick(ctx) != nil {
 			return nil // the manager stops
 		}
 	}
 }
 
-// remembered returns ErrStoreWentBack if the store does not have the renewal of the given time. The
+// checkRenewal returns ErrStoreRestored if the store does not have the renewal of the given time. The
 // zero time stands for no renewal.
-func (l *Lease) remembered(ctx context.Context, renewed time.Time) error {
+func (l *Lease) checkRenewal(ctx context.Context, renewed time.Time) error {
 	if renewed.IsZero() {
 		return nil
 	}
@@ -122,20 +122,20 @@ func (l *Lease) remembered(ctx context.Context, renewed time.Time) error {
 	case err != nil:
 		return nil // the renewal reports it too
 	case lease.Age > age+clockSkew:
-		return ErrStoreWentBack
+		return ErrStoreRestored
 	case lease.Age >= age-clockSkew:
-		l.others = 0
+		l.foreignRenewals = 0
 		return nil
 	}
 	// A standby manager renews the lease once, when it starts.
-	if l.others++; l.others > 1 {
+	if l.foreignRenewals++; l.foreignRenewals > 1 {
 		l.Logger.ErrorContext(ctx, "another manager renews the lease on the store. If another cluster was created from this cluster's etcd, stop one of the two",
 			"clusterUID", l.ClusterUID, "renewed", lease.Age.String()+" ago")
 	}
 	return nil
 }
 
-func (l *Lease) renewLease(ctx context.Context) error {
+func (l *Lease) awaitTick(ctx context.Context) error {
 	if l.Tick != nil {
 		return l.Tick(ctx)
 	}

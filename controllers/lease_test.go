@@ -102,7 +102,7 @@ func TestLease_EndsWhenStoreLostWrites(t *testing.T) {
 		"renewed at the remembered time": {[]time.Duration{10 * time.Second}, nil, ""},
 		"database clock slightly behind": {[]time.Duration{14 * time.Second}, nil, ""},
 		"database clock slightly ahead":  {[]time.Duration{6 * time.Second}, nil, ""},
-		"store restored from a backup":   {[]time.Duration{2 * time.Hour}, controllers.ErrStoreWentBack, ""},
+		"store restored from a backup":   {[]time.Duration{2 * time.Hour}, controllers.ErrStoreRestored, ""},
 		"another manager renews":         {[]time.Duration{time.Second}, nil, "another manager renews the lease"},
 		"standby manager renewed once":   {[]time.Duration{time.Second, 10 * time.Second}, nil, ""},
 	} {

@@ -23,10 +23,10 @@ import (
 )
 
 const (
-	// rejectionInterval is the interval between queries for rejected requests. rejectionNews is the
+	// rejectionInterval is the interval between queries for rejected requests. rejectionLimit is the
 	// maximum number of connectors per query; the rest waits for the next one.
 	rejectionInterval = time.Minute
-	rejectionNews     = 100
+	rejectionLimit    = 100
 	// reasonWebhookRejected is the reason of the event.
 	reasonWebhookRejected = "WebhookRejected"
 )
@@ -59,7 +59,7 @@ func (r *rejections) Start(ctx context.Context) error {
 }
 
 func (r *rejections) reportRejections(ctx context.Context) error {
-	news, err := r.store.TakeRejectionNews(ctx, rejectionNews)
+	news, err := r.store.TakeRejectionNews(ctx, rejectionLimit)
 	if err != nil {
 		return fmt.Errorf("reading rejected requests: %w", err)
 	}

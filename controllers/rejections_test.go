@@ -65,7 +65,7 @@ func TestRejections_AreEventsOfTheirConnector(t *testing.T) {
 	}
 	require.True(t, r.NeedLeaderElection())
 	require.NoError(t, r.Start(t.Context()))
-	require.Equal(t, rejectionNews, from.limit)
+	require.Equal(t, rejectionLimit, from.limit)
 	const where = ". GET …/connectors/{id}/rejections of the REST API lists the newest"
 	require.Equal(t, []string{
 		"Warning WebhookRejected: 39 requests were rejected: invalid_secret 35, backlog_full 2, no_agent 2" + where,

@@ -159,7 +159,7 @@ func (s *sweep) deletedRows(ctx context.Context, rows []store.ProjectedObject) (
 	namespaces := map[string]bool{}
 	for _, kind := range store.Kinds {
 		of := slices.DeleteFunc(slices.Clone(rows), func(row store.ProjectedObject) bool { return row.Ref.Kind != kind })
-		alone, within, err := s.missing(ctx, kind, of, namespaces)
+		alone, within, err := s.findMissing(ctx, kind, of, namespaces)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -176,9 +176,9 @@ func (s *sweep) deletedRows(ctx context.Context, rows []store.ProjectedObject) (
 	return gone, refused, nil
 }
 
-// missing returns the rows of a kind whose object or namespace does not exist. namespaces caches which
+// findMissing returns the rows of a kind whose object or namespace does not exist. namespaces caches which
 // namespaces exist.
-func (s *sweep) missing(
+func (s *sweep) findMissing(
 	ctx context.Context, kind string, rows []store.ProjectedObject, namespaces map[string]bool,
 ) (alone, within []store.ProjectedObject, err error) {
 	if len(rows) == 0 {

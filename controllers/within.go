@@ -10,15 +10,15 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// within wraps a store and shows only the rows of objects in some namespaces. A manager must not treat
+// namespacedStore wraps a store and shows only the rows of objects in some namespaces. A manager must not treat
 // objects that it cannot see as deleted.
-type within struct {
+type namespacedStore struct {
 	store.Control
 	namespaces namespaces.Set
 }
 
 // ListProjected implements store.Sweeper.
-func (w within) ListProjected(ctx context.Context) ([]store.ProjectedObject, error) {
+func (w namespacedStore) ListProjected(ctx context.Context) ([]store.ProjectedObject, error) {
 	rows, err := w.Control.ListProjected(ctx)
 	return slices.DeleteFunc(rows, func(row store.ProjectedObject) bool { return !w.namespaces.Has(row.Ref.Namespace) }), err
 }

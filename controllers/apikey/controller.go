@@ -43,16 +43,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err := r.recordAudit(ctx, row.ProjectID, row.ID, key); err != nil {
 			return 0, err
 		}
-		missing, err := r.missing(ctx, key)
+		missing, err := r.missingEnvironments(ctx, key)
 		if err != nil {
 			return 0, err
 		}
-		return r.showState(key, missing), nil
+		return r.reportState(key, missing), nil
 	})
 }
 
-// missing returns the environments that a key names and that do not exist.
-func (r *Reconciler) missing(ctx context.Context, key *v1alpha1.APIKey) (missing []v1alpha1.EnvironmentName, err error) {
+// missingEnvironments returns the environments that a key names and that do not exist.
+func (r *Reconciler) missingEnvironments(ctx context.Context, key *v1alpha1.APIKey) (missing []v1alpha1.EnvironmentName, err error) {
 	if !namesEnvironments(nil, key) {
 		return nil, nil
 	}
@@ -74,8 +74,8 @@ func namesEnvironments(_ client.Object, key v1alpha1.ConditionedObject) bool {
 	return ok && k.Spec.EnvironmentAccess == v1alpha1.AccessSelected && len(k.Spec.Environments) > 0
 }
 
-// showState sets the state of the key and returns the time until it changes, or 0.
-func (r *Reconciler) showState(key *v1alpha1.APIKey, missing []v1alpha1.EnvironmentName) time.Duration {
+// reportState sets the state of the key and returns the time until it changes, or 0.
+func (r *Reconciler) reportState(key *v1alpha1.APIKey, missing []v1alpha1.EnvironmentName) time.Duration {
 	now := r.Now()
 	if key.Spec.Revoked {
 		key.MarkRevoked()
@@ -106,7 +106,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.APIKey{}).
 		Watches(&v1alpha1.APIKey{}, r.Deleted()).
-		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.APIKeyList{}, nil), object.ComesOrGoes).
-		Watches(&v1alpha1.Environment{}, r.Enqueue(&v1alpha1.APIKeyList{}, namesEnvironments), object.ComesOrGoes).
+		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.APIKeyList{}, nil), object.IDChanged).
+		Watches(&v1alpha1.Environment{}, r.Enqueue(&v1alpha1.APIKeyList{}, namesEnvironments), object.IDChanged).
 		Complete(r)
 }

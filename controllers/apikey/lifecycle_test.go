@@ -20,7 +20,7 @@ var _ = Describe("An APIKey", func() {
 	It("goes from created to revoked, with one audit log entry for each", func(ctx SpecContext) {
 		s := newScene()
 		k := s.key("ci")
-		Expect(s.reconciled(ctx, k)).To(Equal(object.Later))
+		Expect(s.reconciled(ctx, k)).To(Equal(object.MaxRetryInterval))
 		Expect(State(k)).To(Equal("Ready=False/ProjectMissing Reconciling"))
 		Expect(s.told(ctx)).To(BeEmpty(), "the project has no log yet")
 		s.ExpectProject(ctx)

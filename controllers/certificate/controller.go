@@ -56,7 +56,7 @@ type Reconciler struct {
 	// Now returns the time.
 	Now func() time.Time
 
-	told []byte // the last value that Changed received; Reconcile is not called concurrently
+	publishedCA []byte // the last value that Changed received; Reconcile is not called concurrently
 }
 
 // Reconcile creates or replaces certificates. It does not change Secrets that the operator created.
@@ -75,13 +75,13 @@ func (r *Reconciler) sendEvent(ctx context.Context) error {
 		return nil
 	}
 	secret, err := r.readSecret(ctx, r.Trusted)
-	if err != nil || bytes.Equal(secret.Data[CAKey], r.told) {
+	if err != nil || bytes.Equal(secret.Data[CAKey], r.publishedCA) {
 		return err
 	}
 	if err := object.Queue(ctx, r.Changed, secret); err != nil {
 		return err
 	}
-	r.told = secret.Data[CAKey]
+	r.publishedCA = secret.Data[CAKey]
 	return nil
 }
 

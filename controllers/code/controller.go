@@ -50,7 +50,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // a restored environment triggers a reconcile
 	}
 	if errors.As(err, &missing) {
-		return ctrl.Result{}, r.dropOrphans(ctx, req.Namespace, name)
+		return ctrl.Result{}, r.deleteOrphanedLinks(ctx, req.Namespace, name)
 	}
 	if err != nil || environment.LiveDeploymentID == nil {
 		return ctrl.Result{}, err
@@ -65,8 +65,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err // the queue has its own backoff
 	}
-	if m.behind {
-		return ctrl.Result{RequeueAfter: object.Later}, nil
+	if m.cacheStale {
+		return ctrl.Result{RequeueAfter: object.MaxRetryInterval}, nil
 	}
 	return ctrl.Result{}, nil
 }
@@ -77,20 +77,20 @@ type mirrors struct {
 	key         store.Key
 	rank        int64
 	wanted      []projection.Mirror
-	// kept has the connectors that the activation left unchanged, which only their objects or rows
+	// unchanged has the connectors that the activation left unchanged, which only their objects or rows
 	// describe. still has the connectors whose state is not known yet.
-	kept, still map[string]bool
-	connectors  map[string]*v1alpha1.Connector
-	links       map[string]*v1alpha1.ConnectorLink
+	unchanged, unknown map[string]bool
+	connectors         map[string]*v1alpha1.Connector
+	links              map[string]*v1alpha1.ConnectorLink
 	// deployment is the name of the live deployment.
 	deployment string
-	// taken has conflicting objects of other owners, such as `Connector "dev.orders"`. They are neither
+	// conflicts has conflicting objects of other owners, such as `Connector "dev.orders"`. They are neither
 	// used nor changed.
-	taken []string
-	// unread has the effective connectors whose files this release cannot read.
-	unread []string
-	// behind reports that the cache does not have the current objects yet.
-	behind bool
+	conflicts []string
+	// unreadable has the effective connectors whose files this release cannot read.
+	unreadable []string
+	// cacheStale reports that the cache does not have the current objects yet.
+	cacheStale bool
 }
 
 // readMirrors finds the objects to mirror and the existing objects.
@@ -107,13 +107,13 @@ func (r *Reconciler) readMirrors(
 		return nil, object.FromStore(err)
 	}
 	m := &mirrors{
-		environment: name, key: environment.Key(), rank: environment.LiveRank, deployment: d.Ref.Name, kept: map[string]bool{}, still: map[string]bool{},
+		environment: name, key: environment.Key(), rank: environment.LiveRank, deployment: d.Ref.Name, unchanged: map[string]bool{}, unknown: map[string]bool{},
 		connectors: map[string]*v1alpha1.Connector{}, links: map[string]*v1alpha1.ConnectorLink{},
 	}
-	left, agents := leftAsTheyAre(d.ConnectorResults), d.AgentNames()
+	left, agents := unappliedConnectors(d.ConnectorResults), d.AgentNames()
 	var asTheyWere []string
 	for _, file := range files {
-		c, err := projection.Parsed(file, agents)
+		c, err := projection.ParseFile(file, agents)
 		if err != nil || left[file.Key] || len(c.Unsupported()) > 0 {
 			asTheyWere = append(asTheyWere, file.Key)
 			continue
@@ -124,8 +124,8 @@ func (r *Reconciler) readMirrors(
 	return m, errors.Join(r.keepMirrors(ctx, namespace, m, asTheyWere), r.listObjects(ctx, namespace, m))
 }
 
-// leftAsTheyAre returns the connectors that an activation could not apply, by key.
-func leftAsTheyAre(results json.RawMessage) map[string]bool {
+// unappliedConnectors returns the connectors that an activation could not apply, by key.
+func unappliedConnectors(results json.RawMessage) map[string]bool {
 	var list []struct{ Connector, Action string }
 	left := map[string]bool{}
 	if len(results) == 0 || json.Unmarshal(results, &list) != nil {
@@ -150,7 +150,7 @@ func (r *Reconciler) listObjects(ctx context.Context, namespace string, m *mirro
 		if c.Spec.Environment != m.environment {
 			continue
 		}
-		ours, err := r.isOurs(ctx, c, m)
+		ours, err := r.isOwnMirror(ctx, c, m)
 		if ours {
 			m.connectors[c.Name] = c
 		}
@@ -158,7 +158,7 @@ func (r *Reconciler) listObjects(ctx context.Context, namespace string, m *mirro
 	}
 	for i := range links.Items {
 		l := &links.Items[i]
-		ours, err := r.isOurs(ctx, l, m)
+		ours, err := r.isOwnMirror(ctx, l, m)
 		if ours {
 			m.links[l.Name] = l
 		}
@@ -173,15 +173,15 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("code").
 		WithOptions(r.ControllerOptions()).
-		For(&v1alpha1.Environment{}, builder.WithPredicates(object.Changed(whatIsLive))).
-		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(environmentOf), builder.WithPredicates(object.Changed(whenLive))).
+		For(&v1alpha1.Environment{}, builder.WithPredicates(object.Changed(liveDeployment))).
+		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(environmentOf), builder.WithPredicates(object.Changed(liveSince))).
 		Watches(&v1alpha1.Connector{}, mirrored, builder.WithPredicates(object.Changed(generationAndLabels))).
 		Watches(&v1alpha1.ConnectorLink{}, mirrored, builder.WithPredicates(object.Changed(generationAndLabels))).
 		Complete(r)
 }
 
-// whatIsLive returns the live deployment of an environment.
-func whatIsLive(o v1alpha1.ConditionedObject) any {
+// liveDeployment returns the live deployment of an environment.
+func liveDeployment(o v1alpha1.ConditionedObject) any {
 	e, ok := o.(*v1alpha1.Environment)
 	if !ok {
 		return nil
@@ -189,8 +189,8 @@ func whatIsLive(o v1alpha1.ConditionedObject) any {
 	return [2]string{e.Status.ID, e.Status.LiveDeploymentID}
 }
 
-// whenLive returns whether a deployment is live, and since when.
-func whenLive(o v1alpha1.ConditionedObject) any {
+// liveSince returns whether a deployment is live, and since when.
+func liveSince(o v1alpha1.ConditionedObject) any {
 	d, ok := o.(*v1alpha1.Deployment)
 	if !ok || d.Status.ActivatedAt == nil {
 		return nil

@@ -69,25 +69,25 @@ func TestWatches_PassRelevantChanges(t *testing.T) {
 	e := &v1alpha1.Environment{}
 	live := e.DeepCopy()
 	live.Status.LiveDeploymentID = "a"
-	require.True(t, changed(whatIsLive, e, live))
-	require.False(t, changed(whatIsLive, live, live.DeepCopy()))
+	require.True(t, changed(liveDeployment, e, live))
+	require.False(t, changed(liveDeployment, live, live.DeepCopy()))
 
 	d := &v1alpha1.Deployment{}
 	activated := d.DeepCopy()
 	activated.MarkLive(metav1.NewTime(time.Unix(1, 0)), 4)
 	again := activated.DeepCopy()
 	again.MarkLive(metav1.NewTime(time.Unix(1, 0)), 5)
-	require.True(t, changed(whenLive, d, activated))
-	require.True(t, changed(whenLive, activated, again), "the same, by another activation in the same second")
-	require.False(t, changed(whenLive, d, d.DeepCopy()))
-	require.Nil(t, whenLive(e))
-	require.Nil(t, whatIsLive(d))
+	require.True(t, changed(liveSince, d, activated))
+	require.True(t, changed(liveSince, activated, again), "the same, by another activation in the same second")
+	require.False(t, changed(liveSince, d, d.DeepCopy()))
+	require.Nil(t, liveSince(e))
+	require.Nil(t, liveDeployment(d))
 }
 
 func TestLeftAsTheyAre_FindsUnappliedConnectors(t *testing.T) {
 	t.Parallel()
 	require.Equal(t, map[string]bool{"a": true, "b": true, "c": false},
-		leftAsTheyAre(json.RawMessage(`[{"connector":"a","action":"skipped"},{"connector":"b","action":"failed"},{"connector":"c","action":"created"}]`)))
-	require.Empty(t, leftAsTheyAre(nil))
-	require.Empty(t, leftAsTheyAre(json.RawMessage(`{`)))
+		unappliedConnectors(json.RawMessage(`[{"connector":"a","action":"skipped"},{"connector":"b","action":"failed"},{"connector":"c","action":"created"}]`)))
+	require.Empty(t, unappliedConnectors(nil))
+	require.Empty(t, unappliedConnectors(json.RawMessage(`{`)))
 }

@@ -21,13 +21,13 @@ import (
 // reasonUnread is the event reason for connectors whose files cannot be read.
 const reasonUnread = "ConnectorUnread"
 
-// isOurs reports whether the platform created an object as a mirror of the environment's code. It
+// isOwnMirror reports whether the platform created an object as a mirror of the environment's code. It
 // restores missing labels.
-func (r *Reconciler) isOurs(ctx context.Context, o v1alpha1.ConditionedObject, m *mirrors) (bool, error) {
-	if projection.IsOurs(o, m.environment) {
+func (r *Reconciler) isOwnMirror(ctx context.Context, o v1alpha1.ConditionedObject, m *mirrors) (bool, error) {
+	if projection.IsMirror(o, m.environment) {
 		return true, nil
 	}
-	if !strings.HasPrefix(o.GetName(), string(m.environment)+".") || !projection.IsMade(o) {
+	if !strings.HasPrefix(o.GetName(), string(m.environment)+".") || !projection.IsCreatedByPlatform(o) {
 		return false, nil
 	}
 	before := o.DeepCopyObject().(client.Object)
@@ -48,19 +48,19 @@ func (r *Reconciler) createObject(ctx context.Context, m *mirrors, wanted v1alph
 	if apierrors.IsNotFound(err) {
 		err = r.Client.Create(ctx, wanted, client.FieldOwner(object.FieldManager))
 		if !apierrors.IsAlreadyExists(err) {
-			return wrapped(err, wanted)
+			return wrapCreate(err, wanted)
 		}
 		err = r.Reader.Get(ctx, client.ObjectKeyFromObject(wanted), there)
 	}
 	switch {
-	case apierrors.IsNotFound(err), err == nil && (projection.IsOurs(there, m.environment) || projection.IsMade(there)) && sameEnvironment(there, m.environment):
-		m.behind = true
+	case apierrors.IsNotFound(err), err == nil && (projection.IsMirror(there, m.environment) || projection.IsCreatedByPlatform(there)) && sameEnvironment(there, m.environment):
+		m.cacheStale = true
 		return nil
 	case err == nil:
-		m.taken = append(m.taken, fmt.Sprintf("%s %q", wanted.ObjectKind(), wanted.GetName()))
+		m.conflicts = append(m.conflicts, fmt.Sprintf("%s %q", wanted.ObjectKind(), wanted.GetName()))
 		return nil
 	}
-	return wrapped(err, wanted)
+	return wrapCreate(err, wanted)
 }
 
 func sameEnvironment(o v1alpha1.ConditionedObject, environment v1alpha1.EnvironmentName) bool {
@@ -68,7 +68,7 @@ func sameEnvironment(o v1alpha1.ConditionedObject, environment v1alpha1.Environm
 	return !is || c.Spec.Environment == environment
 }
 
-func wrapped(err error, o client.Object) error {
+func wrapCreate(err error, o client.Object) error {
 	if err == nil {
 		return nil
 	}
@@ -78,7 +78,7 @@ func wrapped(err error, o client.Object) error {
 // ignoreConflict ignores a conflict with another write, because the cache will report that write.
 func (r *Reconciler) ignoreConflict(m *mirrors, err error) error {
 	if apierrors.IsConflict(err) {
-		m.behind = true
+		m.cacheStale = true
 		return nil
 	}
 	return err
@@ -89,15 +89,15 @@ func (r *Reconciler) ignoreConflict(m *mirrors, err error) error {
 // quota.
 func (r *Reconciler) sendWarnings(ctx context.Context, environment *v1alpha1.Environment, m *mirrors, failed error) {
 	notes := map[string]string{}
-	if len(m.taken) > 0 {
+	if len(m.conflicts) > 0 {
 		notes[v1alpha1.ReasonNameCollision] = "objects that the platform did not create have the names of connectors of the code. They are neither used nor changed. Delete or " +
-			"rename them: " + strings.Join(m.taken, ", ")
+			"rename them: " + strings.Join(m.conflicts, ", ")
 	}
-	if len(m.unread) > 0 {
+	if len(m.unreadable) > 0 {
 		notes[reasonUnread] = "connectors of the code are served, but their objects are not updated, because this release of the platform " +
-			"cannot read their files: " + strings.Join(m.unread, "; ")
+			"cannot read their files: " + strings.Join(m.unreadable, "; ")
 	}
-	if words := object.Refusal(failed); words != "" {
+	if words := object.RejectionMessage(failed); words != "" {
 		notes[v1alpha1.ReasonRefused] = "connectors of the code are served, but not all of them have objects. " + words
 	}
 	if len(notes) == 0 {

@@ -31,9 +31,9 @@ func (r *Reconciler) keepMirrors(ctx context.Context, namespace string, m *mirro
 		switch {
 		case at >= 0 && rows[at].Retired:
 		case at < 0 || rows[at].DeploymentID == nil: // its row, if there is one, comes from its object
-			m.kept[name] = true
+			m.unchanged[name] = true
 		default:
-			if err := r.keepOne(ctx, namespace, m, key, rows[at]); err != nil {
+			if err := r.keepMirror(ctx, namespace, m, key, rows[at]); err != nil {
 				return err
 			}
 		}
@@ -41,10 +41,10 @@ func (r *Reconciler) keepMirrors(ctx context.Context, namespace string, m *mirro
 	return nil
 }
 
-// keepOne mirrors an effective connector from the file of the deployment that created it, with its
+// keepMirror mirrors an effective connector from the file of the deployment that created it, with its
 // current enabled value. If that file is missing, as during a rebuild, or this release cannot read it,
 // the objects stay unchanged.
-func (r *Reconciler) keepOne(ctx context.Context, namespace string, m *mirrors, key string, row store.Connector) error {
+func (r *Reconciler) keepMirror(ctx context.Context, namespace string, m *mirrors, key string, row store.Connector) error {
 	from := store.Key{ProjectID: row.ProjectID, ID: *row.DeploymentID}
 	d, err := r.Store.Deployment(ctx, from)
 	if err != nil {
@@ -56,13 +56,13 @@ func (r *Reconciler) keepOne(ctx context.Context, namespace string, m *mirrors, 
 	}
 	at := slices.IndexFunc(files, func(f store.ConnectorFile) bool { return f.Key == key })
 	if at < 0 {
-		m.behind, m.still[row.Ref.Name] = true, true
+		m.cacheStale, m.unknown[row.Ref.Name] = true, true
 		return nil
 	}
-	c, err := projection.Parsed(files[at], d.AgentNames())
+	c, err := projection.ParseFile(files[at], d.AgentNames())
 	if err != nil {
-		m.kept[row.Ref.Name] = true
-		m.unread = append(m.unread, fmt.Sprintf("%s of Deployment %q: %v", key, d.Ref.Name, err))
+		m.unchanged[row.Ref.Name] = true
+		m.unreadable = append(m.unreadable, fmt.Sprintf("%s of Deployment %q: %v", key, d.Ref.Name, err))
 		return nil
 	}
 	mirror := projection.MirrorOf(namespace, m.environment, c)

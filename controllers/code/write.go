@@ -41,8 +41,8 @@ func (r *Reconciler) writeMirrors(ctx context.Context, m *mirrors) error {
 	for _, name := range slices.Sorted(maps.Keys(m.connectors)) {
 		c := m.connectors[name]
 		switch {
-		case wanted[name], m.still[name]:
-		case m.kept[name]:
+		case wanted[name], m.unknown[name]:
+		case m.unchanged[name]:
 			failed = append(failed, r.ignoreConflict(m, r.assignRank(ctx, c, m.rank)))
 		default:
 			failed = append(failed, r.ignoreConflict(m, r.retireConnector(ctx, c, m.rank)))
@@ -52,20 +52,20 @@ func (r *Reconciler) writeMirrors(ctx context.Context, m *mirrors) error {
 	for _, c := range surplus(retired) {
 		failed = append(failed, r.ignoreConflict(m, r.deleteRetired(ctx, m, c)))
 	}
-	return errors.Join(append(failed, r.settleLinks(ctx, m, wanted))...)
+	return errors.Join(append(failed, r.updateOtherLinks(ctx, m, wanted))...)
 }
 
 // putMirror writes the objects of one file. Links wait for their connector, because they must not refer to
 // another one.
 func (r *Reconciler) putMirror(ctx context.Context, m *mirrors, mirror *projection.Mirror) error {
-	existing, taken := m.connectors[mirror.Connector.Name], len(m.taken)
-	mirror.Onto(existing, m.rank)
+	existing, taken := m.connectors[mirror.Connector.Name], len(m.conflicts)
+	mirror.SetActivation(existing, m.rank)
 	if existing == nil {
 		if err := r.restoreSecret(ctx, m, mirror); err != nil {
 			return err
 		}
 	}
-	if err := r.ignoreConflict(m, r.putConnector(ctx, m, existing, mirror.Connector)); err != nil || len(m.taken) > taken {
+	if err := r.ignoreConflict(m, r.putConnector(ctx, m, existing, mirror.Connector)); err != nil || len(m.conflicts) > taken {
 		return err
 	}
 	failed := make([]error, len(mirror.Links))
@@ -92,16 +92,16 @@ func (r *Reconciler) restoreSecret(ctx context.Context, m *mirrors, mirror *proj
 	return nil
 }
 
-// settleLinks deletes the links that are no longer in the code. It keeps the links of an unchanged
+// updateOtherLinks deletes the links that are no longer in the code. It keeps the links of an unchanged
 // connector, and the links of a retired connector. A retired connector receives no events, and its file may
 // return.
-func (r *Reconciler) settleLinks(ctx context.Context, m *mirrors, wanted map[string]bool) error {
+func (r *Reconciler) updateOtherLinks(ctx context.Context, m *mirrors, wanted map[string]bool) error {
 	var failed []error
 	for _, name := range slices.Sorted(maps.Keys(m.links)) {
 		link := m.links[name]
 		of := m.connectors[string(link.Spec.Connector)]
 		switch {
-		case wanted[name], m.still[string(link.Spec.Connector)]:
+		case wanted[name], m.unknown[string(link.Spec.Connector)]:
 		case of != nil && !wanted[of.Name]:
 			changed := link.DeepCopy()
 			changed.Labels[v1alpha1.LabelActivation] = strconv.FormatInt(m.rank, 10)
@@ -116,8 +116,8 @@ func (r *Reconciler) settleLinks(ctx context.Context, m *mirrors, wanted map[str
 	return errors.Join(failed...)
 }
 
-// dropOrphans deletes the links of connectors that are deleted with their environment.
-func (r *Reconciler) dropOrphans(ctx context.Context, namespace string, environment v1alpha1.EnvironmentName) error {
+// deleteOrphanedLinks deletes the links of connectors that are deleted with their environment.
+func (r *Reconciler) deleteOrphanedLinks(ctx context.Context, namespace string, environment v1alpha1.EnvironmentName) error {
 	links := &v1alpha1.ConnectorLinkList{}
 	if err := r.Client.List(ctx, links, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing the links of a deleted Environment: %w", err)
@@ -125,7 +125,7 @@ func (r *Reconciler) dropOrphans(ctx context.Context, namespace string, environm
 	var failed []error
 	for i := range links.Items {
 		link := &links.Items[i]
-		if !projection.IsOurs(link, environment) || !projection.IsMade(link) {
+		if !projection.IsMirror(link, environment) || !projection.IsCreatedByPlatform(link) {
 			continue
 		}
 		err := r.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: string(link.Spec.Connector)}, &v1alpha1.Connector{})
@@ -179,16 +179,16 @@ func (r *Reconciler) retireConnector(ctx context.Context, c *v1alpha1.Connector,
 	return r.patchObject(ctx, c, changed)
 }
 
-// keptRetired is the number of retired connectors that an environment keeps as objects. It equals the
+// maxRetired is the number of retired connectors that an environment keeps as objects. It equals the
 // limit of connectors of a repository.
-const keptRetired = bundle.MaxConnectors
+const maxRetired = bundle.MaxConnectors
 
-// surplus returns the retired connectors beyond keptRetired, earliest first, except for connectors with a
+// surplus returns the retired connectors beyond maxRetired, earliest first, except for connectors with a
 // rotated secret. For all other connectors, a file that returns gets the same ID, URL and secret.
 func surplus(retired []*v1alpha1.Connector) (out []*v1alpha1.Connector) {
 	byAge := slices.SortedStableFunc(slices.Values(retired), func(a, b *v1alpha1.Connector) int { return cmp.Compare(b.Activation(), a.Activation()) })
 	for i, c := range byAge {
-		if i >= keptRetired && c.Retired() && c.SecretVersion() == 1 {
+		if i >= maxRetired && c.Retired() && c.SecretVersion() == 1 {
 			out = append(out, c)
 		}
 	}

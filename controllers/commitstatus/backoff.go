@@ -17,21 +17,21 @@ import (
 )
 
 const (
-	// slow is the response time of a provider that causes a pause before the next status.
-	slow = 5 * time.Second
+	// slowResponse is the response time of a provider that causes a pause before the next status.
+	slowResponse = 5 * time.Second
 	// maxPause is the maximum pause of a project whose provider rejects requests, fails or is slow.
 	maxPause = 10 * time.Minute
-	// spread is the maximum jitter of a pause, as a share of the pause. It spreads the deployments that
+	// pauseJitter is the maximum jitter of a pause, as a share of the pause. It spreads the deployments that
 	// wait for the end of the pause.
-	spread = 0.5
+	pauseJitter = 0.5
 )
 
 // providerBackoff has the projects whose provider does not accept statuses, so that a project with a thousand
 // deployments sends no more requests than a project with one. The zero value is ready. Its methods are
 // safe for concurrent use.
 type providerBackoff struct {
-	mu sync.Mutex
-	of map[string]paused // by namespace
+	mu          sync.Mutex
+	byNamespace map[string]paused
 }
 
 // paused is a project with a pause.
@@ -55,9 +55,9 @@ type providerConfig struct {
 func (p *providerBackoff) remainingPause(namespace string, with providerConfig, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last := p.of[namespace]
+	last := p.byNamespace[namespace]
 	if last.with != with {
-		last.pause = min(last.pause, soonest) // a configuration that changes often does not cause more requests
+		last.pause = min(last.pause, minRetryInterval) // a configuration that changes often does not cause more requests
 	}
 	return max(0, last.pause-now.Sub(last.at))
 }
@@ -67,22 +67,22 @@ func (p *providerBackoff) extendPause(namespace string, with providerConfig, now
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// Forget projects without a recent request: none of their deployments waits.
-	maps.DeleteFunc(p.of, func(_ string, last paused) bool { return now.Sub(last.at) > 2*maxPause })
-	last := p.of[namespace]
+	maps.DeleteFunc(p.byNamespace, func(_ string, last paused) bool { return now.Sub(last.at) > 2*maxPause })
+	last := p.byNamespace[namespace]
 	if last.with != with {
 		last.pause = 0
 	}
-	if p.of == nil {
-		p.of = map[string]paused{}
+	if p.byNamespace == nil {
+		p.byNamespace = map[string]paused{}
 	}
-	p.of[namespace] = paused{at: now, pause: min(max(2*last.pause, soonest), maxPause), with: with}
+	p.byNamespace[namespace] = paused{at: now, pause: min(max(2*last.pause, minRetryInterval), maxPause), with: with}
 }
 
 // endPause ends the pause of a project.
 func (p *providerBackoff) endPause(namespace string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.of, namespace)
+	delete(p.byNamespace, namespace)
 }
 
 // providerConfig returns the current configuration for requests to the provider. The values of the Secret are

@@ -29,16 +29,16 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 
 const (
-	// reportsFor is the maximum age of a state that is reported to the provider.
-	reportsFor = time.Hour
-	// aheadAtMost is the tolerated clock difference. A time further in the future is invalid, because
+	// maxStateAge is the maximum age of a state that is reported to the provider.
+	maxStateAge = time.Hour
+	// maxClockSkew is the tolerated clock difference. A time further in the future is invalid, because
 	// other users can write the status.
-	aheadAtMost = 5 * time.Minute
-	// soonest is the minimum pause between two attempts. Each pause is half of the time since the first
+	maxClockSkew = 5 * time.Minute
+	// minRetryInterval is the minimum pause between two attempts. Each pause is half of the time since the first
 	// attempt.
-	soonest = 10 * time.Second
-	// reportsAtOnce is the maximum number of concurrent requests to providers.
-	reportsAtOnce = 16
+	minRetryInterval = 10 * time.Second
+	// maxConcurrentReports is the maximum number of concurrent requests to providers.
+	maxConcurrentReports = 16
 )
 
 // Reconciler sends the commit statuses of Deployments. It writes only status.commitStatus, and no other
@@ -53,9 +53,9 @@ type Reconciler struct {
 	busy sync.Map
 	// pauses has the namespaces whose provider does not accept statuses.
 	pauses providerBackoff
-	// gone has deployments that were deleted while their commit status was pending, by
+	// deleted has deployments that were deleted while their commit status was pending, by
 	// types.NamespacedName.
-	gone sync.Map
+	deleted sync.Map
 }
 
 // Reconcile sends the commit status of a Deployment if the provider does not have it yet: of a deleted
@@ -69,7 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.Get(ctx, req.NamespacedName, d); err != nil {
 		return again, client.IgnoreNotFound(err)
 	}
-	result, err := r.sendStatus(ctx, d, r.showStatus)
+	result, err := r.sendStatus(ctx, d, r.recordStatus)
 	if errors.Is(err, object.ErrProjectMissing) { // the namespace is being deleted; a new Project triggers a reconcile
 		result, err = ctrl.Result{}, nil
 	}
@@ -79,18 +79,18 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return result, err
 }
 
-// shows records the result of a request. went reports that the deployment was deleted meanwhile with a
+// resultRecorder records the result of a request. deleted reports that the deployment was deleted meanwhile with a
 // pending commit status.
-type shows func(context.Context, *v1alpha1.Deployment, v1alpha1.DeploymentCommitStatus) (went bool, err error)
+type resultRecorder func(context.Context, *v1alpha1.Deployment, v1alpha1.DeploymentCommitStatus) (deleted bool, err error)
 
 // sendStatus sends the commit status of a deployment, and calls show with the result.
-func (r *Reconciler) sendStatus(ctx context.Context, d *v1alpha1.Deployment, show shows) (ctrl.Result, error) {
+func (r *Reconciler) sendStatus(ctx context.Context, d *v1alpha1.Deployment, show resultRecorder) (ctrl.Result, error) {
 	state, since := wantedState(d)
 	age := r.Now().Sub(since)
-	if state == "" || isSettled(d, state) || age > reportsFor || age < -aheadAtMost {
+	if state == "" || isSettled(d, state) || age > maxStateAge || age < -maxClockSkew {
 		return ctrl.Result{}, nil
 	}
-	again := ctrl.Result{RequeueAfter: max(soonest, age/2)}
+	again := ctrl.Result{RequeueAfter: max(minRetryInterval, age/2)}
 	project, err := r.Project(ctx, d.Namespace)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -100,13 +100,13 @@ func (r *Reconciler) sendStatus(ctx context.Context, d *v1alpha1.Deployment, sho
 		return ctrl.Result{}, err
 	}
 	if rest := r.pauses.remainingPause(d.Namespace, with, r.Now()); rest > 0 {
-		return ctrl.Result{RequeueAfter: wait.Jitter(rest, spread)}, nil
+		return ctrl.Result{RequeueAfter: wait.Jitter(rest, pauseJitter)}, nil
 	}
 	status, ok, err := r.statusOf(ctx, d)
 	if err != nil || !ok {
 		return again, err
 	}
-	if told := reportedState(d); told == status.State {
+	if last := reportedState(d); last == status.State {
 		return ctrl.Result{}, nil
 	}
 	if _, busy := r.busy.LoadOrStore(d.Namespace, true); busy {
@@ -122,9 +122,9 @@ func (r *Reconciler) sendStatus(ctx context.Context, d *v1alpha1.Deployment, sho
 	if became.Reason == v1alpha1.CommitStatusReported {
 		again = ctrl.Result{}
 	}
-	went, err := show(ctx, d, became)
-	if went {
-		again.RequeueAfter = soonest
+	deleted, err := show(ctx, d, became)
+	if deleted {
+		again.RequeueAfter = minRetryInterval
 	}
 	return again, err
 }
@@ -133,7 +133,7 @@ func (r *Reconciler) sendStatus(ctx context.Context, d *v1alpha1.Deployment, sho
 // a slot that other deployments wait for.
 func (r *Reconciler) startPause(namespace string, with providerConfig, became v1alpha1.CommitStatusReason, took time.Duration) {
 	switch {
-	case became == v1alpha1.CommitStatusRefused || became == v1alpha1.CommitStatusUnreachable || took >= slow:
+	case became == v1alpha1.CommitStatusRefused || became == v1alpha1.CommitStatusUnreachable || took >= slowResponse:
 		r.pauses.extendPause(namespace, with, r.Now())
 	case became == v1alpha1.CommitStatusReported:
 		r.pauses.endPause(namespace)
@@ -143,11 +143,11 @@ func (r *Reconciler) startPause(namespace string, with providerConfig, became v1
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	options := r.ControllerOptions()
-	options.MaxConcurrentReconciles = reportsAtOnce
+	options.MaxConcurrentReconciles = maxConcurrentReports
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("commitstatus").
 		WithOptions(options).
-		For(&v1alpha1.Deployment{}, builder.WithPredicates(object.Changed(reported))).
+		For(&v1alpha1.Deployment{}, builder.WithPredicates(object.Changed(reportedFields))).
 		Watches(&v1alpha1.Deployment{}, r.deletionHandler()).
 		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.DeploymentList{}, isUnreported), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.unreportedWith),
@@ -155,8 +155,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// reported returns the fields of a deployment that determine its commit status.
-func reported(o v1alpha1.ConditionedObject) any {
+// reportedFields returns the fields of a deployment that determine its commit status.
+func reportedFields(o v1alpha1.ConditionedObject) any {
 	d, ok := o.(*v1alpha1.Deployment)
 	if !ok {
 		return nil
@@ -171,12 +171,12 @@ func isUnreported(_ client.Object, deployment v1alpha1.ConditionedObject) bool {
 	if !ok {
 		return false
 	}
-	told := d.Status.CommitStatus
-	if told == nil {
+	last := d.Status.CommitStatus
+	if last == nil {
 		state, _ := wantedState(d)
 		return state != ""
 	}
-	return told.Reason != v1alpha1.CommitStatusReported
+	return last.Reason != v1alpha1.CommitStatusReported
 }
 
 // unreportedWith returns the deployments whose provider has not accepted the last status, if the Secret has

@@ -43,14 +43,14 @@ func (r *Reconciler) recordDeleted(seen *v1alpha1.Deployment) (noted bool) {
 		now := metav1.NewTime(r.Now().Truncate(time.Second))
 		d.Status.Phase, d.Status.EndedAt = v1alpha1.DeploymentCancelled, &now
 	}
-	r.gone.Store(client.ObjectKeyFromObject(d), d)
+	r.deleted.Store(client.ObjectKeyFromObject(d), d)
 	return true
 }
 
 // endDeletedStatus ends the commit status of a deleted deployment as cancelled, or with its actual outcome, and
 // returns the retry interval. If the project is deleted too, its credentials no longer exist.
 func (r *Reconciler) endDeletedStatus(ctx context.Context, name types.NamespacedName) (ctrl.Result, error) {
-	d, ok := r.gone.Load(name)
+	d, ok := r.deleted.Load(name)
 	if !ok {
 		return ctrl.Result{}, nil
 	}
@@ -62,7 +62,7 @@ func (r *Reconciler) endDeletedStatus(ctx context.Context, name types.Namespaced
 		again, err = ctrl.Result{}, nil
 	}
 	if again.RequeueAfter == 0 && err == nil {
-		r.gone.CompareAndDelete(name, d)
+		r.deleted.CompareAndDelete(name, d)
 	}
 	return again, err
 }

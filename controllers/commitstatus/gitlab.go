@@ -26,9 +26,9 @@ func (r Repository) gitLabCall(s Status, token string) call {
 	}
 }
 
-// gitLabKnows reports whether GitLab rejected a status because the commit already has it. This
+// isKnownToGitLab reports whether GitLab rejected a status because the commit already has it. This
 // happens for a pending status if the commit is deployed again.
-func gitLabKnows(state State, code int, answer string) bool {
+func isKnownToGitLab(state State, code int, answer string) bool {
 	return code == http.StatusBadRequest && strings.Contains(answer, "Cannot transition status via") &&
 		strings.Contains(answer, "from :"+gitLabStates[state])
 }

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// patience limits the response time of a provider.
-	patience = 15 * time.Second
-	// maxAnswer limits the bytes that are read of a response and then discarded.
-	maxAnswer = 64 << 10
+	// requestTimeout limits the response time of a provider.
+	requestTimeout = 15 * time.Second
+	// maxResponse limits the bytes that are read of a response and then discarded.
+	maxResponse = 64 << 10
 	// maxDescription limits a description, in characters, because GitHub accepts 140.
 	maxDescription = 140
 )
@@ -87,7 +87,7 @@ func Find(address string, provider Provider, api string) (r Repository, ok bool,
 		return r, false, nil
 	}
 	if r.api == "" {
-		r.api = usualAPI(ep, r.Provider)
+		r.api = defaultAPI(ep, r.Provider)
 	} else if r.path, err = pathBelowAPI(r.api, ep, r.path); err != nil {
 		return r, false, err
 	}
@@ -104,9 +104,9 @@ func Find(address string, provider Provider, api string) (r Repository, ok bool,
 	return r, true, nil
 }
 
-// usualAPI returns the usual address of a provider's API for a repository: a path on its host, or
+// defaultAPI returns the usual address of a provider's API for a repository: a path on its host, or
 // github.com's API host.
-func usualAPI(ep *transport.Endpoint, provider Provider) string {
+func defaultAPI(ep *transport.Endpoint, provider Provider) string {
 	base := url.URL{Scheme: "https", Host: ep.Host, Path: "/api/v1"}
 	switch {
 	case provider == GitHub && strings.EqualFold(ep.Host, "github.com"):
@@ -196,7 +196,7 @@ func (r Repository) Report(ctx context.Context, guard *egress.Guard, s Status, t
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	asked := r.statusCall(s, token)
 	body, err := json.Marshal(asked.body)
@@ -211,7 +211,7 @@ func (r Repository) Report(ctx context.Context, guard *egress.Guard, s Status, t
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("User-Agent", "agentplatform")
-	client := guard.Client(egress.Git, egress.ClientOptions{MaxResponse: maxAnswer, TLS: trust})
+	client := guard.Client(egress.Git, egress.ClientOptions{MaxResponse: maxResponse, TLS: trust})
 	defer client.CloseIdleConnections()
 	resp, err := client.Do(req)
 	if err != nil {
@@ -219,7 +219,7 @@ func (r Repository) Report(ctx context.Context, guard *egress.Guard, s Status, t
 	}
 	defer func() { _ = resp.Body.Close() }()
 	answer, _ := io.ReadAll(resp.Body) // limited by the client
-	if r.Provider == GitLab && gitLabKnows(s.State, resp.StatusCode, string(answer)) {
+	if r.Provider == GitLab && isKnownToGitLab(s.State, resp.StatusCode, string(answer)) {
 		return nil
 	}
 	if resp.StatusCode < 200 || resp.StatusCode >= 300 {
@@ -228,5 +228,5 @@ func (r Repository) Report(ctx context.Context, guard *egress.Guard, s Status, t
 	return nil
 }
 
-// Shown returns the address of the provider's API without secrets.
-func (r Repository) Shown() string { return r.api }
+// APIAddress returns the address of the provider's API without secrets.
+func (r Repository) APIAddress() string { return r.api }

@@ -186,8 +186,8 @@ func TestReport_AcceptsKnownGitLabStatus(t *testing.T) {
 	}
 	other = "manual"
 	require.ErrorAs(t, tell(Pending), new(*RefusedError))
-	require.False(t, gitLabKnows(Pending, http.StatusBadRequest, `{"message":"state does not have a valid value"}`))
-	require.False(t, gitLabKnows(Pending, http.StatusNotFound, `Cannot transition status via :enqueue from :pending`))
+	require.False(t, isKnownToGitLab(Pending, http.StatusBadRequest, `{"message":"state does not have a valid value"}`))
+	require.False(t, isKnownToGitLab(Pending, http.StatusNotFound, `Cannot transition status via :enqueue from :pending`))
 }
 
 // The error has the provider's status code and the remedy, and never the token.
@@ -235,7 +235,7 @@ func TestReport_ReturnsConnectionErrors(t *testing.T) {
 		require.Error(t, err)
 		require.NotErrorAs(t, err, new(*RefusedError))
 		require.NotContains(t, err.Error(), token)
-		return gitremote.Explain(r.Shown(), true, err)
+		return gitremote.Explain(r.APIAddress(), true, err)
 	}
 	require.Contains(t, explained(t.Context(), guard(t, ""), token, ca), "is not a public address", "the operator does not allow it")
 	require.Contains(t, explained(t.Context(), guard(t, "model=127.0.0.0/8"), token, ca), "is not a public address", "nor for Git")

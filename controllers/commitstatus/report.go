@@ -27,8 +27,8 @@ var descriptions = map[State]string{
 // ignores a pending context that does not belong to the namespace.
 func (r *Reconciler) contextOf(ctx context.Context, d *v1alpha1.Deployment) (string, error) {
 	own := "agentplatform/" + d.Namespace + "/"
-	if told := d.Status.CommitStatus; isPending(d) && strings.HasPrefix(told.Context, own) {
-		return told.Context, nil
+	if last := d.Status.CommitStatus; isPending(d) && strings.HasPrefix(last.Context, own) {
+		return last.Context, nil
 	}
 	e := &v1alpha1.Environment{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: d.Namespace, Name: string(d.Spec.Environment)}, e)
@@ -53,7 +53,7 @@ func (r *Reconciler) statusOf(ctx context.Context, d *v1alpha1.Deployment) (s St
 	if err != nil {
 		return s, false, fmt.Errorf("listing the deployments of a commit: %w", err)
 	}
-	known := bestKnown(d, list.Items)
+	known := decidingDeployment(d, list.Items)
 	if known == nil {
 		return s, false, nil
 	}
@@ -69,8 +69,8 @@ func (r *Reconciler) statusOf(ctx context.Context, d *v1alpha1.Deployment) (s St
 func (r *Reconciler) reportStatus(
 	ctx context.Context, d *v1alpha1.Deployment, project *v1alpha1.Project, s Status,
 ) (became v1alpha1.DeploymentCommitStatus, err error) {
-	if told := d.Status.CommitStatus; told != nil {
-		became.State, became.Context = told.State, told.Context
+	if last := d.Status.CommitStatus; last != nil {
+		became.State, became.Context = last.State, last.Context
 	}
 	not := func(reason v1alpha1.CommitStatusReason, message string) (v1alpha1.DeploymentCommitStatus, error) {
 		became.Reason, became.Message = reason, gitremote.Clip(message, 1000)
@@ -114,7 +114,7 @@ func (r *Reconciler) reportStatus(
 	case errors.As(err, &refused):
 		return not(v1alpha1.CommitStatusRefused, refused.Error())
 	case err != nil:
-		return not(v1alpha1.CommitStatusUnreachable, gitremote.Explain(repository.Shown(), true, err))
+		return not(v1alpha1.CommitStatusUnreachable, gitremote.Explain(repository.APIAddress(), true, err))
 	}
 	return v1alpha1.DeploymentCommitStatus{
 		State: string(s.State), Context: s.Context, Reason: v1alpha1.CommitStatusReported, Message: fmt.Sprintf("reported to %s as %s", repository.Provider, s.Context),
@@ -131,9 +131,9 @@ func reportingToken(url string, secret map[string]string) string {
 	return token
 }
 
-// showStatus writes status.commitStatus if it changed, and no other field. If the deployment was deleted during
-// a pending report, showStatus records it like any deleted deployment.
-func (r *Reconciler) showStatus(ctx context.Context, d *v1alpha1.Deployment, became v1alpha1.DeploymentCommitStatus) (went bool, err error) {
+// recordStatus writes status.commitStatus if it changed, and no other field. If the deployment was deleted during
+// a pending report, recordStatus records it like any deleted deployment.
+func (r *Reconciler) recordStatus(ctx context.Context, d *v1alpha1.Deployment, became v1alpha1.DeploymentCommitStatus) (deleted bool, err error) {
 	before := d.DeepCopy()
 	d.Status.CommitStatus = &became
 	written, err := r.WriteStatus(ctx, before, d)

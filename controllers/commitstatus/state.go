@@ -37,24 +37,24 @@ func wantedState(d *v1alpha1.Deployment) (state State, since time.Time) {
 
 // reportedState returns the last state that the provider accepted for a deployment, or "".
 func reportedState(d *v1alpha1.Deployment) State {
-	if told := d.Status.CommitStatus; told != nil && told.Reason == v1alpha1.CommitStatusReported {
-		return State(told.State)
+	if last := d.Status.CommitStatus; last != nil && last.Reason == v1alpha1.CommitStatusReported {
+		return State(last.State)
 	}
 	return ""
 }
 
 // isPending reports whether the last state that the provider accepted is pending.
 func isPending(d *v1alpha1.Deployment) bool {
-	told := d.Status.CommitStatus
-	return told != nil && told.State == string(Pending)
+	last := d.Status.CommitStatus
+	return last != nil && last.State == string(Pending)
 }
 
 // isSettled reports whether the provider already has the final state of a deployment, whatever other
 // deployments of the commit exist: its own state, or the state of another deployment that it reported
 // when it was cancelled.
 func isSettled(d *v1alpha1.Deployment, state State) bool {
-	told := reportedState(d)
-	return told == state || state == Error && (told == Success || told == Failure)
+	last := reportedState(d)
+	return last == state || state == Error && (last == Success || last == Failure)
 }
 
 // isCommit reports whether a text is a complete commit hash, which is safe in a URL.
@@ -62,11 +62,11 @@ func isCommit(text string) bool {
 	return (len(text) == 40 || len(text) == 64) && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// bestKnown returns the deployment that determines the state of d's commit, or nil if a newer deployment of
+// decidingDeployment returns the deployment that determines the state of d's commit, or nil if a newer deployment of
 // the commit exists. Usually this is d. If d was cancelled, it is the newest deployment of the commit with a
 // result, because that result stays valid. Without a result, it is d if any of the deployments was built.
 // Otherwise it is nil, because the provider has no state to correct.
-func bestKnown(d *v1alpha1.Deployment, all []v1alpha1.Deployment) *v1alpha1.Deployment {
+func decidingDeployment(d *v1alpha1.Deployment, all []v1alpha1.Deployment) *v1alpha1.Deployment {
 	var known *v1alpha1.Deployment
 	built := d.Status.StartedAt != nil // the deployment may be deleted
 	for i := range all {

@@ -20,10 +20,10 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// mirrored projects a connector of the code into the store as its activation did, with the fields that
+// reconcileMirror projects a connector of the code into the store as its activation did, with the fields that
 // users may change: enabled, and the version of its secrets. row is the connector's row, or the zero
 // value.
-func (r *Reconciler) mirrored(
+func (r *Reconciler) reconcileMirror(
 	ctx context.Context, c *v1alpha1.Connector, environment *v1alpha1.Environment, ids projection.Identity, row store.Connector,
 ) (time.Duration, error) {
 	c.Status.DefinedInCode, c.Status.Retired = true, false
@@ -31,9 +31,9 @@ func (r *Reconciler) mirrored(
 		return 0, &object.WaitingError{Message: fmt.Sprintf("the label %s is reserved for the platform; remove it to use the connector as your own", v1alpha1.LabelDefinedInCode)}
 	}
 	if c.Retired() {
-		return 0, retired(c, row)
+		return 0, reportRetired(c, row)
 	}
-	expanded, credentials, err := r.expanded(ctx, c, environment, ids, row)
+	expanded, credentials, err := r.expandTexts(ctx, c, environment, ids, row)
 	if problem, is := projection.IsTextError(err); is {
 		c.MarkUnexpanded(problem)
 		return 0, nil
@@ -41,21 +41,21 @@ func (r *Reconciler) mirrored(
 	if err != nil {
 		return 0, err
 	}
-	after, err := r.project(ctx, expanded, ids, credentials)
+	after, err := r.reconcileByType(ctx, expanded, ids, credentials)
 	c.Status = expanded.Status
 	return after, err
 }
 
-// expanded returns a connector of the code with the values of variables: the readable part, and the
+// expandTexts returns a connector of the code with the values of variables: the readable part, and the
 // credentials to seal.
-func (r *Reconciler) expanded(
+func (r *Reconciler) expandTexts(
 	ctx context.Context, c *v1alpha1.Connector, environment *v1alpha1.Environment, ids projection.Identity, row store.Connector,
 ) (*v1alpha1.Connector, seal.Credentials, error) {
 	variables, err := projection.VariablesOf(ctx, r.Base, environment, store.Key{ProjectID: ids.Project, ID: ids.Environment}, r.Keys, projection.Texts(c))
 	if err != nil {
 		return nil, seal.Credentials{}, err
 	}
-	expanded, err := projection.Expanded(c, variables)
+	expanded, err := projection.ExpandTexts(c, variables)
 	if err != nil {
 		return nil, seal.Credentials{}, err
 	}
@@ -72,7 +72,7 @@ func (r *Reconciler) expanded(
 func (r *Reconciler) checkCodeDestination(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector, said string) error {
 	// Variables have other values in another environment, and none for a retired connector.
 	same := row.DefinedInCode && !row.Retired && row.EnvironmentID == ids.Environment
-	if same && projection.Opened(r.Keys, row).Said == said {
+	if same && projection.OpenCredentials(r.Keys, row).Said == said {
 		return nil
 	}
 	elsewhere := &object.WaitingError{Message: "its URL and headers name variables and differ from the project's code; only the code decides where values are sent"}
@@ -96,21 +96,21 @@ func (r *Reconciler) checkCodeDestination(ctx context.Context, c *v1alpha1.Conne
 		if v1alpha1.CodeConnectorName(c.Spec.Environment, file.Key) != c.Name {
 			continue
 		}
-		parsed, err := projection.Parsed(file, d.AgentNames())
+		parsed, err := projection.ParseFile(file, d.AgentNames())
 		if err != nil {
 			return elsewhere
 		}
 		mirror := projection.MirrorOf(c.Namespace, c.Spec.Environment, parsed)
-		if projection.Said(mirror.Connector) == said {
+		if projection.DestinationDigest(mirror.Connector) == said {
 			return nil
 		}
 	}
 	return elsewhere
 }
 
-// connectorsSending returns the connectors of the code whose URL or headers name a variable with a value from a
+// connectorsUsing returns the connectors of the code whose URL or headers name a variable with a value from a
 // Secret.
-func (r *Reconciler) connectorsSending(ctx context.Context, secret client.Object) (out []ctrl.Request) {
+func (r *Reconciler) connectorsUsing(ctx context.Context, secret client.Object) (out []ctrl.Request) {
 	environments, connectors := &v1alpha1.EnvironmentList{}, &v1alpha1.ConnectorList{}
 	at := client.InNamespace(secret.GetNamespace())
 	if err := r.Client.List(ctx, environments, at); err != nil {
@@ -135,9 +135,9 @@ func (r *Reconciler) connectorsSending(ctx context.Context, secret client.Object
 	return out
 }
 
-// retired reports a connector that an activation has retired, if the store confirms it: any user can
+// reportRetired reports a connector that an activation has retired, if the store confirms it: any user can
 // write labels.
-func retired(c *v1alpha1.Connector, row store.Connector) error {
+func reportRetired(c *v1alpha1.Connector, row store.Connector) error {
 	if !row.DefinedInCode || !row.Retired {
 		return &object.WaitingError{Message: fmt.Sprintf(
 			"no activation has retired the connector, although it has the label %s; if it is your own object, remove this label and %s", v1alpha1.LabelRetired, v1alpha1.LabelDefinedInCode)}
@@ -146,11 +146,11 @@ func retired(c *v1alpha1.Connector, row store.Connector) error {
 	return nil
 }
 
-// codeRow reports whether a connector mirrors code, according to its row, because any user can write
+// findCodeRow reports whether a connector mirrors code, according to its row, because any user can write
 // labels. It rejects a connector without the labels whose ID belongs to a connector of the code: a
 // mirror that lost its labels, or an object of a user with the same name, for example in another
 // environment. If the gateway serves this object, it can still be disabled.
-func (r *Reconciler) codeRow(ctx context.Context, c *v1alpha1.Connector, key store.Key) (row store.Connector, is bool, err error) {
+func (r *Reconciler) findCodeRow(ctx context.Context, c *v1alpha1.Connector, key store.Key) (row store.Connector, is bool, err error) {
 	row, err = r.Store.Connector(ctx, key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -171,12 +171,12 @@ func (r *Reconciler) codeRow(ctx context.Context, c *v1alpha1.Connector, key sto
 		"a connector of the project's code has the name %q and stays in effect; delete this object or rename it", c.Name)}
 }
 
-// mislabelled handles a connector that has the labels of a mirror and is no mirror. It is projected like any
+// reconcileMislabelled handles a connector that has the labels of a mirror and is no mirror. It is projected like any
 // other connector, and can be disabled.
-func (r *Reconciler) mislabelled(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
+func (r *Reconciler) reconcileMislabelled(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
 	own := c.DeepCopy()
 	delete(own.Labels, v1alpha1.LabelDefinedInCode)
-	after, err := r.project(ctx, own, ids, seal.Credentials{})
+	after, err := r.reconcileByType(ctx, own, ids, seal.Credentials{})
 	c.Status = own.Status
 	if v1alpha1.IsReady(c) {
 		v1alpha1.MarkReady(c, fmt.Sprintf("in effect as your own connector; remove the label %s, which is reserved for the platform", v1alpha1.LabelDefinedInCode))

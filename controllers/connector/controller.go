@@ -50,9 +50,9 @@ type Reconciler struct {
 	Store Store
 	// Keys derives secrets.
 	Keys *keyring.Keys
-	// Anew names connectors to reconcile, because their secrets must be derived again or the state of
+	// Changed names connectors to reconcile, because their secrets must be derived again or the state of
 	// their deliveries changed. It may be nil.
-	Anew <-chan event.GenericEvent
+	Changed <-chan event.GenericEvent
 	// GatewayURL is the public base of webhook URLs.
 	GatewayURL string
 	// Damper decides which state of their destinations outbound connectors report.
@@ -65,7 +65,7 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	c := &v1alpha1.Connector{}
 	return r.Base.Reconcile(ctx, req, c, func(ctx context.Context, key store.Key) (time.Duration, error) {
-		row, code, err := r.codeRow(ctx, c, key)
+		row, code, err := r.findCodeRow(ctx, c, key)
 		if err != nil {
 			return 0, err
 		}
@@ -74,7 +74,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		within, environment, err := r.environmentOf(ctx, c)
 		if err != nil && code {
-			return r.endOrphan(ctx, c, key, err)
+			return r.handleOrphan(ctx, c, key, err)
 		}
 		if err != nil {
 			return 0, err
@@ -82,11 +82,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		ids := projection.Identity{Project: key.ProjectID, Environment: environment.ID, Connector: key.ID}
 		switch {
 		case code:
-			return r.mirrored(ctx, c, within, ids, row)
+			return r.reconcileMirror(ctx, c, within, ids, row)
 		case c.DefinedInCode():
-			return r.mislabelled(ctx, c, ids)
+			return r.reconcileMislabelled(ctx, c, ids)
 		}
-		return r.project(ctx, c, ids, seal.Credentials{})
+		return r.reconcileByType(ctx, c, ids, seal.Credentials{})
 	})
 }
 
@@ -98,14 +98,14 @@ func (r *Reconciler) environmentOf(ctx context.Context, c *v1alpha1.Connector) (
 	return r.Environment(ctx, c.Namespace, c.Spec.Environment)
 }
 
-// project projects a connector into the store, in the way of its type and mode. ofCode has the
+// reconcileByType projects a connector into the store, in the way of its type and mode. ofCode has the
 // credentials from expanded texts of the code.
-func (r *Reconciler) project(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials) (time.Duration, error) {
+func (r *Reconciler) reconcileByType(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials) (time.Duration, error) {
 	switch {
 	case c.Type() == v1alpha1.ConnectorCron:
 		return r.reconcileCron(ctx, c, ids)
 	case c.Sends():
-		return r.outbound(ctx, c, ids, ofCode)
+		return r.reconcileOutbound(ctx, c, ids, ofCode)
 	}
 	return r.reconcileWebhook(ctx, c, ids)
 }
@@ -123,9 +123,9 @@ func (r *Reconciler) reconcileWebhook(ctx context.Context, c *v1alpha1.Connector
 		return 0, err
 	}
 	if held, err := r.projectRow(ctx, c, ids, row); err != nil || !held {
-		return object.Later, err
+		return object.MaxRetryInterval, err
 	}
-	if err := r.readDestination(ctx, c, key); err != nil {
+	if err := r.checkProjected(ctx, c, key); err != nil {
 		return 0, err
 	}
 	c.Status.URL = v1alpha1.WebhookURL(r.GatewayURL, key.ProjectID, key.ID)
@@ -133,7 +133,7 @@ func (r *Reconciler) reconcileWebhook(ctx context.Context, c *v1alpha1.Connector
 		c.MarkRoutesReady()
 	}
 	c.Status.SecretVersion = c.SecretVersion() // whatever publishes it
-	if err := r.showSecret(ctx, c, secret); err != nil {
+	if err := r.publishSecret(ctx, c, secret); err != nil {
 		return 0, err
 	}
 	v1alpha1.MarkReady(c, readyMessage(c))
@@ -166,7 +166,7 @@ func (r *Reconciler) projectRow(ctx context.Context, c *v1alpha1.Connector, ids 
 		return false, nil
 	case errors.As(err, &back):
 		c.MarkSecretVersionWentBack(back.Stored)
-		return false, r.keepVersion(ctx, c, ids, row, back.Stored)
+		return false, r.keepStoredVersion(ctx, c, ids, row, back.Stored)
 	case errors.Is(err, store.ErrNothingLive):
 		return false, &object.WaitingError{Reason: v1alpha1.ReasonNotLive, Message: fmt.Sprintf(
 			"Environment %q has no live deployment; deploy code with this connector to restore it", c.Spec.Environment)}
@@ -181,13 +181,13 @@ func (r *Reconciler) projectRow(ctx context.Context, c *v1alpha1.Connector, ids 
 	return true, nil
 }
 
-// keepVersion writes the secret of a version that stays in effect although the spec requests an earlier
+// keepStoredVersion writes the secret of a version that stays in effect although the spec requests an earlier
 // one. The key that the secret derives from may have changed.
-func (r *Reconciler) keepVersion(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector, version int64) error {
+func (r *Reconciler) keepStoredVersion(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector, version int64) error {
 	if !c.GeneratesSecret() {
 		return nil
 	}
-	secret, keyID, err := r.generated(ctx, c, ids, version)
+	secret, keyID, err := r.generateSecret(ctx, c, ids, version)
 	if err != nil {
 		return err
 	}
@@ -195,9 +195,9 @@ func (r *Reconciler) keepVersion(ctx context.Context, c *v1alpha1.Connector, ids
 	return object.FromStore(r.Store.PutConnector(ctx, row))
 }
 
-// readDestination reads the row as the gateway reads it. A connector is disabled there while its project is not in
+// checkProjected reads the row as the gateway reads it. A connector is disabled there while its project is not in
 // the store.
-func (r *Reconciler) readDestination(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
+func (r *Reconciler) checkProjected(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
 	row, err := r.Store.Connector(ctx, key)
 	if err != nil {
 		return object.FromStore(fmt.Errorf("reading the projected connector: %w", err))
@@ -219,20 +219,20 @@ func readyMessage(c *v1alpha1.Connector) string {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	connectors := &v1alpha1.ConnectorList{}
 	b := ctrl.NewControllerManagedBy(mgr)
-	if r.Anew != nil {
-		b = b.WatchesRawSource(source.Channel(r.Anew, &handler.EnqueueRequestForObject{}))
+	if r.Changed != nil {
+		b = b.WatchesRawSource(source.Channel(r.Changed, &handler.EnqueueRequestForObject{}))
 	}
 	b = b.
 		Named("connector").
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Connector{}).
 		Watches(&v1alpha1.Connector{}, r.Deleted()).
-		Watches(&v1alpha1.Connector{}, object.Afterwards(r.namesakes), builder.WithPredicates(object.Changed(displayName))).
-		Watches(&v1alpha1.Project{}, r.Enqueue(connectors, nil), object.ComesOrGoes).
-		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, nil), object.ComesOrGoes).
+		Watches(&v1alpha1.Connector{}, object.EnqueueAfterRemoval(r.waitingForName), builder.WithPredicates(object.Changed(displayName))).
+		Watches(&v1alpha1.Project{}, r.Enqueue(connectors, nil), object.IDChanged).
+		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, nil), object.IDChanged).
 		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, namesVariables), builder.WithPredicates(object.Changed(generationOf)))
 	return object.WatchSecrets(b, r.EnqueueBy(object.BySecret, connectors, nil)).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.connectorsSending), builder.OnlyMetadata).Complete(r)
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.connectorsUsing), builder.OnlyMetadata).Complete(r)
 }
 
 // displayName returns the display name, which other connectors of the environment cannot have.
@@ -252,8 +252,8 @@ func namesVariables(_ client.Object, connector v1alpha1.ConditionedObject) bool 
 	return ok && projection.NamesVariables(c)
 }
 
-// namesakes returns the connectors that wait for the name of another one.
-func (r *Reconciler) namesakes(ctx context.Context, other client.Object) (out []ctrl.Request) {
+// waitingForName returns the connectors that wait for the name of another one.
+func (r *Reconciler) waitingForName(ctx context.Context, other client.Object) (out []ctrl.Request) {
 	list := &v1alpha1.ConnectorList{}
 	err := r.Client.List(ctx, list, client.InNamespace(other.GetNamespace()),
 		client.MatchingFields{object.ByEnvironment: string(other.(*v1alpha1.Connector).Spec.Environment)})

@@ -24,9 +24,9 @@ func (r *Reconciler) reconcileCron(ctx context.Context, c *v1alpha1.Connector, i
 		return 0, err
 	}
 	if held, err := r.projectRow(ctx, c, ids, row); err != nil || !held {
-		return object.Later, err
+		return object.MaxRetryInterval, err
 	}
-	if err := r.readDestination(ctx, c, ids.Key()); err != nil {
+	if err := r.checkProjected(ctx, c, ids.Key()); err != nil {
 		return 0, err
 	}
 	if c.IsEnabled() {

@@ -106,8 +106,8 @@ func TestChildSecret_HasNameAndLabels(t *testing.T) {
 	}
 }
 
-// namesakes returns connectors of the same environment that are stalled because of the name.
-func TestNamesakes_FindStalledConnectors(t *testing.T) {
+// waitingForName returns connectors of the same environment that are stalled because of the name.
+func TestWaitingForName_FindsStalledConnectors(t *testing.T) {
 	t.Parallel()
 	waiting := func(namespace, name, environment string, mark func(*v1alpha1.Connector)) *v1alpha1.Connector {
 		return ask(func(c *v1alpha1.Connector) {
@@ -122,7 +122,7 @@ func TestNamesakes_FindStalledConnectors(t *testing.T) {
 		waiting("team", "back", "dev", func(c *v1alpha1.Connector) { c.MarkSecretVersionWentBack(2) }),
 		waiting("team", "new", "dev", func(*v1alpha1.Connector) {}),
 	)}}
-	require.Equal(t, []string{"b"}, controllertest.Names(r.namesakes(t.Context(), ask(func(*v1alpha1.Connector) {}))))
+	require.Equal(t, []string{"b"}, controllertest.Names(r.waitingForName(t.Context(), ask(func(*v1alpha1.Connector) {}))))
 }
 
 // title changes only with the name.

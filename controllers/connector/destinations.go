@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// lookEvery is the interval of queries for destinations that fail or are paused. A Connector
+	// checkInterval is the interval of queries for destinations that fail or are paused. A Connector
 	// reports a change with this delay.
-	lookEvery = 30 * time.Second
-	// lookPage is the number of destinations per query.
-	lookPage = 500
+	checkInterval = 30 * time.Second
+	// pageSize is the number of destinations per query.
+	pageSize = 500
 )
 
 // Destinations queues the connectors whose deliveries started to fail, were paused, or succeed again.
@@ -43,19 +43,19 @@ func (d *Destinations) NeedLeaderElection() bool { return true }
 // Start queries until ctx ends.
 func (d *Destinations) Start(ctx context.Context) error {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if err := d.Look(ctx); err != nil && ctx.Err() == nil {
+		if err := d.CheckAll(ctx); err != nil && ctx.Err() == nil {
 			d.Logger.ErrorContext(ctx, "reading failed destinations; Connectors report them later", "error", err)
 		}
-	}, lookEvery)
+	}, checkInterval)
 	return nil
 }
 
-// Look queues the connectors whose reported state is outdated.
-func (d *Destinations) Look(ctx context.Context) error {
+// CheckAll queues the connectors whose reported state is outdated.
+func (d *Destinations) CheckAll(ctx context.Context) error {
 	seen := map[store.Key]bool{}
 	var after store.Key
 	for {
-		page, err := d.Store.TroubledDestinations(ctx, after, lookPage)
+		page, err := d.Store.TroubledDestinations(ctx, after, pageSize)
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (d *Destinations) Look(ctx context.Context) error {
 				return err
 			}
 		}
-		if len(page) < lookPage {
+		if len(page) < pageSize {
 			break
 		}
 	}

@@ -23,12 +23,12 @@ var _ = Describe("A Connector", func() {
 		s := bare()
 		c := s.Connector("ask")
 		s.ExpectApplied(ctx, c)
-		Expect(s.ExpectReconciled(ctx, s.r, c).RequeueAfter).To(Equal(object.Later))
+		Expect(s.ExpectReconciled(ctx, s.r, c).RequeueAfter).To(Equal(object.MaxRetryInterval))
 		Expect(State(c)).To(Equal("Ready=False/ProjectMissing Reconciling"))
 		Expect(c.Status.ID).NotTo(BeEmpty(), "the id is claimed first")
 
 		s.ExpectProject(ctx)
-		Expect(s.ExpectReconciled(ctx, s.r, c).RequeueAfter).To(Equal(object.Later))
+		Expect(s.ExpectReconciled(ctx, s.r, c).RequeueAfter).To(Equal(object.MaxRetryInterval))
 		Expect(State(c)).To(Equal("Ready=False/ReferenceMissing Reconciling"))
 		Expect(Message(c)).To(ContainSubstring(`Environment "dev"`))
 
@@ -87,7 +87,7 @@ var _ = Describe("A Connector", func() {
 
 		second := s.Connector("other", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask" })
 		s.ExpectApplied(ctx, second)
-		Expect(s.ExpectReconciled(ctx, s.r, second).RequeueAfter).To(Equal(object.Later))
+		Expect(s.ExpectReconciled(ctx, s.r, second).RequeueAfter).To(Equal(object.MaxRetryInterval))
 		Expect(State(second)).To(Equal("Ready=False/NameTaken Stalled observed"))
 		Expect(Message(second)).To(ContainSubstring(s.Namespace + "/ask"))
 		Expect(s.Children(ctx, second.UID)).To(BeEmpty(), "a connector that is not served has no Secret")

@@ -22,11 +22,11 @@ import (
 // orphanAge is how long a mirror outlives its environment, like a Deployment of the platform.
 const orphanAge = 10 * time.Minute
 
-// endOrphan ends a mirror of code whose environment is deleted, and returns the retry interval. It keeps a
+// handleOrphan ends a mirror of code whose environment is deleted, and returns the retry interval. It keeps a
 // mirror with a rotated secret. Otherwise a later deployment of the same name would get the previous
 // secret.
-func (r *Reconciler) endOrphan(ctx context.Context, c *v1alpha1.Connector, key store.Key, because error) (time.Duration, error) {
-	missing := r.Orphaned(ctx, c.Namespace, c.Spec.Environment, because)
+func (r *Reconciler) handleOrphan(ctx context.Context, c *v1alpha1.Connector, key store.Key, because error) (time.Duration, error) {
+	missing := r.MissingEnvironment(ctx, c.Namespace, c.Spec.Environment, because)
 	if missing == nil {
 		return 0, because
 	}
@@ -35,7 +35,7 @@ func (r *Reconciler) endOrphan(ctx context.Context, c *v1alpha1.Connector, key s
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return 0, object.FromStore(err)
-	case known && !row.Retired, !known && !projection.IsMade(c): // its environment is not restored yet, or a user created it
+	case known && !row.Retired, !known && !projection.IsCreatedByPlatform(c): // its environment is not restored yet, or a user created it
 		return 0, because
 	}
 	c.Status.Retired = true
@@ -44,7 +44,7 @@ func (r *Reconciler) endOrphan(ctx context.Context, c *v1alpha1.Connector, key s
 		return 0, nil // a new environment triggers a reconcile
 	}
 	if since := orphanedAt(c); !since.IsZero() {
-		return r.collect(ctx, c, since)
+		return r.deleteOrphan(ctx, c, since)
 	}
 	meta.RemoveStatusCondition(&c.Status.Conditions, v1alpha1.ConditionReconciling) // its time may be of another reason
 	v1alpha1.MarkReconciling(c, v1alpha1.ReasonEnvironmentGone, fmt.Sprintf(
@@ -61,8 +61,8 @@ func orphanedAt(c *v1alpha1.Connector) time.Time {
 	return is.LastTransitionTime.Time
 }
 
-// collect deletes an orphaned mirror and its children after orphanAge.
-func (r *Reconciler) collect(ctx context.Context, c *v1alpha1.Connector, since time.Time) (time.Duration, error) {
+// deleteOrphan deletes an orphaned mirror and its children after orphanAge.
+func (r *Reconciler) deleteOrphan(ctx context.Context, c *v1alpha1.Connector, since time.Time) (time.Duration, error) {
 	if left := orphanAge - r.Now().Sub(since); left > 0 {
 		return left, nil
 	}

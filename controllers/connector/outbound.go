@@ -30,9 +30,9 @@ type invalidError struct{ field, problem string }
 
 func (e *invalidError) Error() string { return e.field + " " + e.problem }
 
-// outbound projects an outbound connector into the store. It has no URL of its own. ofCode has the
+// reconcileOutbound projects an outbound connector into the store. It has no URL of its own. ofCode has the
 // credentials from expanded texts of the code.
-func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials) (time.Duration, error) {
+func (r *Reconciler) reconcileOutbound(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials) (time.Duration, error) {
 	row, secret, err := r.outboundRow(ctx, c, ids, ofCode)
 	var invalid *invalidError
 	if errors.As(err, &invalid) {
@@ -43,20 +43,20 @@ func (r *Reconciler) outbound(ctx context.Context, c *v1alpha1.Connector, ids pr
 		return 0, err
 	}
 	if held, err := r.projectRow(ctx, c, ids, row); err != nil || !held {
-		return object.Later, err
+		return object.MaxRetryInterval, err
 	}
 	key := ids.Key()
-	if err := r.readDestination(ctx, c, key); err != nil {
+	if err := r.checkProjected(ctx, c, key); err != nil {
 		return 0, err
 	}
 	if c.IsEnabled() {
 		c.MarkRoutesReady()
-		if err := r.delivering(ctx, c, key); err != nil {
+		if err := r.reportDeliveries(ctx, c, key); err != nil {
 			return 0, err
 		}
 	}
 	c.Status.SecretVersion = c.SecretVersion()
-	if err := r.showSecret(ctx, c, secret); err != nil {
+	if err := r.publishSecret(ctx, c, secret); err != nil {
 		return 0, err
 	}
 	v1alpha1.MarkReady(c, readyMessage(c))
@@ -68,21 +68,21 @@ func (r *Reconciler) outboundRow(
 	ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials,
 ) (row store.Connector, secret string, err error) {
 	config := crd.ConfigOf(c)
-	config.URL, config.Headers = cmp.Or(ofCode.URL, config.URL), nil // headers checks them
+	config.URL, config.Headers = cmp.Or(ofCode.URL, config.URL), nil // resolveHeaders checks them
 	if wrong := connector.Outbound.Check(config); len(wrong) > 0 {
 		return row, "", &invalidError{crd.FieldName(wrong[0].Field), wrong[0].Problem}
 	}
-	secret, keyID, err := r.secretOf(ctx, c, ids)
+	secret, keyID, err := r.resolveSecret(ctx, c, ids)
 	if err != nil {
 		return row, "", err
 	}
-	credentials, err := r.brought(ctx, c, ids, secret)
+	credentials, err := r.userCredentials(ctx, c, ids, secret)
 	if err != nil {
 		return row, "", err
 	}
 	if c.DefinedInCode() {
 		credentials.URL, credentials.Headers, credentials.Said = ofCode.URL, ofCode.Headers, ofCode.Said
-	} else if credentials.Headers, err = r.headers(ctx, c, ids); err != nil {
+	} else if credentials.Headers, err = r.resolveHeaders(ctx, c, ids); err != nil {
 		return row, "", err
 	}
 	if c.Spec.SecretRef != nil {
@@ -95,9 +95,9 @@ func (r *Reconciler) outboundRow(
 	return row, secret, err
 }
 
-// headers returns the headers that the connector sends: from a Secret of the user, or sealed by the
+// resolveHeaders returns the headers that the connector sends: from a Secret of the user, or sealed by the
 // facade in the object.
-func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (map[string]string, error) {
+func (r *Reconciler) resolveHeaders(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (map[string]string, error) {
 	if ref := c.Spec.HeadersSecretRef; ref != nil {
 		data, err := r.Secret(ctx, c.Namespace, string(ref.Name))
 		if err != nil {
@@ -119,7 +119,7 @@ func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids pro
 	headers := map[string]string{}
 	sealed := c.Spec.Webhook.SealedHeaders
 	for _, name := range slices.Sorted(maps.Keys(sealed)) {
-		value, err := r.openSealed(seal.HeaderField(ids.Project, ids.Connector, name), sealed[name])
+		value, err := r.openHeader(seal.HeaderField(ids.Project, ids.Connector, name), sealed[name])
 		if err != nil {
 			return nil, err
 		}
@@ -131,9 +131,9 @@ func (r *Reconciler) headers(ctx context.Context, c *v1alpha1.Connector, ids pro
 	return headers, nil
 }
 
-// openSealed returns a value that the facade has sealed in the object.
-func (r *Reconciler) openSealed(field seal.Field, sealed string) (string, error) {
-	value, err := r.unsealed(field, sealed)
+// openHeader returns a value that the facade has sealed in the object.
+func (r *Reconciler) openHeader(field seal.Field, sealed string) (string, error) {
+	value, err := r.decryptSealed(field, sealed)
 	if !errors.Is(err, seal.ErrUnsealable) {
 		return value, err
 	}
@@ -141,9 +141,9 @@ func (r *Reconciler) openSealed(field seal.Field, sealed string) (string, error)
 		"with a key that the platform must still have; send them to the REST API again, or keep them in a Secret that headersSecretRef names"}
 }
 
-// unsealed returns a value that the facade has sealed in the object, or seal.ErrUnsealable if it was
+// decryptSealed returns a value that the facade has sealed in the object, or seal.ErrUnsealable if it was
 // not sealed for this field.
-func (r *Reconciler) unsealed(field seal.Field, sealed string) (string, error) {
+func (r *Reconciler) decryptSealed(field seal.Field, sealed string) (string, error) {
 	raw, err := base64.StdEncoding.DecodeString(sealed)
 	if err != nil {
 		return "", seal.ErrUnsealable
@@ -155,8 +155,8 @@ func (r *Reconciler) unsealed(field seal.Field, sealed string) (string, error) {
 	return string(plain), nil
 }
 
-// delivering reports whether deliveries succeed, as last read.
-func (r *Reconciler) delivering(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
+// reportDeliveries reports whether deliveries succeed, as last read.
+func (r *Reconciler) reportDeliveries(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
 	of, err := r.Store.DestinationsOf(ctx, key.ProjectID, []uuid.UUID{key.ID})
 	if err != nil {
 		return object.FromStore(fmt.Errorf("reading the state of deliveries: %w", err))

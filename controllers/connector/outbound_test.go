@@ -143,7 +143,7 @@ var _ = Describe("An outbound Connector", func() {
 		s.r.Damper.Now = func() time.Time { return clock }
 		told := func() (names []string) {
 			GinkgoHelper()
-			Expect(look.Look(ctx)).To(Succeed())
+			Expect(look.CheckAll(ctx)).To(Succeed())
 			for len(changed) > 0 {
 				names = append(names, (<-changed).Object.GetName())
 			}

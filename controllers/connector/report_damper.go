@@ -20,8 +20,8 @@ type ReportDamper struct {
 	// Now returns the time. If nil, time.Now is used.
 	Now func() time.Time
 
-	mutex sync.Mutex
-	of    map[store.Key]*reportedState
+	mutex       sync.Mutex
+	byConnector map[store.Key]*reportedState
 }
 
 // trouble is a reported state of a destination other than DestinationDelivering, with its reason. The
@@ -48,9 +48,9 @@ func troubleOf(d store.Destination, generation int64) trouble {
 // reportedState is the reported state of a destination.
 type reportedState struct {
 	ref store.ObjectRef
-	// is is the state to report, since the time since. said is the last known state of the Connector.
-	is, said trouble
-	since    time.Time
+	// current is the state to report, since the time since. reported is the last known state of the Connector.
+	current, reported trouble
+	since             time.Time
 	// last is the time of the last problem.
 	last time.Time
 }
@@ -64,40 +64,40 @@ func (c *ReportDamper) stateToReport(ref store.ObjectRef, seen store.Destination
 	if c.Now != nil {
 		now = c.Now()
 	}
-	t := c.of[seen.Connector]
+	t := c.byConnector[seen.Connector]
 	if t == nil {
 		t = &reportedState{}
 	}
 	t.ref = ref
-	t.takeOver(troubleOf(seen, ref.Generation), now)
-	changed = t.is != t.said
-	t.said = t.is
+	t.takeState(troubleOf(seen, ref.Generation), now)
+	changed = t.current != t.reported
+	t.reported = t.current
 	switch {
-	case t.is == trouble{}:
-		delete(c.of, seen.Connector)
-	case c.of == nil:
-		c.of = map[store.Key]*reportedState{seen.Connector: t}
+	case t.current == trouble{}:
+		delete(c.byConnector, seen.Connector)
+	case c.byConnector == nil:
+		c.byConnector = map[store.Key]*reportedState{seen.Connector: t}
 	default:
-		c.of[seen.Connector] = t
+		c.byConnector[seen.Connector] = t
 	}
-	return t.is, changed
+	return t.current, changed
 }
 
-// takeOver takes over the state that was read, unless it must wait.
-func (t *reportedState) takeOver(seen trouble, now time.Time) {
+// takeState takes over the state that was read, unless it must wait.
+func (t *reportedState) takeState(seen trouble, now time.Time) {
 	none := trouble{}
 	if seen != none {
 		t.last = now
 	}
 	switch {
-	case seen == t.is:
+	case seen == t.current:
 		return
-	case t.is == none, seen.paused != t.is.paused: // a user paused or resumed it
+	case t.current == none, seen.paused != t.current.paused: // a user paused or resumed it
 	case seen.state == store.DestinationFailing:
 	case seen == none && now.Sub(t.last) < dampingTime, seen != none && now.Sub(t.since) < dampingTime:
 		return
 	}
-	t.is, t.since = seen, now
+	t.current, t.since = seen, now
 }
 
 // otherConnectors returns the connectors with a state to report, except for those in seen.
@@ -105,7 +105,7 @@ func (c *ReportDamper) otherConnectors(seen map[store.Key]bool) map[store.Key]st
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	others := map[store.Key]store.ObjectRef{}
-	for key, t := range c.of {
+	for key, t := range c.byConnector {
 		if !seen[key] {
 			others[key] = t.ref
 		}

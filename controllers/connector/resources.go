@@ -29,6 +29,6 @@ func childSecret(c *v1alpha1.Connector, secret string) *corev1.Secret {
 	}
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: c.Name + "-connector", Namespace: c.Namespace, Labels: labels},
-		Data:       map[string][]byte{purpose(c): []byte(secret)},
+		Data:       map[string][]byte{secretPurpose(c): []byte(secret)},
 	}
 }

@@ -16,48 +16,48 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// purpose returns the purpose of the connector's secret: callers send it, or it signs deliveries.
-func purpose(c *v1alpha1.Connector) string {
+// secretPurpose returns the purpose of the connector's secret: callers send it, or it signs deliveries.
+func secretPurpose(c *v1alpha1.Connector) string {
 	if c.Sends() {
 		return seal.PurposeSigningSecret
 	}
 	return seal.PurposeSecret
 }
 
-// secretOf returns the connector's secret: a derived one with the ID of its key, the user's own, or "" if
+// resolveSecret returns the connector's secret: a derived one with the ID of its key, the user's own, or "" if
 // it has none.
-func (r *Reconciler) secretOf(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (value, keyID string, err error) {
+func (r *Reconciler) resolveSecret(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (value, keyID string, err error) {
 	if !c.HasSecret() {
 		return "", "", nil
 	}
 	if sealed := c.SealedSecret(); sealed != "" {
-		value, err = r.unsealed(seal.SecretField(ids.Project, ids.Connector), sealed)
+		value, err = r.decryptSealed(seal.SecretField(ids.Project, ids.Connector), sealed)
 		return value, "", err
 	}
 	if c.Spec.SecretRef == nil {
-		return r.generated(ctx, c, ids, int64(c.SecretVersion()))
+		return r.generateSecret(ctx, c, ids, int64(c.SecretVersion()))
 	}
 	name := c.Spec.SecretRef.Name
-	value, err = r.SecretValue(ctx, c.Namespace, v1alpha1.SecretKeyReference{Name: name, Key: purpose(c)})
+	value, err = r.SecretValue(ctx, c.Namespace, v1alpha1.SecretKeyReference{Name: name, Key: secretPurpose(c)})
 	if err != nil {
 		return "", "", err
 	}
 	if problem := seal.CheckBrought(value); problem != "" {
-		return "", "", &object.SecretError{Name: string(name), Problem: fmt.Sprintf("its key %q %s", purpose(c), problem)}
+		return "", "", &object.SecretError{Name: string(name), Problem: fmt.Sprintf("its key %q %s", secretPurpose(c), problem)}
 	}
 	return value, "", nil
 }
 
 // inboundRow returns the connector's row and the secret of its callers.
 func (r *Reconciler) inboundRow(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (row store.Connector, secret string, err error) {
-	secret, keyID, err := r.secretOf(ctx, c, ids)
+	secret, keyID, err := r.resolveSecret(ctx, c, ids)
 	if err != nil {
 		return row, "", err
 	}
 	if row, err = r.connectorRow(c, ids, secret, keyID); err != nil {
 		return row, "", err
 	}
-	credentials, err := r.brought(ctx, c, ids, secret)
+	credentials, err := r.userCredentials(ctx, c, ids, secret)
 	if err != nil {
 		return row, "", err
 	}
@@ -65,9 +65,9 @@ func (r *Reconciler) inboundRow(ctx context.Context, c *v1alpha1.Connector, ids 
 	return row, secret, err
 }
 
-// brought returns the user's own secrets that callers or deliveries sign with, which the gateway needs
+// userCredentials returns the user's own secrets that callers or deliveries sign with, which the gateway needs
 // in plain text: the current one and the earlier ones that are still valid.
-func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, secret string) (out seal.Credentials, err error) {
+func (r *Reconciler) userCredentials(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, secret string) (out seal.Credentials, err error) {
 	signature := c.Signature()
 	if digest := signature == "" || signature == v1alpha1.AuthenticationGitLab.EnumValue(); digest && !c.Sends() { // the digest is enough
 		return out, nil
@@ -84,7 +84,7 @@ func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids pro
 	case len(stored.Sealed) == 0 || c.SecretGracePeriod() == 0:
 		return out, nil
 	}
-	for _, s := range projection.Opened(r.Keys, stored).Secrets { // a secret that cannot be decrypted is no longer valid
+	for _, s := range projection.OpenCredentials(r.Keys, stored).Secrets { // a secret that cannot be decrypted is no longer valid
 		accepted := slices.ContainsFunc(stored.Secrets, func(a store.AcceptedSecret) bool { return bytes.Equal(a.SHA256, seal.Digest(s)) })
 		if accepted && !slices.Contains(out.Secrets, s) && len(out.Secrets) < store.MaxAcceptedSecrets {
 			out.Secrets = append(out.Secrets, s)
@@ -93,13 +93,13 @@ func (r *Reconciler) brought(ctx context.Context, c *v1alpha1.Connector, ids pro
 	return out, nil
 }
 
-// generated derives the secret of a version. It returns the ID of the key as well.
-func (r *Reconciler) generated(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, version int64) (value, keyID string, err error) {
-	return projection.Generated(ctx, r.Store, r.Keys, c, ids, version)
+// generateSecret derives the secret of a version. It returns the ID of the key as well.
+func (r *Reconciler) generateSecret(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, version int64) (value, keyID string, err error) {
+	return projection.GenerateSecret(ctx, r.Store, r.Keys, c, ids, version)
 }
 
-// showSecret reports where the secret is. It writes a generated one to the child Secret.
-func (r *Reconciler) showSecret(ctx context.Context, c *v1alpha1.Connector, secret string) error {
+// publishSecret reports where the secret is. It writes a generated one to the child Secret.
+func (r *Reconciler) publishSecret(ctx context.Context, c *v1alpha1.Connector, secret string) error {
 	switch {
 	case !c.HasSecret():
 		c.MarkNoSecret(c.SecretVersion())

@@ -50,7 +50,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return 0, err
 		}
 		link.Status.Environment = string(connector.Spec.Environment)
-		if problem := wrongMode(link, connector); problem != "" {
+		if problem := modeProblem(link, connector); problem != "" {
 			link.MarkInvalid(problem + ", which Connector " + strconv.Quote(connector.Name) + " is not; remove it")
 			return 0, nil
 		}
@@ -68,7 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		written.Outbound = policy
 		if held, err := r.projectRow(ctx, link, written); err != nil || !held {
-			return object.Later, err
+			return object.MaxRetryInterval, err
 		}
 		if waits != nil {
 			return 0, waits
@@ -112,25 +112,26 @@ func (r *Reconciler) projectRow(ctx context.Context, link *v1alpha1.ConnectorLin
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	links := &v1alpha1.ConnectorLinkList{}
+	inEnvironment := handler.EnqueueRequestsFromMapFunc(r.linksOfEnvironment)
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("connectorlink").
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.ConnectorLink{}).
 		Watches(&v1alpha1.ConnectorLink{}, r.Deleted()).
-		Watches(&v1alpha1.ConnectorLink{}, object.Afterwards(r.waitingLinks), builder.WithPredicates(object.Changed(nothing))).
-		Watches(&v1alpha1.Project{}, r.Enqueue(links, nil), object.ComesOrGoes).
-		Watches(&v1alpha1.Connector{}, r.EnqueueBy(object.ByConnector, links, nil), builder.WithPredicates(object.Changed(isInEffect))).
-		Watches(&v1alpha1.Connector{}, r.EnqueueBy(object.BySource, links, nil), object.ComesOrGoes).
-		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(r.livingIn), builder.WithPredicates(object.Changed(whatRuns))).
+		Watches(&v1alpha1.ConnectorLink{}, object.EnqueueAfterRemoval(r.waitingLinks), builder.WithPredicates(object.Changed(noFields))).
+		Watches(&v1alpha1.Project{}, r.Enqueue(links, nil), object.IDChanged).
+		Watches(&v1alpha1.Connector{}, r.EnqueueBy(object.ByConnector, links, nil), builder.WithPredicates(object.Changed(connectorState))).
+		Watches(&v1alpha1.Connector{}, r.EnqueueBy(object.BySource, links, nil), object.IDChanged).
+		Watches(&v1alpha1.Environment{}, inEnvironment, builder.WithPredicates(object.Changed(liveState))).
 		Complete(r)
 }
 
-// nothing returns a constant: no change of a link matters to other objects.
-func nothing(v1alpha1.ConditionedObject) any { return nil }
+// noFields returns a constant: no change of a link matters to other objects.
+func noFields(v1alpha1.ConditionedObject) any { return nil }
 
-// isInEffect returns the fields of a connector that its links read: whether it is in effect, because
+// connectorState returns the fields of a connector that its links read: whether it is in effect, because
 // another connector may have its name, and the name of its tool.
-func isInEffect(o v1alpha1.ConditionedObject) any {
+func connectorState(o v1alpha1.ConditionedObject) any {
 	c, ok := o.(*v1alpha1.Connector)
 	if !ok {
 		return nil
@@ -138,8 +139,8 @@ func isInEffect(o v1alpha1.ConditionedObject) any {
 	return [3]any{c.Status.ID, c.Status.IsTrue(v1alpha1.ConditionRoutesReady), c.Title()}
 }
 
-// whatRuns returns the fields of an environment that links read.
-func whatRuns(o v1alpha1.ConditionedObject) any {
+// liveState returns the fields of an environment that links read.
+func liveState(o v1alpha1.ConditionedObject) any {
 	e, ok := o.(*v1alpha1.Environment)
 	if !ok {
 		return nil
@@ -159,13 +160,13 @@ func (r *Reconciler) waitingLinks(ctx context.Context, deleted client.Object) []
 	if o := gone.Spec.Outbound; o == nil || o.Mode != v1alpha1.LinkAgentTool {
 		return out
 	}
-	return append(out, r.linksBy(ctx, func(l *v1alpha1.ConnectorLink) bool {
+	return append(out, r.selectLinks(ctx, func(l *v1alpha1.ConnectorLink) bool {
 		return l.Spec.Agent == gone.Spec.Agent && l.Spec.Connector != gone.Spec.Connector && waits(l)
 	}, client.InNamespace(gone.Namespace))...)
 }
 
-// livingIn returns the links of an environment.
-func (r *Reconciler) livingIn(ctx context.Context, environment client.Object) (out []ctrl.Request) {
+// linksOfEnvironment returns the links of an environment.
+func (r *Reconciler) linksOfEnvironment(ctx context.Context, environment client.Object) (out []ctrl.Request) {
 	connectors := &v1alpha1.ConnectorList{}
 	err := r.Client.List(ctx, connectors, client.InNamespace(environment.GetNamespace()),
 		client.MatchingFields{object.ByEnvironment: environment.GetName()})
@@ -180,11 +181,11 @@ func (r *Reconciler) livingIn(ctx context.Context, environment client.Object) (o
 
 // linksOf returns the links of a connector that pick selects, or all if pick is nil.
 func (r *Reconciler) linksOf(ctx context.Context, namespace, connector string, pick func(*v1alpha1.ConnectorLink) bool) (out []ctrl.Request) {
-	return r.linksBy(ctx, pick, client.InNamespace(namespace), client.MatchingFields{object.ByConnector: connector})
+	return r.selectLinks(ctx, pick, client.InNamespace(namespace), client.MatchingFields{object.ByConnector: connector})
 }
 
-// linksBy returns the links that match the list options and that pick selects.
-func (r *Reconciler) linksBy(ctx context.Context, pick func(*v1alpha1.ConnectorLink) bool, which ...client.ListOption) (out []ctrl.Request) {
+// selectLinks returns the links that match the list options and that pick selects.
+func (r *Reconciler) selectLinks(ctx context.Context, pick func(*v1alpha1.ConnectorLink) bool, which ...client.ListOption) (out []ctrl.Request) {
 	links := &v1alpha1.ConnectorLinkList{}
 	if err := r.Client.List(ctx, links, which...); err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "listing links")

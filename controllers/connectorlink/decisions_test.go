@@ -45,8 +45,8 @@ func TestTwins_FindStalledLinks(t *testing.T) {
 	require.ElementsMatch(t, []string{"twin", "more"}, controllertest.Names(r.waitingLinks(t.Context(), tool)))
 }
 
-// livingIn returns the links of all connectors of an environment.
-func TestLivingIn_FindsLinksOfAllConnectors(t *testing.T) {
+// linksOfEnvironment returns the links of all connectors of an environment.
+func TestLinksOfEnvironment_FindsLinksOfAllConnectors(t *testing.T) {
 	t.Parallel()
 	connector := func(namespace, name, environment string) *v1alpha1.Connector {
 		return &v1alpha1.Connector{
@@ -58,7 +58,7 @@ func TestLivingIn_FindsLinksOfAllConnectors(t *testing.T) {
 		link("team", "a1", "a", asIs), link("team", "a2", "a", asIs), link("team", "b1", "b", asIs), link("team", "c1", "c", asIs), link("other", "a3", "a", asIs),
 	)}}
 	dev := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "dev"}}
-	require.ElementsMatch(t, []string{"a1", "a2", "b1"}, controllertest.Names(r.livingIn(t.Context(), dev)))
+	require.ElementsMatch(t, []string{"a1", "a2", "b1"}, controllertest.Names(r.linksOfEnvironment(t.Context(), dev)))
 }
 
 // Links are reconciled when the connector's state or name changes.
@@ -81,7 +81,7 @@ func TestIsInEffect_SelectsConnectorChanges(t *testing.T) {
 			before.MarkRoutesReady()
 			after := before.DeepCopy()
 			c.change(after)
-			require.Equal(t, c.told, object.Changed(isInEffect).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+			require.Equal(t, c.told, object.Changed(connectorState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
 }
@@ -104,13 +104,13 @@ func TestWhatRuns_SelectsEnvironmentChanges(t *testing.T) {
 			before := &v1alpha1.Environment{}
 			after := before.DeepCopy()
 			c.change(after)
-			require.Equal(t, c.told, object.Changed(whatRuns).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+			require.Equal(t, c.told, object.Changed(liveState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
-	require.Nil(t, whatRuns(&v1alpha1.Project{}))
+	require.Nil(t, liveState(&v1alpha1.Project{}))
 	changed := link("team", "l", "other", asIs)
-	require.False(t, object.Changed(nothing).Update(event.UpdateEvent{ObjectOld: link("team", "l", "ask", asIs), ObjectNew: changed}))
-	require.True(t, object.Changed(nothing).Delete(event.DeleteEvent{Object: changed}))
+	require.False(t, object.Changed(noFields).Update(event.UpdateEvent{ObjectOld: link("team", "l", "ask", asIs), ObjectNew: changed}))
+	require.True(t, object.Changed(noFields).Delete(event.DeleteEvent{Object: changed}))
 }
 
 // scripts is a store with the agents whose middleware sends.

@@ -15,8 +15,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// wrongMode returns the field of the link that has no effect for its connector, or "".
-func wrongMode(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector) string {
+// modeProblem returns the field of the link that has no effect for its connector, or "".
+func modeProblem(link *v1alpha1.ConnectorLink, connector *v1alpha1.Connector) string {
 	switch {
 	case link.Spec.Outbound != nil && !connector.Sends():
 		return "spec.outbound is for connectors of mode Outbound"
@@ -71,9 +71,9 @@ func (r *Reconciler) findConnector(
 	return connector, key.ID, missing, nil
 }
 
-// whileNothingIsLive describes what happens to a connector's events while its environment has no live
+// withoutLiveDeployment describes what happens to a connector's events while its environment has no live
 // deployment.
-func whileNothingIsLive(connector *v1alpha1.Connector) string {
+func withoutLiveDeployment(connector *v1alpha1.Connector) string {
 	if connector.Spec.Mode == v1alpha1.ModeSync {
 		return "the webhook returns 409 no_live_deployment"
 	}
@@ -89,7 +89,7 @@ func (r *Reconciler) findAgent(ctx context.Context, link *v1alpha1.ConnectorLink
 	}
 	if environment.LiveDeploymentID == nil {
 		link.MarkAgentUndecided(string(connector.Spec.Environment))
-		v1alpha1.MarkReady(link, fmt.Sprintf("in effect; %s until Environment %q has a live deployment", whileNothingIsLive(connector), connector.Spec.Environment))
+		v1alpha1.MarkReady(link, fmt.Sprintf("in effect; %s until Environment %q has a live deployment", withoutLiveDeployment(connector), connector.Spec.Environment))
 		return nil
 	}
 	live := store.Key{ProjectID: environment.ProjectID, ID: *environment.LiveDeploymentID}

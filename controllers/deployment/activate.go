@@ -17,27 +17,27 @@ import (
 )
 
 const (
-	// prefetchPatience is how long an activation waits for a runner to fetch the bundle. After that,
+	// prefetchTimeout is how long an activation waits for a runner to fetch the bundle. After that,
 	// the first run fetches it.
-	prefetchPatience = 30 * time.Second
-	// runnerSeen is the maximum age of a runner's last request for the runner to count.
-	runnerSeen = time.Minute
+	prefetchTimeout = 30 * time.Second
+	// maxRunnerAge is the maximum age of a runner's last request for the runner to count.
+	maxRunnerAge = time.Minute
 )
 
 // activateBuilt activates a built deployment when a runner has its bundle. It fails a deployment whose models
 // lack a provider.
-func (r *Reconciler) activateBuilt(ctx context.Context, v *version) error {
+func (r *Reconciler) activateBuilt(ctx context.Context, v *deploymentState) error {
 	// A deployment that was live goes live again after it is rebuilt, for example after a restore of
 	// the store.
 	wasLive := v.Status.Live
 	if missing := v.missingProviders(); missing != "" && !wasLive {
 		return r.endBuild(ctx, v, store.DeploymentFailed, store.FailureModelProvider, missing)
 	}
-	held, err := r.prefetched(ctx, v)
+	held, err := r.requestPrefetch(ctx, v)
 	if err != nil {
 		return err
 	}
-	if !held && v.timeAtStep(r.Now()) < prefetchPatience {
+	if !held && v.timeAtStep(r.Now()) < prefetchTimeout {
 		return nil
 	}
 	_, err = r.activate(ctx, v, store.Activation{}, v.Spec.SkipFailedConnectors || wasLive)
@@ -48,14 +48,14 @@ func (r *Reconciler) activateBuilt(ctx context.Context, v *version) error {
 	return err
 }
 
-// prefetched asks the runners to fetch the bundle. It reports whether a runner has it, or there is no
+// requestPrefetch asks the runners to fetch the bundle. It reports whether a runner has it, or there is no
 // runner to wait for.
-func (r *Reconciler) prefetched(ctx context.Context, v *version) (bool, error) {
+func (r *Reconciler) requestPrefetch(ctx context.Context, v *deploymentState) (bool, error) {
 	digest := v.outcome.BundleDigest
 	if err := r.Store.RequestPrefetch(ctx, v.environmentKey, digest); err != nil {
 		return false, object.FromStore(fmt.Errorf("requesting a prefetch: %w", err))
 	}
-	runners, err := r.Store.Runners(ctx, v.environmentKey, runnerSeen)
+	runners, err := r.Store.Runners(ctx, v.environmentKey, maxRunnerAge)
 	if err != nil {
 		return false, object.FromStore(fmt.Errorf("listing the runners: %w", err))
 	}
@@ -64,7 +64,7 @@ func (r *Reconciler) prefetched(ctx context.Context, v *version) (bool, error) {
 }
 
 // timeAtStep returns how long the deployment has been at its last step.
-func (v *version) timeAtStep(now time.Time) time.Duration {
+func (v *deploymentState) timeAtStep(now time.Time) time.Duration {
 	c := v.Status.Condition(v1alpha1.ConditionConnectorsApplied)
 	if c == nil {
 		return 0
@@ -75,7 +75,7 @@ func (v *version) timeAtStep(now time.Time) time.Duration {
 // activate switches the live deployment and applies the connectors of its code, in one transaction. It
 // reports whether this deployment is live now. If tolerated, connectors that cannot be applied stay
 // unchanged. Otherwise activate changes nothing and returns a *connectorsError.
-func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activation, tolerated bool) (live bool, err error) {
+func (r *Reconciler) activate(ctx context.Context, v *deploymentState, a store.Activation, tolerated bool) (live bool, err error) {
 	a.Deployment = v.key
 	result, err := r.activateInStore(ctx, v, a, tolerated)
 	if err != nil && (a.RequestedAt != nil || !errors.Is(err, store.ErrConflict)) {
@@ -90,7 +90,9 @@ func (r *Reconciler) activate(ctx context.Context, v *version, a store.Activatio
 // activateInStore is the transaction of activate. The store's rows may differ from the cached objects, so
 // the store may reject a connector that had no conflict. activate then treats it as a connector that cannot
 // be applied.
-func (r *Reconciler) activateInStore(ctx context.Context, v *version, a store.Activation, tolerated bool) (store.ActivationResult, error) {
+func (r *Reconciler) activateInStore(
+	ctx context.Context, v *deploymentState, a store.Activation, tolerated bool,
+) (store.ActivationResult, error) {
 	refused := map[string]string{}
 	for {
 		with := a
@@ -135,7 +137,7 @@ func refusalOf(connectors []store.Connector, err error) (name, problem string) {
 // restore makes a deployment live that was live when its environment was deleted, after the environment
 // or both come back: from a backup, from Git, or in another cluster. The store orders activations, so
 // neither the order of the restored objects nor their statuses matter.
-func (r *Reconciler) restore(ctx context.Context, v *version) error {
+func (r *Reconciler) restore(ctx context.Context, v *deploymentState) error {
 	if v.outcome.Status != store.DeploymentDeployed {
 		return nil
 	}
@@ -159,16 +161,16 @@ func (r *Reconciler) restore(ctx context.Context, v *version) error {
 	// live before.
 	_, err = r.activate(ctx, v, store.Activation{}, true)
 	if errors.Is(err, store.ErrBundleGone) {
-		v.outcome.Message, err = "was live in the environment and cannot go live again: "+bundleGone, nil
+		v.outcome.Message, err = "was live in the environment and cannot go live again: "+bundleDeletedMessage, nil
 	}
 	return err
 }
 
-// bundleGone is the message for a user who activates a deployment whose bundle was deleted.
-const bundleGone = "the bundle was deleted; deploy the same commit again"
+// bundleDeletedMessage is the message for a user who activates a deployment whose bundle was deleted.
+const bundleDeletedMessage = "the bundle was deleted; deploy the same commit again"
 
-// activateAgain handles spec.activation, for example of a rollback.
-func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
+// handleActivation handles spec.activation, for example of a rollback.
+func (r *Reconciler) handleActivation(ctx context.Context, v *deploymentState) error {
 	if !v.ActivationPending() || !v.outcome.Status.Terminal() {
 		return nil
 	}
@@ -181,7 +183,7 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 		v.MarkActivationAhead()
 		return nil
 	}
-	old, err := r.answeredBefore(ctx, v)
+	old, err := r.wasHandled(ctx, v)
 	if err != nil {
 		return err
 	}
@@ -189,7 +191,7 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 		v.MarkActivation(v1alpha1.ActivationActivated, "handled before this object was restored")
 		return nil
 	}
-	later, err := r.askedLater(ctx, v)
+	later, err := r.laterRequest(ctx, v)
 	if err != nil {
 		return err
 	}
@@ -212,7 +214,7 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 		return nil
 	}
 	if errors.Is(err, store.ErrBundleGone) {
-		v.MarkActivation(v1alpha1.ActivationBundleGone, bundleGone)
+		v.MarkActivation(v1alpha1.ActivationBundleGone, bundleDeletedMessage)
 		return nil
 	}
 	if err != nil {
@@ -227,14 +229,14 @@ func (r *Reconciler) activateAgain(ctx context.Context, v *version) error {
 }
 
 // toleratesFailures reports whether the pending activation request tolerates connectors that cannot be applied.
-func (v *version) toleratesFailures() bool {
+func (v *deploymentState) toleratesFailures() bool {
 	return v.ActivationPending() && v.Spec.Activation.Force
 }
 
-// askedLater returns the name of a deployment of the same environment with a later activation request,
+// laterRequest returns the name of a deployment of the same environment with a later activation request,
 // which is pending or already live. If several requests waited for the manager, the last one wins, in
 // whatever order the manager reads them. Requests with a time in the future do not count.
-func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error) {
+func (r *Reconciler) laterRequest(ctx context.Context, v *deploymentState) (string, error) {
 	environment, err := r.Store.Environment(ctx, v.environmentKey)
 	if err != nil {
 		return "", object.FromStore(err)
@@ -261,12 +263,12 @@ func (r *Reconciler) askedLater(ctx context.Context, v *version) (string, error)
 	return "", nil
 }
 
-// answeredBefore reports whether an activation request came with a restored object, and its environment had
+// wasHandled reports whether an activation request came with a restored object, and its environment had
 // an activation since. Such a request must not be executed again. The store has only the last
 // request, and a backup may contain an earlier one. Requests that were added after the object was
 // created are new, and the clock of their author does not matter.
-func (r *Reconciler) answeredBefore(ctx context.Context, v *version) (bool, error) {
-	if !v.unseen || v.Generation > 1 {
+func (r *Reconciler) wasHandled(ctx context.Context, v *deploymentState) (bool, error) {
+	if !v.hadNoStatus || v.Generation > 1 {
 		return false, nil
 	}
 	environment, err := r.Store.Environment(ctx, v.environmentKey)

@@ -20,9 +20,9 @@ import (
 // store. The store returns the outcome so far. A deployment that the store already has does not begin
 // again. If the store has it with another fingerprint, beginDeployment rejects it, because the recorded outcome
 // belongs to another spec.
-func (r *Reconciler) beginDeployment(ctx context.Context, v *version) error {
+func (r *Reconciler) beginDeployment(ctx context.Context, v *deploymentState) error {
 	var err error
-	v.unseen = v.Status.Phase == ""
+	v.hadNoStatus = v.Status.Phase == ""
 	if v.project, err = r.Project(ctx, v.Namespace); err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (r *Reconciler) beginDeployment(ctx context.Context, v *version) error {
 		return err
 	}
 	v.environmentKey = environment.Key()
-	if v.unseen {
+	if v.hadNoStatus {
 		if err := r.beginOlder(ctx, v); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (r *Reconciler) beginDeployment(ctx context.Context, v *version) error {
 // beginOlder begins deployments that were created before a deployment that has not begun. If several
 // were applied together, or while no manager ran, the newest goes live and supersedes the others, in
 // whatever order the manager reads them.
-func (r *Reconciler) beginOlder(ctx context.Context, v *version) error {
+func (r *Reconciler) beginOlder(ctx context.Context, v *deploymentState) error {
 	switch _, err := r.Store.Deployment(ctx, v.key); {
 	case err == nil:
 		return nil
@@ -102,7 +102,7 @@ func notBegun(all []v1alpha1.Deployment, d *v1alpha1.Deployment) (out []*v1alpha
 }
 
 // deploymentSpec returns the Deployment as the store records it.
-func (r *Reconciler) deploymentSpec(v *version) (store.DeploymentSpec, error) {
+func (r *Reconciler) deploymentSpec(v *deploymentState) (store.DeploymentSpec, error) {
 	digest, err := v.Spec.Fingerprint()
 	if err != nil {
 		return store.DeploymentSpec{}, err

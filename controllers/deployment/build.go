@@ -21,7 +21,7 @@ import (
 )
 
 // advance moves an open deployment one step on.
-func (r *Reconciler) advance(ctx context.Context, v *version) error {
+func (r *Reconciler) advance(ctx context.Context, v *deploymentState) error {
 	if v.outcome.Status.Terminal() {
 		return nil
 	}
@@ -45,18 +45,18 @@ func (r *Reconciler) advance(ctx context.Context, v *version) error {
 }
 
 // isSuspended reports whether the suspended environment keeps the build from starting.
-func (v *version) isSuspended() bool {
+func (v *deploymentState) isSuspended() bool {
 	return v.outcome.Status == store.DeploymentPending && v.environment.Spec.Suspend
 }
 
 // startBuild creates the token and the Job if they are missing. It returns nil while an earlier Job
 // still exists.
-func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, error) {
-	job := namedJob(v.Deployment)
+func (r *Reconciler) startBuild(ctx context.Context, v *deploymentState) (*batchv1.Job, error) {
+	job := jobReference(v.Deployment)
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(job), job)
 	if err == nil && metav1.IsControlledBy(job, v.Deployment) {
 		if v.outcome.Status == store.DeploymentPending {
-			return nil, r.endForgotten(ctx, job)
+			return nil, r.deleteUnknownJob(ctx, job)
 		}
 		return job, nil
 	}
@@ -66,7 +66,7 @@ func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, 
 	if _, err := r.Child(ctx, v.Deployment, job); err != nil {
 		return nil, err
 	}
-	in, err := r.buildRoom(ctx, v)
+	in, err := r.buildSettings(ctx, v)
 	if err != nil {
 		return nil, err
 	}
@@ -99,9 +99,9 @@ func (r *Reconciler) startBuild(ctx context.Context, v *version) (*batchv1.Job, 
 	return job, object.FromStore(err)
 }
 
-// giveToken creates the build's token if it is missing, in a Secret that is owned by the Job. The pod
+// createToken creates the build's token if it is missing, in a Secret that is owned by the Job. The pod
 // waits for the Secret.
-func (r *Reconciler) giveToken(ctx context.Context, v *version, job *batchv1.Job) error {
+func (r *Reconciler) createToken(ctx context.Context, v *deploymentState, job *batchv1.Job) error {
 	seen := &metav1.PartialObjectMetadata{}
 	seen.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: tokenName(v.Deployment)}, seen)
@@ -118,9 +118,9 @@ func (r *Reconciler) giveToken(ctx context.Context, v *version, job *batchv1.Job
 	return err
 }
 
-// endForgotten deletes the Job of a build that the store does not have, for example after a restore
+// deleteUnknownJob deletes the Job of a build that the store does not have, for example after a restore
 // from an older backup. Nothing would accept its report. Another Job follows after the deletion.
-func (r *Reconciler) endForgotten(ctx context.Context, job *batchv1.Job) error {
+func (r *Reconciler) deleteUnknownJob(ctx context.Context, job *batchv1.Job) error {
 	if job.DeletionTimestamp != nil {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (r *Reconciler) endForgotten(ctx context.Context, job *batchv1.Job) error {
 
 // checkJob fails a deployment whose Job failed before the build could report, and checks the outcome of
 // a completed Job. For a Job that does not run, it determines the reason.
-func (r *Reconciler) checkJob(ctx context.Context, v *version, job *batchv1.Job) error {
+func (r *Reconciler) checkJob(ctx context.Context, v *deploymentState, job *batchv1.Job) error {
 	for _, c := range job.Status.Conditions {
 		if c.Status != corev1.ConditionTrue {
 			continue
@@ -144,13 +144,13 @@ func (r *Reconciler) checkJob(ctx context.Context, v *version, job *batchv1.Job)
 		if c.Type != batchv1.JobFailed {
 			continue
 		}
-		reason, message := store.FailureBuild, "the build pod failed: "+r.lastWords(ctx, job, c.Message)
+		reason, message := store.FailureBuild, "the build pod failed: "+r.terminationMessage(ctx, job, c.Message)
 		if c.Reason == batchv1.JobReasonDeadlineExceeded {
 			reason, message = store.FailureDeadline, deadlineMessage(v, job)
 		}
 		return r.endBuild(ctx, v, store.DeploymentFailed, reason, message)
 	}
-	if err := r.giveToken(ctx, v, job); err != nil {
+	if err := r.createToken(ctx, v, job); err != nil {
 		return err
 	}
 	var err error
@@ -159,7 +159,7 @@ func (r *Reconciler) checkJob(ctx context.Context, v *version, job *batchv1.Job)
 }
 
 // deadlineMessage returns the message for a build that took too long, with the reason why it waited.
-func deadlineMessage(v *version, job *batchv1.Job) string {
+func deadlineMessage(v *deploymentState, job *batchv1.Job) string {
 	message := fmt.Sprintf("the build took longer than %d s", ptr.Deref(job.Spec.ActiveDeadlineSeconds, 0))
 	if problem := v.BuildProblem(); problem != "" {
 		message += "; " + problem
@@ -169,7 +169,7 @@ func deadlineMessage(v *version, job *batchv1.Job) string {
 
 // buildProblem returns why the pod of a Job does not run, or "".
 func (r *Reconciler) buildProblem(ctx context.Context, job *batchv1.Job) (string, error) {
-	if suspended(job) {
+	if isJobSuspended(job) {
 		return fmt.Sprintf("Job %q is suspended, by a job queue or by a user. It starts when the queue admits it, or after "+
 			"`kubectl patch job %s --type=merge -p '{\"spec\":{\"suspend\":false}}'`; set spec.cancel to cancel the deployment", job.Name, job.Name), nil
 	}
@@ -182,15 +182,15 @@ func (r *Reconciler) buildProblem(ctx context.Context, job *batchv1.Job) (string
 			return problem, nil
 		}
 	}
-	if since := ptr.Deref(job.Status.StartTime, job.CreationTimestamp); len(pods) == 0 && r.Now().Sub(since.Time) > podPatience {
+	if since := ptr.Deref(job.Status.StartTime, job.CreationTimestamp); len(pods) == 0 && r.Now().Sub(since.Time) > podTimeout {
 		return fmt.Sprintf("Kubernetes creates no pod for Job %q, for example because of a quota or a policy; see the events of the Job", job.Name), nil
 	}
 	return "", nil
 }
 
-// suspended reports whether a Job is suspended and therefore has no pods. Kubernetes does not count
+// isJobSuspended reports whether a Job is suspended and therefore has no pods. Kubernetes does not count
 // that time towards its deadline.
-func suspended(job *batchv1.Job) bool {
+func isJobSuspended(job *batchv1.Job) bool {
 	return ptr.Deref(job.Spec.Suspend, false) || slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Type == batchv1.JobSuspended && c.Status == corev1.ConditionTrue
 	})
@@ -208,18 +208,18 @@ func (r *Reconciler) listPods(ctx context.Context, job *batchv1.Job) ([]corev1.P
 
 // checkOutcome builds again if the store does not have the outcome of a completed Job. A Job completes
 // after the store has the outcome, so the store was restored from a backup from during the build.
-func (r *Reconciler) checkOutcome(ctx context.Context, v *version, job *batchv1.Job) (err error) {
+func (r *Reconciler) checkOutcome(ctx context.Context, v *deploymentState, job *batchv1.Job) (err error) {
 	if v.outcome, err = r.Store.Deployment(ctx, v.key); err != nil {
 		return object.FromStore(err)
 	}
 	if v.outcome.Status != store.DeploymentBuilding || v.outcome.Built {
 		return nil
 	}
-	return r.endForgotten(ctx, job)
+	return r.deleteUnknownJob(ctx, job)
 }
 
-// lastWords returns the termination messages of the Job's pods, or fallback.
-func (r *Reconciler) lastWords(ctx context.Context, job *batchv1.Job, fallback string) string {
+// terminationMessage returns the termination messages of the Job's pods, or fallback.
+func (r *Reconciler) terminationMessage(ctx context.Context, job *batchv1.Job, fallback string) string {
 	pods, err := r.listPods(ctx, job)
 	if err != nil {
 		return fallback
@@ -228,7 +228,7 @@ func (r *Reconciler) lastWords(ctx context.Context, job *batchv1.Job, fallback s
 	for _, pod := range pods {
 		for _, status := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
 			if end := status.State.Terminated; end != nil && end.ExitCode != 0 {
-				words = object.Ended(status.Name, end)
+				words = object.TerminationMessage(status.Name, end)
 			}
 		}
 		if problem := object.PodProblem(&pod); problem != "" {
@@ -241,7 +241,7 @@ func (r *Reconciler) lastWords(ctx context.Context, job *batchv1.Job, fallback s
 // endBuild records an outcome that the build itself did not report. An outcome that the build has reported
 // meanwhile stays.
 func (r *Reconciler) endBuild(
-	ctx context.Context, v *version, status store.DeploymentStatus, reason store.FailureReason, message string,
+	ctx context.Context, v *deploymentState, status store.DeploymentStatus, reason store.FailureReason, message string,
 ) error {
 	err := r.Store.EndDeployment(ctx, v.key, status, reason, message)
 	if err != nil && !errors.Is(err, store.ErrConflict) {
@@ -254,17 +254,17 @@ func (r *Reconciler) endBuild(
 // cleanUp deletes the running Job of a failed or cancelled deployment, because its pod may wait for a
 // node or hang, and counts against quotas. A Job that has ended stays until its TTL, because only its
 // pod has the output of a crash.
-func (r *Reconciler) cleanUp(ctx context.Context, v *version) error {
+func (r *Reconciler) cleanUp(ctx context.Context, v *deploymentState) error {
 	if v.outcome.Status == store.DeploymentDeployed {
 		return nil
 	}
-	job := namedJob(v.Deployment)
+	job := jobReference(v.Deployment)
 	switch err := r.Client.Get(ctx, client.ObjectKeyFromObject(job), job); {
 	case apierrors.IsNotFound(err): // a Job that is not in the cache yet triggers another reconcile
 		return nil
 	case err != nil:
 		return fmt.Errorf("finding the build Job: %w", err)
-	case !metav1.IsControlledBy(job, v.Deployment), hasEnded(job), job.DeletionTimestamp != nil:
+	case !metav1.IsControlledBy(job, v.Deployment), isJobFinished(job), job.DeletionTimestamp != nil:
 		return nil
 	}
 	err := r.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID}, client.PropagationPolicy(metav1.DeletePropagationBackground))
@@ -274,8 +274,8 @@ func (r *Reconciler) cleanUp(ctx context.Context, v *version) error {
 	return nil
 }
 
-// hasEnded reports whether a Job has no running pods.
-func hasEnded(job *batchv1.Job) bool {
+// isJobFinished reports whether a Job has no running pods.
+func isJobFinished(job *batchv1.Job) bool {
 	return slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 		return c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed)
 	})

@@ -89,7 +89,7 @@ var _ = Describe("The build of a Deployment", func() {
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, d)
 		s.pod(ctx, job, waiting("ImagePullBackOff", "no such image"))
-		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(Equal(object.Later), "its pod is watched")
+		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(Equal(object.MaxRetryInterval), "its pod is watched")
 		Expect(State(d)).To(Equal("Ready=Unknown/BuildBlocked Reconciling"))
 		Expect(Message(d)).To(ContainSubstring(`container "fetch": ImagePullBackOff: no such image`))
 		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentBuilding))
@@ -229,7 +229,7 @@ var _ = Describe("The build of a Deployment", func() {
 		}}}}
 		d := s.Deployment("v1")
 		s.ExpectApplied(ctx, job, d)
-		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(Equal(object.Later))
+		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(Equal(object.MaxRetryInterval))
 		Expect(State(d)).To(Equal("Ready=False/NameCollision Stalled observed"))
 		d.Spec.Cancel = true
 		s.reconciled(ctx, d)

@@ -38,8 +38,8 @@ const (
 	notApplied = "not applied, because another connector failed"
 )
 
-// situation is the state of an environment that the connectors of a deployment's code meet.
-type situation struct {
+// activationState is the state of an environment that the connectors of a deployment's code meet.
+type activationState struct {
 	namespace   string
 	environment v1alpha1.EnvironmentName
 	// agents are the agents of the deployment.
@@ -70,7 +70,7 @@ type change struct {
 }
 
 // changes returns the changes of a deployment with these files, sorted by key.
-func (s situation) changes(files []store.ConnectorFile) []change {
+func (s activationState) changes(files []store.ConnectorFile) []change {
 	out := make([]change, 0, len(files))
 	named, links := map[string]bool{}, 0
 	for _, file := range files {
@@ -83,7 +83,7 @@ func (s situation) changes(files []store.ConnectorFile) []change {
 		out = append(out, c)
 		named[v1alpha1.CodeConnectorName(s.environment, file.Key)] = true
 	}
-	s.failTaken(out)
+	s.failConflicts(out)
 	for name, row := range s.rows {
 		if !named[name] && !row.Retired {
 			out = append(out, change{key: v1alpha1.CodeConnectorStem(s.environment, name), action: actionRetired})
@@ -94,11 +94,11 @@ func (s situation) changes(files []store.ConnectorFile) []change {
 }
 
 // changeOf returns the change for one file, without conflicts with other changes.
-func (s situation) changeOf(file store.ConnectorFile) change {
+func (s activationState) changeOf(file store.ConnectorFile) change {
 	failed := func(format string, args ...any) change {
 		return change{key: file.Key, action: actionFailed, problem: store.Cut(fmt.Sprintf(format, args...), maxChangeError)}
 	}
-	parsed, err := projection.Parsed(file, s.agents)
+	parsed, err := projection.ParseFile(file, s.agents)
 	if err != nil {
 		return failed("%v", err)
 	}
@@ -107,11 +107,11 @@ func (s situation) changeOf(file store.ConnectorFile) change {
 	}
 	mirror := projection.MirrorOf(s.namespace, s.environment, parsed)
 	existing := s.connectors[mirror.Connector.Name]
-	if problem := s.inTheWay(&mirror, existing); problem != "" {
+	if problem := s.conflict(&mirror, existing); problem != "" {
 		return failed("%s", problem)
 	}
-	mirror.Onto(existing, 0)
-	expanded, err := projection.Expanded(mirror.Connector, s.variables)
+	mirror.SetActivation(existing, 0)
+	expanded, err := projection.ExpandTexts(mirror.Connector, s.variables)
 	if err != nil {
 		return failed("%v", err)
 	}
@@ -127,8 +127,8 @@ func (s situation) changeOf(file store.ConnectorFile) change {
 	return change{key: file.Key, action: s.actionFor(&mirror, existing), mirror: &mirror, expanded: expanded, credentials: credentials}
 }
 
-// inTheWay returns the conflict of a connector of the code with existing objects, or "".
-func (s situation) inTheWay(m *projection.Mirror, existing *v1alpha1.Connector) string {
+// conflict returns the conflict of a connector of the code with existing objects, or "".
+func (s activationState) conflict(m *projection.Mirror, existing *v1alpha1.Connector) string {
 	name := m.Connector.Name
 	if problem := s.refused[name]; problem != "" {
 		return problem
@@ -136,7 +136,7 @@ func (s situation) inTheWay(m *projection.Mirror, existing *v1alpha1.Connector) 
 	is := connectorKind(m.Connector.Spec.Mode.EnumValue(), m.Connector.Type())
 	was := is
 	if existing != nil {
-		if !projection.IsOurs(existing, s.environment) {
+		if !projection.IsMirror(existing, s.environment) {
 			return fmt.Sprintf("Connector %q exists and was not created by the platform; delete it, or rename the file", name)
 		}
 		was = connectorKind(existing.Spec.Mode.EnumValue(), existing.Type())
@@ -147,14 +147,14 @@ func (s situation) inTheWay(m *projection.Mirror, existing *v1alpha1.Connector) 
 	if was != is {
 		return fmt.Sprintf("type and mode of a connector cannot change from %s to %s, because callers rely on them; rename the file", was, is)
 	}
-	return s.linksInTheWay(m)
+	return s.linkConflict(m)
 }
 
 // connectorKind returns the mode and type of a connector, which its callers depend on.
 func connectorKind(mode string, of v1alpha1.ConnectorType) string { return mode + " " + string(of) }
 
-// linksInTheWay returns the links of other owners that conflict with the links of the mirror.
-func (s situation) linksInTheWay(m *projection.Mirror) string {
+// linkConflict returns the links of other owners that conflict with the links of the mirror.
+func (s activationState) linkConflict(m *projection.Mirror) string {
 	mirrored := map[string]bool{}
 	agents := map[v1alpha1.AgentName]bool{}
 	for _, link := range m.Links {
@@ -162,7 +162,7 @@ func (s situation) linksInTheWay(m *projection.Mirror) string {
 	}
 	others := 0
 	for _, link := range s.links[m.Connector.Name] {
-		switch ours := projection.IsOurs(link, s.environment); {
+		switch ours := projection.IsMirror(link, s.environment); {
 		case ours:
 			continue
 		case mirrored[link.Name]:
@@ -179,7 +179,7 @@ func (s situation) linksInTheWay(m *projection.Mirror) string {
 }
 
 // actionFor returns the action for a connector of the code.
-func (s situation) actionFor(m *projection.Mirror, existing *v1alpha1.Connector) string {
+func (s activationState) actionFor(m *projection.Mirror, existing *v1alpha1.Connector) string {
 	row, brought := s.rows[m.Connector.Name]
 	switch {
 	case !brought || row.Retired:
@@ -191,10 +191,10 @@ func (s situation) actionFor(m *projection.Mirror, existing *v1alpha1.Connector)
 }
 
 // sameLinks reports whether the existing links of the connector equal the links of the mirror.
-func (s situation) sameLinks(m *projection.Mirror) bool {
+func (s activationState) sameLinks(m *projection.Mirror) bool {
 	there := map[string]*v1alpha1.ConnectorLink{}
 	for _, link := range s.links[m.Connector.Name] {
-		if projection.IsOurs(link, s.environment) {
+		if projection.IsMirror(link, s.environment) {
 			there[link.Name] = link
 		}
 	}
@@ -208,13 +208,13 @@ func (s situation) sameLinks(m *projection.Mirror) bool {
 	})
 }
 
-// failTaken fails changes that conflict with other connectors of the environment: with the same name, or
+// failConflicts fails changes that conflict with other connectors of the environment: with the same name, or
 // with the same tool name. It also fails changes that send results of a connector that does not exist. A
-// failed change keeps an existing connector and may conflict with another change, so failTaken repeats
+// failed change keeps an existing connector and may conflict with another change, so failConflicts repeats
 // until no more changes fail.
-func (s situation) failTaken(changes []change) {
+func (s activationState) failConflicts(changes []change) {
 	for {
-		holders, sends, failed := s.nameHolders(changes), s.stateAfter(changes), false
+		holders, sends, failed := s.nameHolders(changes), s.outboundToolsAfter(changes), false
 		for i := range changes {
 			c := &changes[i]
 			if c.mirror == nil {
@@ -222,7 +222,7 @@ func (s situation) failTaken(changes []change) {
 			}
 			problem := sends.problem(c.mirror)
 			if holder := holderOf(c.mirror.Connector, holders); holder.object != c.mirror.Connector.Name {
-				problem = fmt.Sprintf("the name %q belongs to %s in the same environment; choose another name", c.mirror.Connector.Title(), holder.words)
+				problem = fmt.Sprintf("the name %q belongs to %s in the same environment; choose another name", c.mirror.Connector.Title(), holder.description)
 			}
 			if problem != "" {
 				*c, failed = change{key: c.key, action: actionFailed, problem: problem}, true
@@ -238,16 +238,16 @@ func (s situation) failTaken(changes []change) {
 type nameHolder struct {
 	store.ConnectorName
 	// object is the name of its object. words is its description in messages.
-	object, words string
+	object, description string
 }
 
 // nameHolders returns the display names of the environment. If two connectors clash, the first one
 // holds the name.
-func (s situation) nameHolders(changes []change) (holders []nameHolder) {
+func (s activationState) nameHolders(changes []change) (holders []nameHolder) {
 	for _, name := range slices.Sorted(maps.Keys(s.connectors)) {
 		c := s.connectors[name]
 		waits := v1alpha1.IsStalled(c) && c.Status.Condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonNameTaken
-		if !projection.IsOurs(c, s.environment) && !waits {
+		if !projection.IsMirror(c, s.environment) && !waits {
 			holders = append(holders, nameHolder{store.ConnectorName{Name: c.Title()}, name, fmt.Sprintf("Connector %q", name)})
 		}
 	}

@@ -27,13 +27,13 @@ func mirrorOf(t *testing.T, key, content string) projection.Mirror {
 	c, err := bundle.ParseConnector(key, []byte(content), []string{"hello"})
 	require.NoError(t, err)
 	m := projection.MirrorOf("team", "dev", c)
-	m.Onto(nil, 7)
+	m.SetActivation(nil, 7)
 	return m
 }
 
 // inDev returns an environment with these mirrors.
-func inDev(mirrors ...projection.Mirror) situation {
-	s := situation{
+func inDev(mirrors ...projection.Mirror) activationState {
+	s := activationState{
 		namespace: "team", environment: "dev", agents: []string{"hello"},
 		connectors: map[string]*v1alpha1.Connector{}, links: map[string][]*v1alpha1.ConnectorLink{}, rows: map[string]store.Connector{},
 	}
@@ -46,7 +46,7 @@ func inDev(mirrors ...projection.Mirror) situation {
 	return s
 }
 
-func (s situation) with(connectors ...*v1alpha1.Connector) situation {
+func (s activationState) with(connectors ...*v1alpha1.Connector) activationState {
 	for _, c := range connectors {
 		s.connectors[c.Name] = c
 	}
@@ -84,7 +84,7 @@ func cronOf(schedule string) store.ConnectorFile {
 
 // changed is a situation with files and the expected changes.
 type changed struct {
-	in    situation
+	in    activationState
 	files []store.ConnectorFile
 	want  []string
 }
@@ -145,7 +145,7 @@ func TestChanges_FailOnConflicts(t *testing.T) {
 		"an invalid file":  {inDev(), []store.ConnectorFile{askOf("type: mail")}, []string{`ask failed: connectors/ask.yaml:1:7: "type" must be one of webhook, cron`}},
 		"an unknown agent": {inDev(), []store.ConnectorFile{askOf("type: webhook\nmode: sync\nagents: [who]\n")}, []string{`ask failed: connectors/ask.yaml:3:1: no agent is named "who"; write it or correct the name`}},
 		"another mode, not mirrored yet": {
-			situation{namespace: "team", environment: "dev", agents: []string{"hello"}, rows: map[string]store.Connector{"dev.ask": {Type: "webhook", Mode: "inbound"}}},
+			activationState{namespace: "team", environment: "dev", agents: []string{"hello"}, rows: map[string]store.Connector{"dev.ask": {Type: "webhook", Mode: "inbound"}}},
 			[]store.ConnectorFile{askOf(askFile)},
 			[]string{"ask failed: type and mode of a connector cannot change from inbound webhook to sync webhook, because callers rely on them; rename the file"},
 		},
@@ -250,7 +250,7 @@ func sendFile(key, link string) store.ConnectorFile {
 const byTell = ", outbound: {mode: agent_tool, action_name: tell}"
 
 // sending returns an environment with the mirrors of these files and their variables.
-func sending(t *testing.T, files ...store.ConnectorFile) situation {
+func sending(t *testing.T, files ...store.ConnectorFile) activationState {
 	t.Helper()
 	var mirrors []projection.Mirror
 	for _, f := range files {
@@ -262,7 +262,7 @@ func sending(t *testing.T, files ...store.ConnectorFile) situation {
 }
 
 // tellsToo adds a user's connector with a link that gives hello a tool.
-func tellsToo(s situation, name string, change func(*v1alpha1.ConnectorLink)) situation {
+func tellsToo(s activationState, name string, change func(*v1alpha1.ConnectorLink)) activationState {
 	c := someConnector(name, func(c *v1alpha1.Connector) { c.Spec.Mode = v1alpha1.ModeOutbound })
 	link := &v1alpha1.ConnectorLink{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.ConnectorLinkSpec{
 		Connector: v1alpha1.ConnectorName(name), Agent: "hello", Outbound: &v1alpha1.OutboundLink{Mode: v1alpha1.LinkAgentTool, ActionName: "tell"},

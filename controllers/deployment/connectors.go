@@ -23,12 +23,14 @@ func (e *connectorsError) Error() string { return store.Cut(failures(e.changes),
 // addConnectors adds the connectors of the deployment's code to an activation. If tolerated, connectors
 // that cannot be applied stay unchanged. Otherwise addConnectors returns a *connectorsError. refused
 // has the reasons of connectors that the store has rejected, by the name of their object.
-func (r *Reconciler) addConnectors(ctx context.Context, v *version, a *store.Activation, tolerated bool, refused map[string]string) error {
+func (r *Reconciler) addConnectors(
+	ctx context.Context, v *deploymentState, a *store.Activation, tolerated bool, refused map[string]string,
+) error {
 	files, err := r.Store.ConnectorFiles(ctx, v.key)
 	if err != nil {
 		return object.FromStore(err)
 	}
-	found, err := r.situation(ctx, v, files)
+	found, err := r.readActivationState(ctx, v, files)
 	if err != nil {
 		return err
 	}
@@ -53,14 +55,14 @@ func (r *Reconciler) addConnectors(ctx context.Context, v *version, a *store.Act
 }
 
 // addConnector adds a connector with its links.
-func (r *Reconciler) addConnector(ctx context.Context, v *version, a *store.Activation, c change) error {
+func (r *Reconciler) addConnector(ctx context.Context, v *deploymentState, a *store.Activation, c change) error {
 	ids := c.mirror.Identity(v.environmentKey)
 	var (
 		secret, keyID string
 		err           error
 	)
 	if c.expanded.GeneratesSecret() {
-		if secret, keyID, err = projection.Generated(ctx, r.Store, r.Keys, c.expanded, ids, int64(c.expanded.SecretVersion())); err != nil {
+		if secret, keyID, err = projection.GenerateSecret(ctx, r.Store, r.Keys, c.expanded, ids, int64(c.expanded.SecretVersion())); err != nil {
 			return err
 		}
 	}
@@ -76,9 +78,9 @@ func (r *Reconciler) addConnector(ctx context.Context, v *version, a *store.Acti
 	return nil
 }
 
-// situation reads the state that the connectors of the code meet.
-func (r *Reconciler) situation(ctx context.Context, v *version, files []store.ConnectorFile) (situation, error) {
-	s := situation{
+// readActivationState reads the state that the connectors of the code meet.
+func (r *Reconciler) readActivationState(ctx context.Context, v *deploymentState, files []store.ConnectorFile) (activationState, error) {
+	s := activationState{
 		namespace: v.Namespace, environment: v.Spec.Environment,
 		connectors: map[string]*v1alpha1.Connector{}, links: map[string][]*v1alpha1.ConnectorLink{}, rows: map[string]store.Connector{},
 		agents: v.outcome.AgentNames(),
@@ -101,7 +103,7 @@ func (r *Reconciler) situation(ctx context.Context, v *version, files []store.Co
 	if len(files) == 0 {
 		return s, nil
 	}
-	if err := r.foreign(ctx, v, &s, files); err != nil {
+	if err := r.addForeignConnectors(ctx, v, &s, files); err != nil {
 		return s, err
 	}
 	links := &v1alpha1.ConnectorLinkList{}
@@ -120,10 +122,10 @@ func (r *Reconciler) situation(ctx context.Context, v *version, files []store.Co
 	return s, err
 }
 
-// foreign adds connectors of other environments with the name of one of the files. They exist if a
+// addForeignConnectors adds connectors of other environments with the name of one of the files. They exist if a
 // label contradicts a spec. If there is no object, an earlier activation may have created a connector
 // that has no mirror yet.
-func (r *Reconciler) foreign(ctx context.Context, v *version, s *situation, files []store.ConnectorFile) error {
+func (r *Reconciler) addForeignConnectors(ctx context.Context, v *deploymentState, s *activationState, files []store.ConnectorFile) error {
 	for _, file := range files {
 		name := v1alpha1.CodeConnectorName(v.Spec.Environment, file.Key)
 		if s.connectors[name] != nil {
@@ -143,7 +145,7 @@ func (r *Reconciler) foreign(ctx context.Context, v *version, s *situation, file
 }
 
 // failConnectors fails a new deployment whose connectors cannot be applied.
-func (r *Reconciler) failConnectors(ctx context.Context, v *version, failed *connectorsError) error {
+func (r *Reconciler) failConnectors(ctx context.Context, v *deploymentState, failed *connectorsError) error {
 	list, err := results(failed.changes, false)
 	if err != nil {
 		return err

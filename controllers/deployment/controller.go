@@ -56,33 +56,33 @@ type Reconciler struct {
 	Pods object.PodOptions
 }
 
-// version is a Deployment with the state that Reconcile has read.
-type version struct {
+// deploymentState is a Deployment with the state that Reconcile has read.
+type deploymentState struct {
 	*v1alpha1.Deployment
 	project     *v1alpha1.Project
 	environment *v1alpha1.Environment
 	key         store.Key
 	// environmentKey is the ID of the environment.
 	environmentKey store.Key
-	// unseen reports that the object had no status when it was read: it is new, or it was restored
+	// hadNoStatus reports that the object had no status when it was read: it is new, or it was restored
 	// without its status.
-	unseen  bool
-	outcome store.Deployment
+	hadNoStatus bool
+	outcome     store.Deployment
 	// problem is the reason why the build's pod does not run, or "".
 	problem string
 }
 
 // Reconcile moves a Deployment one step on.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	v := &version{Deployment: &v1alpha1.Deployment{}}
+	v := &deploymentState{Deployment: &v1alpha1.Deployment{}}
 	return r.Base.Reconcile(ctx, req, v.Deployment, func(ctx context.Context, key store.Key) (time.Duration, error) {
 		v.key = key
 		if err := r.beginDeployment(ctx, v); err != nil {
-			return r.endOrphan(ctx, v, err)
+			return r.handleOrphan(ctx, v, err)
 		}
 		err := r.advance(ctx, v)
 		if err == nil {
-			err = r.settleLive(ctx, v)
+			err = r.decideLive(ctx, v)
 		}
 		if err != nil {
 			v.showPhase() // the conditions show the problem
@@ -97,19 +97,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		case v.isSuspended():
 			return 0, nil
 		case v.problem != "":
-			return object.Later, nil
+			return object.MaxRetryInterval, nil
 		}
 		return pollInterval, nil
 	})
 }
 
-// settleLive decides which deployment is live: the one that was live before, or the one that
+// decideLive decides which deployment is live: the one that was live before, or the one that
 // spec.activation requests.
-func (r *Reconciler) settleLive(ctx context.Context, v *version) error {
+func (r *Reconciler) decideLive(ctx context.Context, v *deploymentState) error {
 	if err := r.restore(ctx, v); err != nil {
 		return err
 	}
-	return r.activateAgain(ctx, v)
+	return r.handleActivation(ctx, v)
 }
 
 // SetupWithManager registers the controller.
@@ -122,25 +122,25 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.Deployment{}, r.Deleted()).
 		Owns(&batchv1.Job{}).
 		Watches(&v1alpha1.Project{}, r.Enqueue(deployments, isOpen), builder.WithPredicates(object.Changed(projectState))).
-		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(r.testedIn), builder.WithPredicates(object.Changed(environmentState))).
+		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsTestedIn), builder.WithPredicates(object.Changed(environmentState))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.OnlyMetadata)
-	for _, change := range ofEnvironment {
+	for _, change := range environmentWatches {
 		b = b.Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, deployments, change.pick), builder.WithPredicates(change.when))
 	}
 	return object.WatchPods(b, component, v1alpha1.LabelDeployment).Complete(r)
 }
 
-// ofEnvironment selects which deployments are queued for a change of their environment: all of them if
+// environmentWatches selects which deployments are queued for a change of their environment: all of them if
 // the environment is created or deleted, open ones if its spec changes, and those with an outdated live
 // state if another deployment goes live. There may be thousands of deployments, and each step of
 // autoscaling changes the environment.
-var ofEnvironment = []struct {
+var environmentWatches = []struct {
 	when predicate.Predicate
-	pick object.Pick
+	pick object.Filter
 }{
 	{object.Changed(func(o v1alpha1.ConditionedObject) any { return o.CommonStatus().ID }), nil},
 	{object.Changed(environmentState), isOpen},
-	{predicate.Funcs{}, outOfDate},
+	{predicate.Funcs{}, hasStaleLiveState},
 }
 
 // environmentState returns the fields of an environment that open deployments read.
@@ -190,9 +190,9 @@ func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) (out []c
 	return out
 }
 
-// testedIn returns the open deployments to environments that name the given environment as their
+// deploymentsTestedIn returns the open deployments to environments that name the given environment as their
 // testEnvironment.
-func (r *Reconciler) testedIn(ctx context.Context, tests client.Object) (out []ctrl.Request) {
+func (r *Reconciler) deploymentsTestedIn(ctx context.Context, tests client.Object) (out []ctrl.Request) {
 	environments, deployments := &v1alpha1.EnvironmentList{}, &v1alpha1.DeploymentList{}
 	err := r.Client.List(ctx, environments, client.InNamespace(tests.GetNamespace()))
 	named := map[string]bool{}
@@ -215,9 +215,9 @@ func (r *Reconciler) testedIn(ctx context.Context, tests client.Object) (out []c
 	return out
 }
 
-// outOfDate picks the deployments whose live state in the status differs from the environment. If no
+// hasStaleLiveState picks the deployments whose live state in the status differs from the environment. If no
 // deployment is live, it picks the deployments that may go live.
-func outOfDate(environment client.Object, deployment v1alpha1.ConditionedObject) bool {
+func hasStaleLiveState(environment client.Object, deployment v1alpha1.ConditionedObject) bool {
 	e, isEnvironment := environment.(*v1alpha1.Environment)
 	d, isDeployment := deployment.(*v1alpha1.Deployment)
 	if !isEnvironment || !isDeployment || string(d.Spec.Environment) != e.Name {

@@ -39,7 +39,7 @@ func TestBranch_FallsBackToEnvironmentAndProject(t *testing.T) {
 		"branch of the deployment only":              {"a", "", "", "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &version{
+			v := &deploymentState{
 				Deployment:  &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{Branch: c.asked}}}},
 				environment: &v1alpha1.Environment{Spec: v1alpha1.EnvironmentSpec{Git: v1alpha1.EnvironmentGit{Branch: c.environment}}},
 				project:     &v1alpha1.Project{Spec: v1alpha1.ProjectSpec{Git: &v1alpha1.ProjectGit{DefaultBranch: c.project}}},
@@ -68,7 +68,7 @@ func TestBranch_RebuildKeepsBranch(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			v := &version{
+			v := &deploymentState{
 				Deployment: &v1alpha1.Deployment{
 					Spec:   v1alpha1.DeploymentSpec{Source: v1alpha1.DeploymentSource{Git: &v1alpha1.DeploymentGitSource{Branch: row.asked}}},
 					Status: v1alpha1.DeploymentStatus{Live: row.live, Branch: row.built},
@@ -124,7 +124,7 @@ func TestPrunable_SelectsOldDeployments(t *testing.T) {
 	}
 	asIs := func(*v1alpha1.Deployment) {}
 	var all []v1alpha1.Deployment
-	for i := range keptObjects {
+	for i := range maxKeptDeployments {
 		all = append(all, d(fmt.Sprintf("new-%02d", i), time.Duration(i)*time.Minute, asIs))
 	}
 	require.Empty(t, prunable(all), "as many as are kept")
@@ -244,10 +244,10 @@ func TestOutOfDate_ComparesTheLiveDeployment(t *testing.T) {
 			e.Status.LiveDeploymentID = c.environment
 			d := &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
 			d.Status.ID, d.Status.Live, d.Status.Phase = c.id, c.live, c.phase
-			require.Equal(t, c.concerns, outOfDate(e, d))
+			require.Equal(t, c.concerns, hasStaleLiveState(e, d))
 			d.Spec.Environment = "prod"
-			require.False(t, outOfDate(e, d), "of another environment")
-			require.False(t, outOfDate(&corev1.Pod{}, d))
+			require.False(t, hasStaleLiveState(e, d), "of another environment")
+			require.False(t, hasStaleLiveState(&corev1.Pod{}, d))
 		})
 	}
 }
@@ -279,7 +279,7 @@ func TestOfEnvironment_SelectsDeployments(t *testing.T) {
 			c.change(after)
 			queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 			update := event.UpdateEvent{ObjectOld: before, ObjectNew: after}
-			for _, change := range ofEnvironment {
+			for _, change := range environmentWatches {
 				if change.when.Update(update) {
 					base.EnqueueBy(object.ByEnvironment, &v1alpha1.DeploymentList{}, change.pick).Update(t.Context(), update, queue)
 				}
@@ -324,8 +324,8 @@ func TestUsersOf_FindsOpenDeployments(t *testing.T) {
 	}
 }
 
-// testedIn returns the open deployments to environments that name the test environment.
-func TestTestedIn_FindsOpenDeployments(t *testing.T) {
+// deploymentsTestedIn returns the open deployments to environments that name the test environment.
+func TestDeploymentsTestedIn_FindsOpenDeployments(t *testing.T) {
 	t.Parallel()
 	environment := func(namespace, name, tests string) *v1alpha1.Environment {
 		return &v1alpha1.Environment{
@@ -347,7 +347,7 @@ func TestTestedIn_FindsOpenDeployments(t *testing.T) {
 	)}}
 	for name, want := range map[string][]string{"lab": {"open", "staged"}, "plain": nil, "dev": nil, "own": nil} {
 		t.Run(name, func(t *testing.T) {
-			require.ElementsMatch(t, want, controllertest.Names(r.testedIn(t.Context(), environment("team", name, ""))))
+			require.ElementsMatch(t, want, controllertest.Names(r.deploymentsTestedIn(t.Context(), environment("team", name, ""))))
 		})
 	}
 }
@@ -363,7 +363,7 @@ func TestClock_TruncatesToSeconds(t *testing.T) {
 // The wait starts when the bundle is stored.
 func TestWaited_StartsWithLastStep(t *testing.T) {
 	t.Parallel()
-	v := &version{Deployment: &v1alpha1.Deployment{}}
+	v := &deploymentState{Deployment: &v1alpha1.Deployment{}}
 	require.Zero(t, v.timeAtStep(time.Now()))
 	v.MarkBuilding(v1alpha1.StepConnecting)
 	since := v.Status.Condition(v1alpha1.ConditionConnectorsApplied).LastTransitionTime

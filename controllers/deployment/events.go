@@ -14,7 +14,7 @@ import (
 
 // announceLive sends an event if the deployment went live or was replaced. by is the deployment that
 // replaced it, or "".
-func (r *Reconciler) announceLive(v *version, was bool, by string) {
+func (r *Reconciler) announceLive(v *deploymentState, was bool, by string) {
 	reason, note := v1alpha1.ReasonActivated, fmt.Sprintf("live in Environment %q", v.Spec.Environment)
 	switch {
 	case v.Status.Live == was:

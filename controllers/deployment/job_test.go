@@ -20,7 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/plan"
 )
 
-func job(from source, in room) corev1.PodSpec {
+func job(from source, in buildSettings) corev1.PodSpec {
 	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}, Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
 	return buildJob(d, from, in, object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch"}).Spec.Template.Spec
 }
@@ -29,12 +29,12 @@ func job(from source, in room) corev1.PodSpec {
 func TestBuildJob_HasLimitsAndLabels(t *testing.T) {
 	t.Parallel()
 	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}, Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
-	j := buildJob(d, source{URL: "u"}, room{Build: plan.Build{TimeoutSeconds: 77}}, object.PodOptions{})
+	j := buildJob(d, source{URL: "u"}, buildSettings{Build: plan.Build{TimeoutSeconds: 77}}, object.PodOptions{})
 	require.EqualValues(t, 77, *j.Spec.ActiveDeadlineSeconds)
 	require.EqualValues(t, 3600, *j.Spec.TTLSecondsAfterFinished)
 	require.EqualValues(t, 2, *j.Spec.BackoffLimit)
 	require.Equal(t, corev1.RestartPolicyNever, j.Spec.Template.Spec.RestartPolicy)
-	require.Equal(t, namedJob(d).Name, j.Name)
+	require.Equal(t, jobReference(d).Name, j.Name)
 	for _, labels := range []map[string]string{j.Labels, j.Spec.Template.Labels} {
 		require.Equal(t, "v1", labels[v1alpha1.LabelDeployment])
 		require.Equal(t, "dev", labels[v1alpha1.LabelEnvironment])
@@ -46,7 +46,7 @@ func TestBuildJob_HasLimitsAndLabels(t *testing.T) {
 // Only the fetch container has the Git credentials, and only the pack container has the token.
 func TestBuildJob_SeparatesCredentials(t *testing.T) {
 	t.Parallel()
-	spec := job(source{URL: "https://a", Branch: "main", Commit: "c", Path: "p", Secret: "git"}, room{Tests: "dev", Build: plan.Build{TimeoutSeconds: 900}})
+	spec := job(source{URL: "https://a", Branch: "main", Commit: "c", Path: "p", Secret: "git"}, buildSettings{Tests: "dev", Build: plan.Build{TimeoutSeconds: 900}})
 	mounts := func(c corev1.Container) (names []string) {
 		for _, m := range c.VolumeMounts {
 			names = append(names, m.Name)
@@ -76,7 +76,7 @@ func TestBuildJob_SeparatesCredentials(t *testing.T) {
 
 	require.NotContains(t, pack.Args, "--skip-tests")
 
-	plain := job(source{URL: "https://a"}, room{})
+	plain := job(source{URL: "https://a"}, buildSettings{})
 	require.Contains(t, plain.Containers[0].Args, "--skip-tests")
 	require.Equal(t, []string{"workspace", "tmp", "token", "config"}, mounts(plain.Containers[0]))
 	require.Contains(t, plain.Containers[0].Args, "--variables=/etc/agentplatform/config/variables.json")
@@ -93,12 +93,12 @@ func TestBuildJob_SeparatesCredentials(t *testing.T) {
 // The build of an upload has one container, which fetches with its token. It has no Git credentials.
 func TestBuildJob_FetchesUploads(t *testing.T) {
 	t.Parallel()
-	spec := job(source{Upload: "sha256:abc"}, room{})
+	spec := job(source{Upload: "sha256:abc"}, buildSettings{})
 	require.Empty(t, spec.InitContainers)
 	require.Len(t, spec.Containers, 1)
 	require.Subset(t, spec.Containers[0].Args, []string{"pack", "--upload=sha256:abc", "--dispatch-url=http://dispatch"})
 	require.Len(t, spec.Volumes, 4)
-	for _, arg := range job(source{URL: "u"}, room{}).Containers[0].Args {
+	for _, arg := range job(source{URL: "u"}, buildSettings{}).Containers[0].Args {
 		require.NotContains(t, arg, "--upload")
 	}
 }
@@ -127,7 +127,7 @@ func TestBuildProblem_ReportsMissingPod(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := namedJob(&v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}})
+			j := jobReference(&v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}})
 			j.CreationTimestamp = ago(time.Hour)
 			c.change(j)
 			r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t), Clock: clocktesting.NewFakePassiveClock(now)}}
@@ -143,7 +143,7 @@ func TestBuildProblem_ReportsMissingPod(t *testing.T) {
 func TestBuildJob_UsesPlacementAndPlan(t *testing.T) {
 	t.Parallel()
 	build := plan.Default().Build
-	spec := job(source{URL: "u"}, room{Build: build, Runner: v1alpha1.RunnerPool{
+	spec := job(source{URL: "u"}, buildSettings{Build: build, Runner: v1alpha1.RunnerPool{
 		NodeSelector: map[string]string{"a": "b"}, Tolerations: []corev1.Toleration{{Key: "k"}}, RuntimeClassName: "gvisor",
 		ImagePullSecrets: []v1alpha1.SecretReference{{Name: "registry"}},
 		Affinity:         &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}, PodAntiAffinity: &corev1.PodAntiAffinity{}},

@@ -20,7 +20,7 @@ import (
 )
 
 // mirrorOutcome copies the store's outcome into the status.
-func (r *Reconciler) mirrorOutcome(ctx context.Context, v *version) error {
+func (r *Reconciler) mirrorOutcome(ctx context.Context, v *deploymentState) error {
 	out, status := v.outcome, &v.Status
 	status.Branch, status.Commit, status.Message = out.Branch, cmp.Or(out.ResolvedCommit, out.Commit), out.Message
 	status.StartedAt, status.EndedAt = statusTime(out.StartedAt), statusTime(out.EndedAt)
@@ -78,7 +78,7 @@ func connectorsOf(d store.Deployment) (c v1alpha1.AppliedConnectors) {
 
 // endAtStep sets the step of the status to the step at which the deployment ended. It may be an earlier
 // one, because a build can be faster than the status updates.
-func (v *version) endAtStep() {
+func (v *deploymentState) endAtStep() {
 	if at := v1alpha1.DeploymentStepOf(string(v.outcome.EndPhase)); at != "" {
 		v.Status.Step = at
 	}
@@ -102,7 +102,7 @@ func shownAgents(agents []store.Agent) (out []v1alpha1.DeploymentAgent) {
 }
 
 // showPhase sets the phase of a deployment that cannot continue.
-func (v *version) showPhase() {
+func (v *deploymentState) showPhase() {
 	switch v.outcome.Status {
 	case store.DeploymentPending:
 		v.Status.Phase, v.Status.Step = v1alpha1.DeploymentPending, ""
@@ -111,7 +111,7 @@ func (v *version) showPhase() {
 	}
 }
 
-func pendingMessage(v *version) string {
+func pendingMessage(v *deploymentState) string {
 	if v.isSuspended() {
 		return "the environment is suspended; set spec.suspend of the Environment to false to start the build"
 	}
@@ -119,7 +119,7 @@ func pendingMessage(v *version) string {
 }
 
 // mirrorLive sets whether the deployment is live. A deleted environment has no live deployment.
-func (r *Reconciler) mirrorLive(ctx context.Context, v *version) error {
+func (r *Reconciler) mirrorLive(ctx context.Context, v *deploymentState) error {
 	environment, err := r.Store.Environment(ctx, v.environmentKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return object.FromStore(err)

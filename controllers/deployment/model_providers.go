@@ -20,13 +20,13 @@ import (
 const maxNamedAgents = 5
 
 // missingProviders returns the models of the deployment whose provider the project does not have, or "".
-func (v *version) missingProviders() string {
+func (v *deploymentState) missingProviders() string {
 	return missingProviders(v.outcome.Agents, v.project.Spec.ModelProviders)
 }
 
 // providersToGoLive returns the missing providers that keep a deployment from going live again, or "". A live
 // deployment stays live without its providers.
-func (r *Reconciler) providersToGoLive(ctx context.Context, v *version) (string, error) {
+func (r *Reconciler) providersToGoLive(ctx context.Context, v *deploymentState) (string, error) {
 	missing := v.missingProviders()
 	if missing == "" {
 		return "", nil

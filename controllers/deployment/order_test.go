@@ -120,7 +120,7 @@ func (i indexer) IndexField(_ context.Context, o client.Object, field string, ex
 // begin runs the first part of a reconcile.
 func (s orderScene) begin(t *testing.T, name string) {
 	t.Helper()
-	v := &version{Deployment: &v1alpha1.Deployment{}}
+	v := &deploymentState{Deployment: &v1alpha1.Deployment{}}
 	require.NoError(t, s.Client.Get(t.Context(), types.NamespacedName{Namespace: "team", Name: name}, v.Deployment))
 	id, err := v1alpha1.ObjectID(s.projectID, v.Deployment)
 	require.NoError(t, err)

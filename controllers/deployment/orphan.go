@@ -17,11 +17,11 @@ import (
 // that is re-created with the same name, or restored from a backup, finds its live deployment.
 const orphanAge = 10 * time.Minute
 
-// endOrphan ends a deployment that could not begin because its environment is deleted. The store has
+// handleOrphan ends a deployment that could not begin because its environment is deleted. The store has
 // cancelled it with the environment, or has its earlier outcome. A deployment that the store does not
 // have may come back with its environment from a backup.
-func (r *Reconciler) endOrphan(ctx context.Context, v *version, because error) (time.Duration, error) {
-	missing := r.Orphaned(ctx, v.Namespace, v.Spec.Environment, because)
+func (r *Reconciler) handleOrphan(ctx context.Context, v *deploymentState, because error) (time.Duration, error) {
+	missing := r.MissingEnvironment(ctx, v.Namespace, v.Spec.Environment, because)
 	if missing == nil {
 		return 0, because
 	}
@@ -49,7 +49,7 @@ func (r *Reconciler) endOrphan(ctx context.Context, v *version, because error) (
 	}
 	ours, since := v.Labels[object.LabelManagedBy] == object.ManagedBy, v.orphanedAt()
 	if ours && !since.IsZero() {
-		return r.collect(ctx, v, since)
+		return r.deleteOrphan(ctx, v, since)
 	}
 	if err := errors.Join(r.mirrorOutcome(ctx, v), r.cleanUp(ctx, v)); err != nil || !ours {
 		return 0, err
@@ -60,7 +60,7 @@ func (r *Reconciler) endOrphan(ctx context.Context, v *version, because error) (
 }
 
 // orphanedAt returns when a Deployment of the platform became an orphan, or zero.
-func (v *version) orphanedAt() time.Time {
+func (v *deploymentState) orphanedAt() time.Time {
 	c := v.Status.Condition(v1alpha1.ConditionReconciling)
 	if c == nil || c.Reason != v1alpha1.ReasonEnvironmentGone {
 		return time.Time{}
@@ -68,11 +68,11 @@ func (v *version) orphanedAt() time.Time {
 	return c.LastTransitionTime.Time
 }
 
-// collect deletes an orphaned Deployment of the platform after orphanAge, and returns the retry
+// deleteOrphan deletes an orphaned Deployment of the platform after orphanAge, and returns the retry
 // interval. Its outcome stays in the store.
-func (r *Reconciler) collect(ctx context.Context, v *version, since time.Time) (time.Duration, error) {
+func (r *Reconciler) deleteOrphan(ctx context.Context, v *deploymentState, since time.Time) (time.Duration, error) {
 	if left := orphanAge - r.Now().Sub(since); left > 0 {
 		return left, nil
 	}
-	return 0, r.discard(ctx, v.Deployment)
+	return 0, r.deleteDeployment(ctx, v.Deployment)
 }

@@ -25,21 +25,21 @@ type outboundTools struct {
 	tools map[tool]string
 	// links is the number of links to outbound connectors per agent. beyond has the agent whose limit
 	// of links a connector exceeds, by the name of the connector.
-	links  map[v1alpha1.AgentName]int
-	beyond map[string]v1alpha1.AgentName
-	// starts has the connectors that start runs, by name.
-	starts map[v1alpha1.ConnectorName]bool
+	links     map[v1alpha1.AgentName]int
+	overLimit map[string]v1alpha1.AgentName
+	// startsRuns has the connectors that start runs, by name.
+	startsRuns map[v1alpha1.ConnectorName]bool
 }
 
-// stateAfter returns the state after the given changes. It adds connectors of users first, then connectors
+// outboundToolsAfter returns the state after the given changes. It adds connectors of users first, then connectors
 // that fail and stay unchanged, then new ones.
-func (s situation) stateAfter(changes []change) outboundTools {
+func (s activationState) outboundToolsAfter(changes []change) outboundTools {
 	out := outboundTools{
-		tools: map[tool]string{}, links: map[v1alpha1.AgentName]int{}, beyond: map[string]v1alpha1.AgentName{}, starts: map[v1alpha1.ConnectorName]bool{},
+		tools: map[tool]string{}, links: map[v1alpha1.AgentName]int{}, overLimit: map[string]v1alpha1.AgentName{}, startsRuns: map[v1alpha1.ConnectorName]bool{},
 	}
 	effective := map[string]*v1alpha1.Connector{} // connectors that are not retired, now and after the changes
 	for name, c := range s.connectors {
-		if !projection.IsOurs(c, s.environment) && c.Spec.Environment == s.environment {
+		if !projection.IsMirror(c, s.environment) && c.Spec.Environment == s.environment {
 			effective[name] = c
 		}
 	}
@@ -54,9 +54,9 @@ func (s situation) stateAfter(changes []change) outboundTools {
 	}
 	for _, name := range slices.Sorted(maps.Keys(effective)) {
 		c := effective[name]
-		out.starts[v1alpha1.ConnectorName(name)] = !c.Sends()
+		out.startsRuns[v1alpha1.ConnectorName(name)] = !c.Sends()
 		for _, link := range s.links[name] {
-			if !projection.IsOurs(link, s.environment) && !isWaiting(link) {
+			if !projection.IsMirror(link, s.environment) && !isWaiting(link) {
 				out.addLink(c, link)
 			}
 		}
@@ -64,7 +64,7 @@ func (s situation) stateAfter(changes []change) outboundTools {
 	for _, c := range changes {
 		name := v1alpha1.CodeConnectorName(s.environment, c.key)
 		for _, link := range s.links[name] {
-			if existing := effective[name]; c.action == actionFailed && existing != nil && projection.IsOurs(link, s.environment) {
+			if existing := effective[name]; c.action == actionFailed && existing != nil && projection.IsMirror(link, s.environment) {
 				out.addLink(existing, link)
 			}
 		}
@@ -95,7 +95,7 @@ func (s outboundTools) addLink(c *v1alpha1.Connector, link *v1alpha1.ConnectorLi
 	}
 	agent := link.Spec.Agent
 	if s.links[agent]++; s.links[agent] > store.MaxOutboundLinks {
-		s.beyond[c.Name] = agent
+		s.overLimit[c.Name] = agent
 	}
 	if of := (tool{agent, policy.ActionName}); policy.Mode == store.LinkAgentTool && s.tools[of] == "" {
 		s.tools[of] = c.Name
@@ -104,7 +104,7 @@ func (s outboundTools) addLink(c *v1alpha1.Connector, link *v1alpha1.ConnectorLi
 
 // problem returns the reason why a connector of the code cannot send as configured, or "".
 func (s outboundTools) problem(m *projection.Mirror) string {
-	if agent := s.beyond[m.Connector.Name]; agent != "" {
+	if agent := s.overLimit[m.Connector.Name]; agent != "" {
 		return fmt.Sprintf("agent %q would have more than %d links to outbound connectors in the environment; remove it from the file, or delete another link", agent, store.MaxOutboundLinks)
 	}
 	for _, link := range m.Links {
@@ -117,7 +117,7 @@ func (s outboundTools) problem(m *projection.Mirror) string {
 			return fmt.Sprintf("agent %q already has a tool %q from Connector %q; set another outbound.action_name", link.Spec.Agent, policy.ActionName, holder)
 		}
 		for _, source := range link.SourceConnectors() {
-			if !s.starts[source] {
+			if !s.startsRuns[source] {
 				return fmt.Sprintf("outbound.source_connectors: no Connector %q starts runs; use the file name of a connector in connectors/ without its ending", source)
 			}
 		}

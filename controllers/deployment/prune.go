@@ -15,11 +15,11 @@ import (
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments,verbs=delete
 
-// keptObjects is the number of Deployments of the platform that are kept per environment. The outcomes
+// maxKeptDeployments is the number of Deployments of the platform that are kept per environment. The outcomes
 // of the others stay in the store.
-const keptObjects = 20
+const maxKeptDeployments = 20
 
-// pruneDeployments deletes the Deployments beyond keptObjects that the platform created for the environment. It
+// pruneDeployments deletes the Deployments beyond maxKeptDeployments that the platform created for the environment. It
 // does not delete Deployments of users.
 func (r *Reconciler) pruneDeployments(ctx context.Context, d *v1alpha1.Deployment) error {
 	list := &v1alpha1.DeploymentList{}
@@ -29,15 +29,15 @@ func (r *Reconciler) pruneDeployments(ctx context.Context, d *v1alpha1.Deploymen
 		return fmt.Errorf("listing the deployments of an environment: %w", err)
 	}
 	for _, old := range prunable(list.Items) {
-		if err := r.discard(ctx, old); err != nil {
+		if err := r.deleteDeployment(ctx, old); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// discard deletes a Deployment of the platform, with its UID and version as preconditions.
-func (r *Reconciler) discard(ctx context.Context, d *v1alpha1.Deployment) error {
+// deleteDeployment deletes a Deployment of the platform, with its UID and version as preconditions.
+func (r *Reconciler) deleteDeployment(ctx context.Context, d *v1alpha1.Deployment) error {
 	err := r.Client.Delete(ctx, d, client.Preconditions{UID: &d.UID, ResourceVersion: &d.ResourceVersion})
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("pruning Deployment %q: %w", d.Name, err)
@@ -45,7 +45,7 @@ func (r *Reconciler) discard(ctx context.Context, d *v1alpha1.Deployment) error 
 	return nil
 }
 
-// prunable returns the deployments of an environment that are older than the newest keptObjects, have
+// prunable returns the deployments of an environment that are older than the newest maxKeptDeployments, have
 // ended, are not live and have no activation request.
 func prunable(all []v1alpha1.Deployment) (out []*v1alpha1.Deployment) {
 	byAge := make([]*v1alpha1.Deployment, 0, len(all))
@@ -54,7 +54,7 @@ func prunable(all []v1alpha1.Deployment) (out []*v1alpha1.Deployment) {
 	}
 	slices.SortFunc(byAge, newestFirst)
 	for i, d := range byAge {
-		if i >= keptObjects && d.Status.Phase.Terminal() && !d.Status.Live && !d.ActivationPending() && d.DeletionTimestamp == nil {
+		if i >= maxKeptDeployments && d.Status.Phase.Terminal() && !d.Status.Live && !d.ActivationPending() && d.DeletionTimestamp == nil {
 			out = append(out, d)
 		}
 	}

@@ -25,8 +25,8 @@ const (
 	// jobSeconds is the TTL of an ended Job and its pods, for debugging. The store has the log. The
 	// build's token is deleted with the Job.
 	jobSeconds int32 = 3600
-	// podPatience is the tolerated time until Kubernetes has created a pod.
-	podPatience = 15 * time.Second
+	// podTimeout is the tolerated time until Kubernetes has created a pod.
+	podTimeout = 15 * time.Second
 	// retries is the number of retries for evicted or lost pods. A repository that cannot be built is
 	// an outcome, not a failed pod.
 	retries int32 = 2
@@ -35,41 +35,41 @@ const (
 func jobName(d *v1alpha1.Deployment) string   { return object.ChildName(d.Name, "build") }
 func tokenName(d *v1alpha1.Deployment) string { return object.ChildName(d.Name, "build-token") }
 
-// namedJob returns a Job that has only the name of the build Job.
-func namedJob(d *v1alpha1.Deployment) *batchv1.Job {
+// jobReference returns a Job that has only the name of the build Job.
+func jobReference(d *v1alpha1.Deployment) *batchv1.Job {
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: d.Namespace, Name: jobName(d)}}
 }
 
-// room is the scheduling and the resources of a build.
-type room struct {
+// buildSettings is the scheduling and the resources of a build.
+type buildSettings struct {
 	Runner v1alpha1.RunnerPool
 	Build  plan.Build
 	// Tests is the environment whose configuration the tests use, or empty if tests are skipped.
 	Tests string
 }
 
-// buildRoom returns the scheduling of the environment and the resources of the plan. It returns
+// buildSettings returns the scheduling of the environment and the resources of the plan. It returns
 // *object.MissingError while the environment may not have builds; the environment reports the reason.
-func (r *Reconciler) buildRoom(ctx context.Context, v *version) (room, error) {
+func (r *Reconciler) buildSettings(ctx context.Context, v *deploymentState) (buildSettings, error) {
 	if err := object.NetworkReady(v.project); err != nil {
-		return room{}, err
+		return buildSettings{}, err
 	}
 	allowed, _, err := r.Plan(ctx, v.project)
 	if err != nil {
-		return room{}, err
+		return buildSettings{}, err
 	}
 	runner := v.environment.Spec.Runner
 	if v.environment.IsBeyondLimit() || allowed.Runner.Check(runner) != nil {
-		return room{}, &object.MissingError{Kind: v.environment.ObjectKind(), Name: v.environment.Name, Unready: true}
+		return buildSettings{}, &object.MissingError{Kind: v.environment.ObjectKind(), Name: v.environment.Name, Unready: true}
 	}
 	tests, err := r.testEnvironment(ctx, v)
-	return room{Runner: runner, Build: allowed.Build, Tests: tests}, err
+	return buildSettings{Runner: runner, Build: allowed.Build, Tests: tests}, err
 }
 
 // buildJob returns the build Job. An init container fetches the commit, and only it has the Git
 // credentials. The main container packs and tests, and only it has the dispatch token and the
 // configuration of runners. It fetches an upload with that token.
-func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptions) *batchv1.Job {
+func buildJob(d *v1alpha1.Deployment, from source, in buildSettings, opts object.PodOptions) *batchv1.Job {
 	labels := object.Labels(component, d.Name)
 	labels[v1alpha1.LabelDeployment] = d.Name
 	labels[v1alpha1.LabelEnvironment] = string(d.Spec.Environment)
@@ -101,8 +101,8 @@ func buildJob(d *v1alpha1.Deployment, from source, in room, opts object.PodOptio
 			containers[i].Resources = in.Build.Requirements()
 		}
 	}
-	object.Place(&spec, in.Runner)
-	object.Restrict(&spec)
+	object.SetScheduling(&spec, in.Runner)
+	object.SetSecurity(&spec)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: jobName(d), Namespace: d.Namespace, Labels: labels,
@@ -133,7 +133,7 @@ func fetchContainer(from source, opts object.PodOptions) corev1.Container {
 	}
 }
 
-func packContainer(from source, in room, opts object.PodOptions) corev1.Container {
+func packContainer(from source, in buildSettings, opts object.PodOptions) corev1.Container {
 	args := []string{"build", "pack", "--dir=" + workspace, "--token-file=" + tokenFolder + "/" + object.TokenKey}
 	if from.Upload != "" {
 		args = append(args, "--upload="+from.Upload)

@@ -22,7 +22,7 @@ func TestBuildJob_TenantCannotReplaceFlags(t *testing.T) {
 	const hostile = "--allow-egress=git=0.0.0.0/0"
 	from := source{URL: hostile, Branch: hostile, Commit: hostile, Path: hostile, Secret: "git"}
 	for _, flags := range []egress.Flags{{}, {Allow: "git=10.0.0.0/8", Deny: "10.96.0.0/12"}} {
-		spec := buildJob(d, from, room{}, object.PodOptions{Egress: flags}).Spec.Template.Spec
+		spec := buildJob(d, from, buildSettings{}, object.PodOptions{Egress: flags}).Spec.Template.Spec
 		require.False(t, *spec.EnableServiceLinks)
 		for _, c := range append(spec.InitContainers, spec.Containers...) {
 			require.Empty(t, c.Env, c.Name)

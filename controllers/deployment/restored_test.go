@@ -36,7 +36,7 @@ func TestCommit_RebuildKeepsCommit(t *testing.T) {
 		"no commit in spec and status":                    {v1alpha1.DeploymentSource{}, v1alpha1.DeploymentStatus{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := &version{Deployment: &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Source: c.source}, Status: c.status}}
+			v := &deploymentState{Deployment: &v1alpha1.Deployment{Spec: v1alpha1.DeploymentSpec{Source: c.source}, Status: c.status}}
 			require.Equal(t, c.want, v.requestedCommit())
 		})
 	}
@@ -50,11 +50,11 @@ func TestStartBuild_ReplacesForgottenJob(t *testing.T) {
 	for status, stays := range map[store.DeploymentStatus]bool{store.DeploymentPending: false, store.DeploymentBuilding: true} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u"}}
-			job := namedJob(d)
+			job := jobReference(d)
 			job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.GroupVersion.WithKind("Deployment"))}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
 			r := &Reconciler{Base: &object.Base{Client: c}}
-			got, err := r.startBuild(t.Context(), &version{Deployment: d, outcome: store.Deployment{Status: status}})
+			got, err := r.startBuild(t.Context(), &deploymentState{Deployment: d, outcome: store.Deployment{Status: status}})
 			require.NoError(t, err)
 			require.Equal(t, stays, got != nil, status)
 			err = c.Get(t.Context(), client.ObjectKeyFromObject(job), job)
@@ -94,11 +94,11 @@ func TestCheckOutcome_RebuildsForgottenOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u"}}
-			job := namedJob(d)
+			job := jobReference(d)
 			job.Status.Conditions = []batchv1.JobCondition{{Type: c.condition, Status: corev1.ConditionTrue}}
 			kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
 			r := &Reconciler{Base: &object.Base{Client: kube, Reader: kube}, Store: outcomes{outcome: c.outcome}}
-			v := &version{Deployment: d, outcome: store.Deployment{Status: store.DeploymentBuilding}}
+			v := &deploymentState{Deployment: d, outcome: store.Deployment{Status: store.DeploymentBuilding}}
 			require.NoError(t, r.checkJob(t.Context(), v, job))
 			err := kube.Get(t.Context(), client.ObjectKeyFromObject(job), job)
 			require.Equal(t, c.stays, !apierrors.IsNotFound(err))

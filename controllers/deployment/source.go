@@ -24,7 +24,7 @@ type source struct {
 
 // buildSource returns the input of a build. It uses the branch that was recorded when the deployment began,
 // and the folder that was recorded when its build began, whatever the objects request now.
-func (r *Reconciler) buildSource(ctx context.Context, v *version) (s source, err error) {
+func (r *Reconciler) buildSource(ctx context.Context, v *deploymentState) (s source, err error) {
 	if digest := v.uploadDigest(); digest != "" {
 		return source{Upload: digest}, nil
 	}
@@ -40,7 +40,7 @@ func (r *Reconciler) buildSource(ctx context.Context, v *version) (s source, err
 // repositoryFolder returns the folder of the repository: the one of the started build; otherwise the one with
 // which the same commit was live or which this deployment repeats; otherwise the current one of the
 // project.
-func (r *Reconciler) repositoryFolder(ctx context.Context, v *version) (string, error) {
+func (r *Reconciler) repositoryFolder(ctx context.Context, v *deploymentState) (string, error) {
 	switch {
 	case v.outcome.Path != nil:
 		return *v.outcome.Path, nil
@@ -60,7 +60,7 @@ func (r *Reconciler) repositoryFolder(ctx context.Context, v *version) (string, 
 
 // checkSource reports whether the deployment ended because its source is missing. A missing upload
 // cannot come back and fails the deployment. A missing repository can still be added.
-func (r *Reconciler) checkSource(ctx context.Context, v *version) (ended bool, err error) {
+func (r *Reconciler) checkSource(ctx context.Context, v *deploymentState) (ended bool, err error) {
 	digest := v.uploadDigest()
 	switch {
 	case digest == "" && v.project.Spec.Git == nil:
@@ -78,7 +78,7 @@ func (r *Reconciler) checkSource(ctx context.Context, v *version) (ended bool, e
 }
 
 // uploadDigest returns the digest of the upload, or "" for a deployment from Git.
-func (v *version) uploadDigest() string {
+func (v *deploymentState) uploadDigest() string {
 	if bundle := v.Spec.Source.Bundle; bundle != nil {
 		return string(bundle.Digest)
 	}
@@ -88,7 +88,7 @@ func (v *version) uploadDigest() string {
 // requestedBranch returns the branch of the deployment, else of the environment, else of the project. It returns
 // "" for an upload, and for the repository's default branch. A live version is built again from its
 // recorded branch.
-func (v *version) requestedBranch() string {
+func (v *deploymentState) requestedBranch() string {
 	if v.uploadDigest() != "" {
 		return ""
 	}
@@ -109,7 +109,7 @@ func (v *version) requestedBranch() string {
 
 // requestedCommit returns the requested commit. A version that was live is built again from its recorded commit,
 // even if the branch has moved.
-func (v *version) requestedCommit() string {
+func (v *deploymentState) requestedCommit() string {
 	if git := v.Spec.Source.Git; git != nil && git.Commit != "" {
 		return string(git.Commit)
 	}

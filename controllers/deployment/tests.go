@@ -23,7 +23,7 @@ import (
 // testEnvironment returns the name of the environment whose configuration the tests use, or "" if tests
 // are skipped. If the project has model providers or the environment has variables or OAuth apps, it waits for that
 // configuration, because tests would fail without it.
-func (r *Reconciler) testEnvironment(ctx context.Context, v *version) (string, error) {
+func (r *Reconciler) testEnvironment(ctx context.Context, v *deploymentState) (string, error) {
 	if v.Spec.SkipTests {
 		return "", nil
 	}
@@ -57,7 +57,7 @@ func (r *Reconciler) testEnvironment(ctx context.Context, v *version) (string, e
 
 // mirrorTests sets the test counts after the build has reported them. The store's response to a claim
 // has no results, so it reads them until the condition has the outcome.
-func (r *Reconciler) mirrorTests(ctx context.Context, v *version) error {
+func (r *Reconciler) mirrorTests(ctx context.Context, v *deploymentState) error {
 	told := v.Status.Condition(v1alpha1.ConditionTestsPassed)
 	if !v.outcome.Built && !v.outcome.Status.Terminal() || told != nil && told.Status != metav1.ConditionUnknown {
 		return nil

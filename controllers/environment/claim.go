@@ -11,9 +11,9 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// project claims a slot of the plan and the slug in the store. held is false if an older environment
+// claimSlug claims a slot of the plan and the slug in the store. held is false if an older environment
 // has the slug, or if the project has reached its limit of environments.
-func (r *Reconciler) project(ctx context.Context, e *v1alpha1.Environment, limit int32, key store.Key) (held bool, err error) {
+func (r *Reconciler) claimSlug(ctx context.Context, e *v1alpha1.Environment, limit int32, key store.Key) (held bool, err error) {
 	err = r.Store.PutEnvironment(ctx, store.Environment{
 		Ref: r.Ref(e), ID: key.ID, ProjectID: key.ProjectID, DisplayName: e.Title(), Slug: e.WantedSlug(),
 		Kind: e.Spec.Kind.EnumValue(), ObjectCreatedAt: e.CreationTimestamp.Time,
@@ -36,9 +36,9 @@ func (r *Reconciler) project(ctx context.Context, e *v1alpha1.Environment, limit
 	return true, nil
 }
 
-// showState reports the store's state: whether the environment is the default, and its live deployment,
+// reportState reports the store's state: whether the environment is the default, and its live deployment,
 // which it returns. It returns nil if nothing is live.
-func (r *Reconciler) showState(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, key store.Key) (*store.Deployment, error) {
+func (r *Reconciler) reportState(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, key store.Key) (*store.Deployment, error) {
 	stored, err := r.Store.Environment(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil // another environment holds its slot or its slug

@@ -88,7 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if err == nil && environment.UID == "" {
 		r.Pool.Forget(req.NamespacedName)
-		err = r.wakeStalled(ctx, req.Namespace)
+		err = r.queueStalled(ctx, req.Namespace)
 	}
 	return result, err
 }
@@ -104,11 +104,11 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	if err != nil {
 		return 0, false, err
 	}
-	held, err := r.project(ctx, e, allowed.Environments, key)
+	held, err := r.claimSlug(ctx, e, allowed.Environments, key)
 	if err != nil {
 		return 0, false, err
 	}
-	live, err := r.showState(ctx, e, project, key)
+	live, err := r.reportState(ctx, e, project, key)
 	if err != nil {
 		return 0, false, err
 	}
@@ -116,7 +116,7 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	notAllowed := allowed.Runner.Check(e.Spec.Runner)
 	if !held || e.Spec.Suspend || notAllowed != nil { // the pool stays unchanged, and nothing is followed
 		e.ForgetSourceOfBefore()
-		after, err = r.leavePool(ctx, e, held, notAllowed)
+		after, err = r.reportUnchanged(ctx, e, held, notAllowed)
 		return after, false, err
 	}
 	after, rolling, err = r.Pool.Reconcile(ctx, e, project, allowed.Runner, key)
@@ -128,15 +128,17 @@ func (r *Reconciler) reconcile(ctx context.Context, e *v1alpha1.Environment, key
 	return after, rolling, errors.Join(err, unfollowed)
 }
 
-// leavePool keeps the pool unchanged, and reports it with the reason.
-func (r *Reconciler) leavePool(ctx context.Context, e *v1alpha1.Environment, held bool, notAllowed error) (after time.Duration, err error) {
+// reportUnchanged keeps the pool unchanged, and reports it with the reason.
+func (r *Reconciler) reportUnchanged(
+	ctx context.Context, e *v1alpha1.Environment, held bool, notAllowed error,
+) (after time.Duration, err error) {
 	outdated, err := r.Pool.Report(ctx, e)
 	if err != nil {
 		return 0, err
 	}
 	switch {
 	case !held: // Ready has the reason already
-		after = object.Later
+		after = object.MaxRetryInterval
 	case e.Spec.Suspend:
 		e.MarkSuspended()
 	default:
@@ -149,9 +151,9 @@ func (r *Reconciler) leavePool(ctx context.Context, e *v1alpha1.Environment, hel
 	return after, nil
 }
 
-// wakeStalled queues the environments of a namespace that wait for a slot of the plan or a slug, after
+// queueStalled queues the environments of a namespace that wait for a slot of the plan or a slug, after
 // another environment was removed from the store.
-func (r *Reconciler) wakeStalled(ctx context.Context, namespace string) error {
+func (r *Reconciler) queueStalled(ctx context.Context, namespace string) error {
 	list := &v1alpha1.EnvironmentList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("listing the waiting environments: %w", err)
@@ -170,7 +172,7 @@ func (r *Reconciler) wakeStalled(ctx context.Context, namespace string) error {
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	all := r.Enqueue(&v1alpha1.EnvironmentList{}, nil)
-	deployedTo := r.Enqueue(&v1alpha1.EnvironmentList{}, object.DeploysTo)
+	deployedTo := r.Enqueue(&v1alpha1.EnvironmentList{}, object.IsEnvironmentOf)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("environment").
 		WithOptions(r.ControllerOptions()).

@@ -30,10 +30,10 @@ import (
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 
 const (
-	// pollsAtOnce is the number of repositories that are polled concurrently.
-	pollsAtOnce = 16
-	// lookPatience is the timeout of a poll. answerPatience is the timeout of the first response.
-	lookPatience, answerPatience = 30 * time.Second, 8 * time.Second
+	// maxConcurrentPolls is the number of repositories that are polled concurrently.
+	maxConcurrentPolls = 16
+	// pollTimeout is the timeout of a poll. responseTimeout is the timeout of the first response.
+	pollTimeout, responseTimeout = 30 * time.Second, 8 * time.Second
 )
 
 // Reconciler polls the repositories of projects for the branches that environments follow. It reconciles
@@ -64,21 +64,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err := r.Client.List(ctx, list, client.InNamespace(req.Namespace)); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing the environments that follow branches: %w", err)
 	}
-	following, interval := followers(list.Items)
-	nobody := project.Spec.Git == nil || len(following) == 0
-	rest := r.polls.remainingPause(req.Namespace, r.Now())
-	if nobody || rest == 0 {
+	following, interval := followingEnvironments(list.Items)
+	unused := project.Spec.Git == nil || len(following) == 0
+	pause := r.polls.remainingPause(req.Namespace, r.Now())
+	if unused || pause == 0 {
 		if err := r.Pushes.takeRequest(ctx, req.Namespace); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	if nobody {
+	if unused {
 		r.Heads.replaceHeads(req.Namespace, nil)
 		r.polls.forgetRepository(req.Namespace, r.Now())
 		return ctrl.Result{}, nil
 	}
-	if rest > 0 {
-		return ctrl.Result{RequeueAfter: rest}, nil
+	if pause > 0 {
+		return ctrl.Result{RequeueAfter: pause}, nil
 	}
 	begun := r.Now()
 	seen, late := r.pollBranches(ctx, project, following)
@@ -98,8 +98,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: max(spreadInterval(req.Namespace, interval), r.polls.remainingPause(req.Namespace, r.Now()))}, nil
 }
 
-// followers returns the environments that follow a branch, and their shortest interval.
-func followers(all []v1alpha1.Environment) (following []*v1alpha1.Environment, interval time.Duration) {
+// followingEnvironments returns the environments that follow a branch, and their shortest interval.
+func followingEnvironments(all []v1alpha1.Environment) (following []*v1alpha1.Environment, interval time.Duration) {
 	for i := range all {
 		e := &all[i]
 		if e.Spec.Git.Interval() == 0 || e.Spec.Suspend {
@@ -130,29 +130,29 @@ func spreadInterval(namespace string, interval time.Duration) time.Duration {
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	options := r.ControllerOptions()
-	options.MaxConcurrentReconciles = pollsAtOnce
+	options.MaxConcurrentReconciles = maxConcurrentPolls
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("branches").
 		WithOptions(options).
-		For(&v1alpha1.Project{}, builder.WithPredicates(object.Changed(repository))).
-		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(projectOf), builder.WithPredicates(object.Changed(followed))).
-		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.fetchedWith), builder.OnlyMetadata)
+		For(&v1alpha1.Project{}, builder.WithPredicates(object.Changed(repositoryState))).
+		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(projectOf), builder.WithPredicates(object.Changed(followedState))).
+		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.projectsOfSecret), builder.OnlyMetadata)
 	if r.Pushes != nil {
-		build = build.WatchesRawSource(source.Channel(r.Pushes.told, &handler.EnqueueRequestForObject{}))
+		build = build.WatchesRawSource(source.Channel(r.Pushes.projects, &handler.EnqueueRequestForObject{}))
 	}
 	return build.Complete(r)
 }
 
-// repository returns the fields of a project that identify its repository.
-func repository(o v1alpha1.ConditionedObject) any {
+// repositoryState returns the fields of a project that identify its repository.
+func repositoryState(o v1alpha1.ConditionedObject) any {
 	if p, ok := o.(*v1alpha1.Project); ok {
 		return p.Generation
 	}
 	return nil
 }
 
-// followed returns the branch that an environment follows and its poll interval.
-func followed(o v1alpha1.ConditionedObject) any {
+// followedState returns the branch that an environment follows and its poll interval.
+func followedState(o v1alpha1.ConditionedObject) any {
 	if e, ok := o.(*v1alpha1.Environment); ok {
 		return [2]any{e.Spec.Git.Interval(), string(e.Spec.Git.Branch) + " " + fmt.Sprint(e.Spec.Suspend)}
 	}
@@ -164,8 +164,8 @@ func projectOf(_ context.Context, o client.Object) []ctrl.Request {
 	return []ctrl.Request{{NamespacedName: client.ObjectKey{Namespace: o.GetNamespace(), Name: v1alpha1.ProjectName}}}
 }
 
-// fetchedWith returns the project whose repository needs the credentials in a Secret.
-func (r *Reconciler) fetchedWith(ctx context.Context, secret client.Object) []ctrl.Request {
+// projectsOfSecret returns the project whose repository needs the credentials in a Secret.
+func (r *Reconciler) projectsOfSecret(ctx context.Context, secret client.Object) []ctrl.Request {
 	project := &v1alpha1.Project{}
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: secret.GetNamespace(), Name: v1alpha1.ProjectName}, project)
 	if client.IgnoreNotFound(err) != nil {

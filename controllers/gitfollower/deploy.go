@@ -19,17 +19,17 @@ import (
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments,verbs=get;create;patch
 
-// mostRevisions is the maximum number of consecutive revisions whose name may be taken.
-const mostRevisions = 50
+// maxRevisions is the maximum number of consecutive revisions whose name may be taken.
+const maxRevisions = 50
 
 // createDeployment creates the Deployment of asked.Commit once, and sets asked.Revision and
 // asked.Deployment. It returns the same Deployment until the status has that revision. It reuses neither a
 // Deployment that has ended nor a name that the store has already.
 func (f *Follower) createDeployment(ctx context.Context, e *v1alpha1.Environment, branch string, asked *v1alpha1.EnvironmentGitStatus, key store.Key) error {
-	for range mostRevisions {
+	for range maxRevisions {
 		asked.Revision++
 		d := commitDeployment(e, branch, asked.Commit, asked.Revision)
-		made, err := f.deployAs(ctx, d, target{commit: asked.Commit, path: *asked.Path}, key)
+		made, err := f.createIfFree(ctx, d, target{commit: asked.Commit, path: *asked.Path}, key)
 		if err != nil {
 			return err
 		}
@@ -39,7 +39,7 @@ func (f *Follower) createDeployment(ctx context.Context, e *v1alpha1.Environment
 		}
 	}
 	return &object.StalledError{Reason: v1alpha1.ReasonNameCollision, Message: fmt.Sprintf(
-		"the names of the next %d Deployments of commit %s are taken; delete Deployments of this commit that have ended", mostRevisions, asked.Commit)}
+		"the names of the next %d Deployments of commit %s are taken; delete Deployments of this commit that have ended", maxRevisions, asked.Commit)}
 }
 
 // commitDeployment returns the Deployment of a commit to an environment, for this revision.
@@ -59,9 +59,9 @@ func commitDeployment(e *v1alpha1.Environment, branch, commit string, revision i
 	}
 }
 
-// deployAs creates a Deployment. made is false if another Deployment has its name, or the Deployment
+// createIfFree creates a Deployment. made is false if another Deployment has its name, or the Deployment
 // has ended. It reads without a cache, which may not have a new object yet.
-func (f *Follower) deployAs(ctx context.Context, d *v1alpha1.Deployment, to target, key store.Key) (made bool, err error) {
+func (f *Follower) createIfFree(ctx context.Context, d *v1alpha1.Deployment, to target, key store.Key) (made bool, err error) {
 	found := &v1alpha1.Deployment{}
 	err = f.Reader.Get(ctx, client.ObjectKeyFromObject(d), found)
 	there := err == nil
@@ -75,10 +75,10 @@ func (f *Follower) deployAs(ctx context.Context, d *v1alpha1.Deployment, to targ
 	case !known && !errors.Is(err, store.ErrNotFound):
 		return false, object.FromStore(err)
 	case there && known:
-		showStored(found, row)
+		copyStored(found, row)
 	}
 	if there || known {
-		return there && isOpen(found) && found.Spec.Environment == d.Spec.Environment && to.isDeployment(found), nil
+		return there && isOpen(found) && found.Spec.Environment == d.Spec.Environment && to.matches(found), nil
 	}
 	if err := f.Client.Create(ctx, d, client.FieldOwner(object.FieldManager)); err != nil {
 		return false, fmt.Errorf("creating Deployment %q: %w", d.Name, err)

@@ -17,20 +17,20 @@ const (
 	reasonFetchedAgain = "FetchedAgain"
 )
 
-// seen is the state of the followed branch in the status.
-type seen struct {
+// headState is the state of the followed branch in the status.
+type headState struct {
 	commit string
 	branch metav1.Condition
 }
 
-func seenState(e *v1alpha1.Environment) seen {
-	return seen{e.Status.SeenCommit, ptr.Deref(e.Status.Condition(v1alpha1.ConditionSourceSeen), metav1.Condition{})}
+func headStateOf(e *v1alpha1.Environment) headState {
+	return headState{e.Status.SeenCommit, ptr.Deref(e.Status.Condition(v1alpha1.ConditionSourceSeen), metav1.Condition{})}
 }
 
-// announceSeen sends an event if the branch moved, cannot be read for another reason, or can be read
+// announceHead sends an event if the branch moved, cannot be read for another reason, or can be read
 // again.
-func (f *Follower) announceSeen(e *v1alpha1.Environment, was seen) {
-	is := seenState(e)
+func (f *Follower) announceHead(e *v1alpha1.Environment, was headState) {
+	is := headStateOf(e)
 	if is.commit != "" && is.commit != was.commit {
 		f.Event(e, corev1.EventTypeNormal, reasonCommitSeen, is.branch.Message)
 	}

@@ -4,7 +4,7 @@ package gitfollower
 
 import "sigs.k8s.io/controller-runtime/pkg/event"
 
-// Told returns the projects with a reported push.
-func (p *Pushes) Told() <-chan event.GenericEvent {
-	return p.told
+// Projects returns the projects with a reported push.
+func (p *Pushes) Projects() <-chan event.GenericEvent {
+	return p.projects
 }

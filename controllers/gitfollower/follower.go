@@ -40,7 +40,7 @@ type Follower struct {
 func (f *Follower) Follow(
 	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, live *store.Deployment, key store.Key,
 ) (time.Duration, error) {
-	head, ok := f.wantedHead(e, project)
+	head, ok := f.requestedHead(e, project)
 	if !ok {
 		return 0, nil
 	}
@@ -49,7 +49,7 @@ func (f *Follower) Follow(
 	if err != nil {
 		return 0, fmt.Errorf("listing the deployments: %w", err)
 	}
-	needs, err := f.needsOf(ctx, e, project)
+	needs, err := f.digestsOf(ctx, e, project)
 	if err != nil {
 		return 0, err
 	}
@@ -74,11 +74,11 @@ func (f *Follower) Follow(
 	var collision *object.StalledError
 	if errors.As(err, &collision) {
 		e.MarkSourceUnknown(collision.Reason, collision.Message)
-		return object.Later, nil
+		return object.MaxRetryInterval, nil
 	}
-	if words := object.Refusal(err); words != "" {
+	if words := object.RejectionMessage(err); words != "" {
 		e.MarkSourceUnknown(v1alpha1.ReasonRefused, words)
-		return object.Later, nil
+		return object.MaxRetryInterval, nil
 	}
 	if err != nil {
 		return 0, err
@@ -87,11 +87,11 @@ func (f *Follower) Follow(
 	return 0, nil
 }
 
-// needs has digests of the values that a deployment needs: the variables and OAuth apps of its environment, and
+// digests has digests of the values that a deployment needs: the variables and OAuth apps of its environment, and
 // the model providers of the project.
-type needs struct{ variables, oauthApps, modelProviders string }
+type digests struct{ variables, oauthApps, modelProviders string }
 
-func (f *Follower) needsOf(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project) (out needs, err error) {
+func (f *Follower) digestsOf(ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project) (out digests, err error) {
 	if out.variables, err = f.variablesDigest(ctx, e); err != nil {
 		return out, err
 	}
@@ -108,7 +108,7 @@ func (f *Follower) needsOf(ctx context.Context, e *v1alpha1.Environment, project
 // A deployment whose build failed is retried once per change of the OAuth apps, because a build needs them to
 // list the tools of MCP servers. An environment that follows a branch has one build at a time: it waits for
 // the current build, then takes the newest head.
-func isUnchanged(was v1alpha1.EnvironmentGitStatus, head Head, now needs, following bool, all []v1alpha1.Deployment) bool {
+func isUnchanged(was v1alpha1.EnvironmentGitStatus, head Head, now digests, following bool, all []v1alpha1.Deployment) bool {
 	if was.Variables != now.variables && hasFailed(was.Deployment, v1alpha1.FailureConnectors, all) ||
 		was.OAuthApps != now.oauthApps && hasFailed(was.Deployment, v1alpha1.FailureBuild, all) ||
 		was.ModelProviders != now.modelProviders && hasFailed(was.Deployment, v1alpha1.FailureModelProvider, all) {
@@ -118,14 +118,14 @@ func isUnchanged(was v1alpha1.EnvironmentGitStatus, head Head, now needs, follow
 		return false // it is built again
 	}
 	same := was.Commit == head.Commit || head.Tree != "" && was.Tree == head.Tree
-	if same && !isMoved(&was, head.Path) {
+	if same && !hasOtherPath(&was, head.Path) {
 		return true
 	}
 	return following && slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment && isOpen(&d) })
 }
 
-// isMoved reports whether the environment's version is from another git.path.
-func isMoved(was *v1alpha1.EnvironmentGitStatus, path string) bool {
+// hasOtherPath reports whether the environment's version is from another git.path.
+func hasOtherPath(was *v1alpha1.EnvironmentGitStatus, path string) bool {
 	return was != nil && was.Path != nil && *was.Path != path
 }
 
@@ -134,7 +134,7 @@ func isMoved(was *v1alpha1.EnvironmentGitStatus, path string) bool {
 func (f *Follower) outcomeOf(
 	ctx context.Context, e *v1alpha1.Environment, was *v1alpha1.EnvironmentGitStatus, live *store.Deployment, all []v1alpha1.Deployment,
 ) (string, error) {
-	if (target{commit: was.Commit, path: ptr.Deref(was.Path, "")}).isLive(live) {
+	if (target{commit: was.Commit, path: ptr.Deref(was.Path, "")}).matchesLive(live) {
 		return "", nil
 	}
 	if i := slices.IndexFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment }); i >= 0 {
@@ -177,11 +177,11 @@ func (f *Follower) requestDeployment(
 	if e.Status.Git != nil {
 		asked.Revision = e.Status.Git.Revision
 	}
-	if err := f.showAllStored(ctx, all, key); err != nil {
+	if err := f.copyAllStored(ctx, all, key); err != nil {
 		return nil, err
 	}
 	to := target{commit: head.Commit, path: head.Path}
-	if to.isLive(live) && stayLive(to, all) {
+	if to.matchesLive(live) && staysLive(to, all) {
 		asked.Deployment = e.Status.LiveDeployment
 		asked.Revision++
 		return asked, nil
@@ -198,8 +198,8 @@ func (f *Follower) requestDeployment(
 	return asked, nil
 }
 
-// showAllStored calls showStored for the deployments of an environment.
-func (f *Follower) showAllStored(ctx context.Context, all []v1alpha1.Deployment, environment store.Key) error {
+// copyAllStored calls copyStored for the deployments of an environment.
+func (f *Follower) copyAllStored(ctx context.Context, all []v1alpha1.Deployment, environment store.Key) error {
 	rows, err := f.Store.ListDeployments(ctx, environment)
 	if err != nil {
 		return object.FromStore(fmt.Errorf("reading the outcomes of the deployments: %w", err))
@@ -211,15 +211,15 @@ func (f *Follower) showAllStored(ctx context.Context, all []v1alpha1.Deployment,
 	for i := range all {
 		id, err := v1alpha1.ObjectID(environment.ProjectID, &all[i])
 		if row, known := of[id]; err == nil && known {
-			showStored(&all[i], row)
+			copyStored(&all[i], row)
 		}
 	}
 	return nil
 }
 
-// wantedHead returns the commit that the environment should have. ok is false if it is unknown; the status
+// requestedHead returns the commit that the environment should have. ok is false if it is unknown; the status
 // then has the reason.
-func (f *Follower) wantedHead(e *v1alpha1.Environment, project *v1alpha1.Project) (head Head, ok bool) {
+func (f *Follower) requestedHead(e *v1alpha1.Environment, project *v1alpha1.Project) (head Head, ok bool) {
 	git := e.Spec.Git
 	switch {
 	case git.Commit == "" && !git.AutoDeploy:
@@ -238,7 +238,7 @@ func (f *Follower) wantedHead(e *v1alpha1.Environment, project *v1alpha1.Project
 	case head.Problem != "":
 		e.MarkSourceUnknown(v1alpha1.ReasonFetchFailed, head.Problem)
 	case head.Commit == "":
-		e.MarkSourceUnknown(v1alpha1.ReasonFolderUnseen, head.Unseen)
+		e.MarkSourceUnknown(v1alpha1.ReasonFolderUnseen, head.TreeProblem)
 	default:
 		return head, true
 	}
@@ -247,7 +247,7 @@ func (f *Follower) wantedHead(e *v1alpha1.Environment, project *v1alpha1.Project
 
 // ReportHead reports the head of the followed branch, whether or not it can be deployed.
 func (f *Follower) ReportHead(e *v1alpha1.Environment, project *v1alpha1.Project) {
-	defer f.announceSeen(e, seenState(e))
+	defer f.announceHead(e, headStateOf(e))
 	if e.Spec.Git.Interval() == 0 || e.Spec.Suspend || project.Spec.Git == nil { // the branch is not polled
 		e.ForgetSeen()
 		return
@@ -260,7 +260,7 @@ func (f *Follower) ReportHead(e *v1alpha1.Environment, project *v1alpha1.Project
 	case head.Problem != "":
 		e.MarkSourceUnfetched(v1alpha1.ReasonFetchFailed, head.Problem)
 	default:
-		e.MarkSourceSeen(branch, head.Seen, head.Unseen)
+		e.MarkSourceSeen(branch, head.Seen, head.TreeProblem)
 	}
 }
 
@@ -270,17 +270,17 @@ func (f *Follower) activate(ctx context.Context, d *v1alpha1.Deployment) error {
 	a := d.Spec.Activation
 	switch {
 	case a.IsAhead(f.Now()): // the request was rejected, and its time must not decrease
-		if err := f.request(ctx, d, nil); err != nil {
+		if err := f.writeActivation(ctx, d, nil); err != nil {
 			return err
 		}
 	case a != nil && !a.RequestedAt.Before(&at):
 		at = metav1.NewTime(a.RequestedAt.Add(1e9))
 	}
-	return f.request(ctx, d, &v1alpha1.DeploymentActivation{RequestedAt: at})
+	return f.writeActivation(ctx, d, &v1alpha1.DeploymentActivation{RequestedAt: at})
 }
 
-// request writes or removes the activation request of a deployment.
-func (f *Follower) request(ctx context.Context, d *v1alpha1.Deployment, activation *v1alpha1.DeploymentActivation) error {
+// writeActivation writes or removes the activation request of a deployment.
+func (f *Follower) writeActivation(ctx context.Context, d *v1alpha1.Deployment, activation *v1alpha1.DeploymentActivation) error {
 	before := d.DeepCopy()
 	d.Spec.Activation = activation
 	err := f.Client.Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(object.FieldManager))

@@ -18,8 +18,8 @@ type Head struct {
 	Path string
 	// Problem says why no commit is known, or is "".
 	Problem string
-	// Unseen says why Tree is not known for Seen yet. It is "" if Tree is known or not needed.
-	Unseen string
+	// TreeProblem says why Tree is not known for Seen yet. It is "" if Tree is known or not needed.
+	TreeProblem string
 	// Cause is the cause of Problem or Unseen without text of the server, or "". Problem and Unseen change
 	// only with Cause. Otherwise a server could change the status of objects with each poll.
 	Cause string
@@ -28,20 +28,20 @@ type Head struct {
 // Heads has the latest known heads of followed branches. Its methods are safe for concurrent use.
 type Heads struct {
 	mu sync.Mutex
-	// of has the heads by namespace and branch.
-	of map[string]map[string]Head
+	// byNamespace has the heads by namespace and branch.
+	byNamespace map[string]map[string]Head
 }
 
 // NewHeads returns Heads without branches.
 func NewHeads() *Heads {
-	return &Heads{of: map[string]map[string]Head{}}
+	return &Heads{byNamespace: map[string]map[string]Head{}}
 }
 
 // getHead returns the head of a branch of a project's repository. ok is false before the first poll.
 func (h *Heads) getHead(namespace, branch string) (head Head, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	head, ok = h.of[namespace][branch]
+	head, ok = h.byNamespace[namespace][branch]
 	return head, ok
 }
 
@@ -50,20 +50,20 @@ func (h *Heads) getHead(namespace, branch string) (head Head, ok bool) {
 func (h *Heads) replaceHeads(namespace string, seen map[string]Head) (changed map[string]bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	before := h.of[namespace]
+	before := h.byNamespace[namespace]
 	changed = map[string]bool{}
 	for branch, head := range seen {
 		known, ok := before[branch]
 		if ok && head.Cause != "" && known.Cause == head.Cause && known.Path == head.Path {
-			head.Problem, head.Unseen = known.Problem, known.Unseen
+			head.Problem, head.TreeProblem = known.Problem, known.TreeProblem
 			seen[branch] = head
 		}
 		if !ok || known != head {
 			changed[branch] = true
 		}
 	}
-	if h.of[namespace] = seen; len(seen) == 0 {
-		delete(h.of, namespace)
+	if h.byNamespace[namespace] = seen; len(seen) == 0 {
+		delete(h.byNamespace, namespace)
 	}
 	return changed
 }

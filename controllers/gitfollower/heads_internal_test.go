@@ -11,14 +11,14 @@ import (
 // A server that says something else at each poll does not change the status of objects each time.
 func TestHeads_KeepTextWhileCauseStays(t *testing.T) {
 	t.Parallel()
-	first := Head{Problem: "the server said: one", Unseen: "one", Cause: "the server said: ", Path: "a"}
+	first := Head{Problem: "the server said: one", TreeProblem: "one", Cause: "the server said: ", Path: "a"}
 	for name, tt := range map[string]struct {
 		second, want Head
 		changed      bool
 	}{
-		"other text":         {Head{Problem: "the server said: two", Unseen: "two", Cause: first.Cause, Path: "a"}, first, false},
+		"other text":         {Head{Problem: "the server said: two", TreeProblem: "two", Cause: first.Cause, Path: "a"}, first, false},
 		"other cause":        {Head{Problem: "not found", Cause: "not found", Path: "a"}, Head{Problem: "not found", Cause: "not found", Path: "a"}, true},
-		"other folder":       {Head{Unseen: "two", Cause: first.Cause, Path: "b"}, Head{Unseen: "two", Cause: first.Cause, Path: "b"}, true},
+		"other folder":       {Head{TreeProblem: "two", Cause: first.Cause, Path: "b"}, Head{TreeProblem: "two", Cause: first.Cause, Path: "b"}, true},
 		"no cause":           {Head{Commit: "c", Path: "a"}, Head{Commit: "c", Path: "a"}, true},
 		"text, but no cause": {Head{Problem: "no branch", Path: "a"}, Head{Problem: "no branch", Path: "a"}, true},
 	} {

@@ -22,7 +22,7 @@ import (
 // pollBranches polls the heads of the followed branches. late reports that the repository did not respond in
 // time. It counts the poll in the metrics, unless the process ends.
 func (r *Reconciler) pollBranches(ctx context.Context, project *v1alpha1.Project, following []*v1alpha1.Environment) (seen map[string]Head, late bool) {
-	within, cancel := context.WithTimeout(ctx, lookPatience)
+	within, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	names := map[string]bool{}
 	for _, e := range following {
@@ -32,7 +32,7 @@ func (r *Reconciler) pollBranches(ctx context.Context, project *v1alpha1.Project
 	late, err := r.queryRemote(within, project, slices.Sorted(maps.Keys(names)), seen)
 	if err != nil {
 		for name := range names {
-			seen[name] = Head{Problem: explained(project, err), Cause: causeOf(project, err)}
+			seen[name] = Head{Problem: explainError(project, err), Cause: causeOf(project, err)}
 		}
 	}
 	if r.Metrics != nil && ctx.Err() == nil {
@@ -41,8 +41,8 @@ func (r *Reconciler) pollBranches(ctx context.Context, project *v1alpha1.Project
 	return seen, late
 }
 
-// explained returns an error of the project's repository as a text for users.
-func explained(project *v1alpha1.Project, err error) string {
+// explainError returns an error of the project's repository as a text for users.
+func explainError(project *v1alpha1.Project, err error) string {
 	return gitremote.Explain(project.Spec.Git.URL, project.Spec.Git.SecretRef != nil, err)
 }
 
@@ -61,15 +61,15 @@ func resultOf(seen map[string]Head, late bool, err error) string {
 		return metrics.LookFailed
 	}
 	for _, head := range seen {
-		if head.Unseen != "" {
+		if head.TreeProblem != "" {
 			return metrics.LookUnseen
 		}
 	}
 	return metrics.LookAnswered
 }
 
-// unlessAnswered returns a context that ends after patience, unless answered is called before.
-func unlessAnswered(ctx context.Context, patience time.Duration) (_ context.Context, answered func(), cancel func()) {
+// withResponseTimeout returns a context that ends after patience, unless answered is called before.
+func withResponseTimeout(ctx context.Context, patience time.Duration) (_ context.Context, answered func(), cancel func()) {
 	ctx, end := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(patience, func() { end(context.DeadlineExceeded) })
 	return ctx, func() { timer.Stop() }, func() { timer.Stop(); end(nil) }
@@ -87,7 +87,7 @@ func (r *Reconciler) queryRemote(ctx context.Context, project *v1alpha1.Project,
 	if err != nil {
 		return false, err
 	}
-	ctx, answered, cancel := unlessAnswered(ctx, answerPatience)
+	ctx, answered, cancel := withResponseTimeout(ctx, responseTimeout)
 	defer cancel()
 	// An ended context causes a different error in each layer. Return one error for all of them.
 	defer func() {
@@ -121,13 +121,13 @@ func (r *Reconciler) queryRemote(ctx context.Context, project *v1alpha1.Project,
 	if path == "" || len(moved) == 0 {
 		return false, nil
 	}
-	return r.askForFolders(ctx, session, tips, project, moved, seen), nil
+	return r.queryTrees(ctx, session, tips, project, moved, seen), nil
 }
 
-// askForFolders adds the tree of git.path to the heads that moved. If the server does not support it,
+// queryTrees adds the tree of git.path to the heads that moved. If the server does not support it,
 // the head counts as if there were no path. If the next poll may succeed, the previous head stays in
 // effect for some polls.
-func (r *Reconciler) askForFolders(
+func (r *Reconciler) queryTrees(
 	ctx context.Context, session gitremote.Session, tips *packp.AdvRefs, project *v1alpha1.Project, moved map[string]plumbing.Hash, seen map[string]Head,
 ) (late bool) {
 	commits := slices.Compact(slices.SortedFunc(maps.Values(moved), func(a, b plumbing.Hash) int { return slices.Compare(a[:], b[:]) }))
@@ -154,7 +154,9 @@ func (r *Reconciler) askForFolders(
 		return late
 	}
 	for name := range moved {
-		head := Head{Seen: seen[name].Seen, Path: project.Spec.Git.Path, Unseen: unknownTreeReason(project, err), Cause: causeOf(project, err)}
+		head := Head{
+			Seen: seen[name].Seen, Path: project.Spec.Git.Path, TreeProblem: unknownTreeReason(project, err), Cause: causeOf(project, err),
+		}
 		if known, _ := r.Heads.getHead(project.Namespace, name); known.Path == head.Path {
 			head.Commit, head.Tree = known.Commit, known.Tree
 		}
@@ -167,7 +169,7 @@ func (r *Reconciler) askForFolders(
 func unknownTreeReason(project *v1alpha1.Project, err error) string {
 	why := "too many other repositories are being read"
 	if !errors.Is(err, gitremote.ErrBusy) {
-		why = explained(project, err)
+		why = explainError(project, err)
 	}
 	return fmt.Sprintf("the files in %q cannot be read now and are read again later: %s", project.Spec.Git.Path, why)
 }

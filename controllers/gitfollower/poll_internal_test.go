@@ -41,7 +41,7 @@ func (hanging) Close() error { return nil }
 
 // While slow servers use all slots, a branch stays at its previous head for some polls. After that,
 // every commit counts.
-func TestLook_StopsWaitingForSlowServers(t *testing.T) {
+func TestPoll_StopsWaitingForSlowServers(t *testing.T) {
 	t.Parallel()
 	tips := packp.NewAdvRefs()
 	require.NoError(t, tips.Capabilities.Set(capability.Filter))
@@ -64,13 +64,13 @@ func TestLook_StopsWaitingForSlowServers(t *testing.T) {
 	}
 	over, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
 	defer cancel()
-	for look := range foldersPatience {
+	for look := range maxTreeFailures {
 		head := Head{Seen: commit.String(), Commit: commit.String(), Path: "a"}
 		seen := map[string]Head{"main": head}
-		require.False(t, b.askForFolders(over, hanging{}, tips, project, map[string]plumbing.Hash{"main": commit}, seen), "its own server is not late")
-		if look < foldersPatience-1 {
+		require.False(t, b.queryTrees(over, hanging{}, tips, project, map[string]plumbing.Hash{"main": commit}, seen), "its own server is not late")
+		if look < maxTreeFailures-1 {
 			require.Empty(t, seen["main"].Commit)
-			require.Contains(t, seen["main"].Unseen, "too many other repositories are being read")
+			require.Contains(t, seen["main"].TreeProblem, "too many other repositories are being read")
 			continue
 		}
 		require.Equal(t, head, seen["main"])

@@ -20,33 +20,33 @@ const (
 	// pollPauseFactor is the factor between the duration of a poll and the pause after it. A slow server
 	// therefore uses one of the workers for at most a quarter of the time.
 	pollPauseFactor = 3
-	// foldersPatience is the number of consecutive polls that may fail to read the tree of git.path.
+	// maxTreeFailures is the number of consecutive polls that may fail to read the tree of git.path.
 	// After that, every commit counts as a change.
-	foldersPatience = 5
+	maxTreeFailures = 5
 )
 
 // pollTimes has the result of the last poll of each project's repository. The zero value is ready. Its
 // methods are safe for concurrent use.
 type pollTimes struct {
-	mu sync.Mutex
-	of map[string]lastPoll // by namespace
+	mu          sync.Mutex
+	byNamespace map[string]lastPoll
 }
 
 type lastPoll struct {
 	at time.Time
 	// pause is the time after at without polls.
 	pause time.Duration
-	// unseen is the number of polls since the folders were read.
-	unseen int
-	// held is how long the repository's folders have been received and read since the previous poll.
-	held time.Duration
+	// treeFailures is the number of polls since the folders were read.
+	treeFailures int
+	// transferTime is how long the repository's folders have been received and read since the previous poll.
+	transferTime time.Duration
 }
 
 // remainingPause returns the remaining pause of a repository.
 func (l *pollTimes) remainingPause(namespace string, now time.Time) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last, ok := l.of[namespace]
+	last, ok := l.byNamespace[namespace]
 	if !ok {
 		return 0
 	}
@@ -58,25 +58,25 @@ func (l *pollTimes) remainingPause(namespace string, now time.Time) time.Duratio
 func (l *pollTimes) recordPoll(namespace string, now time.Time, took, interval time.Duration, late bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	last := l.of[namespace]
-	pause := max(minPollInterval, transferPauseFactor*last.held, pollPauseFactor*took)
+	last := l.byNamespace[namespace]
+	pause := max(minPollInterval, transferPauseFactor*last.transferTime, pollPauseFactor*took)
 	if late {
 		pause = max(pause, 2*max(interval, last.pause))
 	}
-	last.pause, last.held = min(pause, maxPollPause), 0
-	if last.at = now; l.of == nil {
-		l.of = map[string]lastPoll{}
+	last.pause, last.transferTime = min(pause, maxPollPause), 0
+	if last.at = now; l.byNamespace == nil {
+		l.byNamespace = map[string]lastPoll{}
 	}
-	l.of[namespace] = last
+	l.byNamespace[namespace] = last
 }
 
 // recordTreeRead records that the folders were read, or can never be read.
 func (l *pollTimes) recordTreeRead(namespace string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if last, ok := l.of[namespace]; ok {
-		last.unseen = 0
-		l.of[namespace] = last
+	if last, ok := l.byNamespace[namespace]; ok {
+		last.treeFailures = 0
+		l.byNamespace[namespace] = last
 	}
 }
 
@@ -84,32 +84,32 @@ func (l *pollTimes) recordTreeRead(namespace string) {
 func (l *pollTimes) recordTransferTime(namespace string, took time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.of == nil {
-		l.of = map[string]lastPoll{}
+	if l.byNamespace == nil {
+		l.byNamespace = map[string]lastPoll{}
 	}
-	last := l.of[namespace]
-	last.held += took
-	l.of[namespace] = last
+	last := l.byNamespace[namespace]
+	last.transferTime += took
+	l.byNamespace[namespace] = last
 }
 
 // recordTreeUnread records that the folders were not read, and reports whether the next poll may read them.
 func (l *pollTimes) recordTreeUnread(namespace string) (wait bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.of == nil {
-		l.of = map[string]lastPoll{}
+	if l.byNamespace == nil {
+		l.byNamespace = map[string]lastPoll{}
 	}
-	last := l.of[namespace]
-	last.unseen = (last.unseen + 1) % foldersPatience
-	l.of[namespace] = last
-	return last.unseen > 0
+	last := l.byNamespace[namespace]
+	last.treeFailures = (last.treeFailures + 1) % maxTreeFailures
+	l.byNamespace[namespace] = last
+	return last.treeFailures > 0
 }
 
 // forgetRepository removes a repository that no environment follows, after its pause.
 func (l *pollTimes) forgetRepository(namespace string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if last, ok := l.of[namespace]; ok && now.Sub(last.at) >= last.pause {
-		delete(l.of, namespace)
+	if last, ok := l.byNamespace[namespace]; ok && now.Sub(last.at) >= last.pause {
+		delete(l.byNamespace, namespace)
 	}
 }

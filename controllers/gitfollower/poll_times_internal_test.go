@@ -30,7 +30,7 @@ func TestPollTimes_KeepMinimumInterval(t *testing.T) {
 	l.recordPoll("a", now, 0, time.Minute, false)
 	require.Equal(t, 10*time.Second, l.remainingPause("a", now))
 	l.forgetRepository("a", now.Add(10*time.Second))
-	require.Empty(t, l.of)
+	require.Empty(t, l.byNamespace)
 }
 
 // A slow repository has a pause proportional to the time of its folders and to that of the poll,
@@ -73,20 +73,20 @@ func TestPollTimes_BoundWaitForFolders(t *testing.T) {
 		require.Equal(t, want, l.recordTreeUnread("a"))
 	}
 	l.recordTreeRead("a")
-	for range foldersPatience - 1 {
+	for range maxTreeFailures - 1 {
 		require.True(t, l.recordTreeUnread("a"))
 	}
 }
 
 // The context ends with an error if no response starts in time.
-func TestUnlessAnswered_EndsAfterPatience(t *testing.T) {
+func TestWithResponseTimeout_Ends(t *testing.T) {
 	t.Parallel()
-	ctx, _, cancel := unlessAnswered(t.Context(), 0)
+	ctx, _, cancel := withResponseTimeout(t.Context(), 0)
 	defer cancel()
 	<-ctx.Done()
 	require.ErrorIs(t, context.Cause(ctx), context.DeadlineExceeded)
 
-	ctx, answered, cancel := unlessAnswered(t.Context(), time.Hour)
+	ctx, answered, cancel := withResponseTimeout(t.Context(), time.Hour)
 	answered()
 	require.NoError(t, ctx.Err())
 	cancel()

@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// pushesEvery is the poll interval for pushes without a notification.
-	pushesEvery = 30 * time.Second
-	// pushesPage is the number of projects per query.
-	pushesPage = 500
+	// pushPollInterval is the poll interval for pushes without a notification.
+	pushPollInterval = 30 * time.Second
+	// pushPageSize is the number of projects per query.
+	pushPageSize = 500
 )
 
 // Pushes queues the projects whose repository received a push, as reported to the gateway, for
@@ -31,27 +31,29 @@ type Pushes struct {
 	store      store.PollRequestReader
 	hints      store.Notifier
 	namespaces namespaces.Set
-	// told receives the projects.
-	told chan event.GenericEvent
+	// projects receives the projects.
+	projects chan event.GenericEvent
 
 	mu sync.Mutex
-	// asked has the requested projects, by namespace.
-	asked map[string]uuid.UUID
+	// requested has the requested projects, by namespace.
+	requested map[string]uuid.UUID
 }
 
 // NewPushes returns Pushes that have not started.
 func NewPushes(requests store.PollRequestReader, hints store.Notifier, within namespaces.Set) *Pushes {
-	return &Pushes{store: requests, hints: hints, namespaces: within, told: make(chan event.GenericEvent), asked: map[string]uuid.UUID{}}
+	return &Pushes{
+		store: requests, hints: hints, namespaces: within, projects: make(chan event.GenericEvent), requested: map[string]uuid.UUID{},
+	}
 }
 
 // NeedLeaderElection reports true: only the leader polls.
 func (p *Pushes) NeedLeaderElection() bool { return true }
 
-// Start queues projects until ctx ends: after each notification, and at each pushesEvery.
+// Start queues projects until ctx ends: after each notification, and at each pushPollInterval.
 func (p *Pushes) Start(ctx context.Context) error {
 	hints, stop := p.hints.Subscribe(store.TopicLook)
 	defer stop()
-	every := time.NewTicker(pushesEvery)
+	every := time.NewTicker(pushPollInterval)
 	defer every.Stop()
 	for {
 		if err := p.queueProjects(ctx); err != nil && ctx.Err() == nil {
@@ -75,7 +77,7 @@ func (p *Pushes) Start(ctx context.Context) error {
 // queueProjects queues the projects that the store requests.
 func (p *Pushes) queueProjects(ctx context.Context) error {
 	for after := uuid.Nil; ; {
-		page, err := p.store.ListPollRequests(ctx, after, pushesPage)
+		page, err := p.store.ListPollRequests(ctx, after, pushPageSize)
 		if err != nil {
 			return fmt.Errorf("reading the repositories with pushes: %w", err)
 		}
@@ -86,11 +88,11 @@ func (p *Pushes) queueProjects(ctx context.Context) error {
 			p.recordRequest(look)
 			project := &v1alpha1.Project{}
 			project.Namespace, project.Name = look.Namespace, v1alpha1.ProjectName
-			if err := object.Queue(ctx, p.told, project); err != nil {
+			if err := object.Queue(ctx, p.projects, project); err != nil {
 				return err
 			}
 		}
-		if len(page) < pushesPage {
+		if len(page) < pushPageSize {
 			return nil
 		}
 	}
@@ -99,7 +101,7 @@ func (p *Pushes) queueProjects(ctx context.Context) error {
 func (p *Pushes) recordRequest(look store.PollRequest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked[look.Namespace] = look.ProjectID
+	p.requested[look.Namespace] = look.ProjectID
 }
 
 // takeRequest removes the request for a namespace's repository before the poll, so that a later push creates a
@@ -109,8 +111,8 @@ func (p *Pushes) takeRequest(ctx context.Context, namespace string) error {
 		return nil
 	}
 	p.mu.Lock()
-	project, asked := p.asked[namespace]
-	delete(p.asked, namespace)
+	project, asked := p.requested[namespace]
+	delete(p.requested, namespace)
 	p.mu.Unlock()
 	if !asked {
 		return nil

@@ -32,7 +32,7 @@ func pushed(ctx SpecContext) (f *follower, told <-chan event.GenericEvent) {
 		stop()
 		Expect(<-ended).To(Succeed())
 	})
-	return f, f.branches.Pushes.Told()
+	return f, f.branches.Pushes.Projects()
 }
 
 // push records a push like the gateway.
@@ -119,7 +119,7 @@ var _ = Describe("A push that the gateway received", func() {
 		Eventually(ctx, requests.read).Should(Receive())
 		stop()
 		Expect(<-ended).To(Succeed(), "nobody took what it handed over, if anything")
-		Expect(pushes.Told()).NotTo(Receive())
+		Expect(pushes.Projects()).NotTo(Receive())
 		Expect(f.asked(ctx)).To(HaveLen(1))
 	})
 })

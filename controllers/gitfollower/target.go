@@ -15,9 +15,9 @@ import (
 // repository does not matter, because the hash of a commit depends only on its content.
 type target struct{ commit, path string }
 
-// isDeployment reports whether a deployment is a deployment of the target. A deployment that is not built yet
+// matches reports whether a deployment is a deployment of the target. A deployment that is not built yet
 // uses the current folder. A deployment that ended without a known folder does not match.
-func (t target) isDeployment(d *v1alpha1.Deployment) bool {
+func (t target) matches(d *v1alpha1.Deployment) bool {
 	switch built := d.Status.Path; {
 	case built != nil && *built != t.path, built == nil && d.Status.Phase.Terminal():
 		return false
@@ -26,16 +26,16 @@ func (t target) isDeployment(d *v1alpha1.Deployment) bool {
 	return d.Status.Commit == t.commit || d.Status.Commit == "" && git != nil && string(git.Commit) == t.commit
 }
 
-// isLive reports whether the live deployment of the store is a deployment of the target. nil means that
+// matchesLive reports whether the live deployment of the store is a deployment of the target. nil means that
 // nothing is live. The object of the live deployment may be missing.
-func (t target) isLive(live *store.Deployment) bool {
+func (t target) matchesLive(live *store.Deployment) bool {
 	return live != nil && live.ResolvedCommit == t.commit && live.Path != nil && *live.Path == t.path
 }
 
-// showStored copies the store's state into a deployment's status, which may be stale or lost: phase,
+// copyStored copies the store's state into a deployment's status, which may be stale or lost: phase,
 // commit and folder. A cancelled deployment may begin again for another object, and the store has no
 // state for another source.
-func showStored(d *v1alpha1.Deployment, row store.Deployment) {
+func copyStored(d *v1alpha1.Deployment, row store.Deployment) {
 	fingerprint, err := d.Spec.Fingerprint()
 	if err != nil || fingerprint != row.Fingerprint || row.Status == store.DeploymentCancelled && row.Ref.ObjectUID != string(d.UID) {
 		return
@@ -53,13 +53,13 @@ func showStored(d *v1alpha1.Deployment, row store.Deployment) {
 // Deployment, but not over an activation. live is the live deployment of the store, or "", because statuses are
 // stale.
 func deploymentOf(to target, live string, all []v1alpha1.Deployment) (there *v1alpha1.Deployment, activate bool) {
-	next, stay := newestOpen(to, all), stayLive(to, all)
-	if next != nil && to.isDeployment(next) {
+	next, stay := newestOpen(to, all), staysLive(to, all)
+	if next != nil && to.matches(next) {
 		return next, false
 	}
 	for i := range all {
 		d := &all[i]
-		if d.Status.Phase != v1alpha1.DeploymentDeployed || d.DeletionTimestamp != nil || !to.isDeployment(d) || isBundleGone(d) {
+		if d.Status.Phase != v1alpha1.DeploymentDeployed || d.DeletionTimestamp != nil || !to.matches(d) || isBundleGone(d) {
 			continue
 		}
 		if d.Status.Live && (live == "" || live == d.Name) && stay {
@@ -80,11 +80,11 @@ func isBundleGone(d *v1alpha1.Deployment) bool {
 	return a != nil && a.Result == v1alpha1.ActivationBundleGone && !d.Status.Live && !d.ActivationPending()
 }
 
-// stayLive reports whether the live deployment of a commit stays live: no deployment is in progress,
+// staysLive reports whether the live deployment of a commit stays live: no deployment is in progress,
 // and no deployment of another commit has an activation request.
-func stayLive(to target, all []v1alpha1.Deployment) bool {
+func staysLive(to target, all []v1alpha1.Deployment) bool {
 	return newestOpen(to, all) == nil && !slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool {
-		return d.Status.Phase == v1alpha1.DeploymentDeployed && d.DeletionTimestamp == nil && d.ActivationPending() && !to.isDeployment(&d)
+		return d.Status.Phase == v1alpha1.DeploymentDeployed && d.DeletionTimestamp == nil && d.ActivationPending() && !to.matches(&d)
 	})
 }
 
@@ -96,7 +96,7 @@ func newestOpen(to target, all []v1alpha1.Deployment) (newest *v1alpha1.Deployme
 		if !isOpen(d) {
 			continue
 		}
-		if newest == nil || oldestFirst(newest, d) < 0 || oldestFirst(newest, d) == 0 && to.isDeployment(newest) {
+		if newest == nil || oldestFirst(newest, d) < 0 || oldestFirst(newest, d) == 0 && to.matches(newest) {
 			newest = d
 		}
 	}

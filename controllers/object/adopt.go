@@ -52,7 +52,7 @@ func (b *Base) Child(ctx context.Context, owner, child client.Object) (*metav1.P
 	if err != nil {
 		return nil, fmt.Errorf("looking for %s %q: %w", gvk.Kind, child.GetName(), err)
 	}
-	if err := b.controls(owner, gvk.Kind, found); err != nil {
+	if err := b.checkController(owner, gvk.Kind, found); err != nil {
 		return nil, err
 	}
 	return found, b.restoreLabel(ctx, gvk.Kind, found)
@@ -80,17 +80,17 @@ func (b *Base) restoreLabel(ctx context.Context, kind string, child client.Objec
 // IsLabelled reports whether a child has the label that the cache selects by.
 func IsLabelled(child metav1.Object) bool { return child.GetLabels()[LabelManagedBy] == ManagedBy }
 
-// IsScaled reports whether another field manager has set the replicas of a child through its scale
+// HasOtherReplicas reports whether another field manager has set the replicas of a child through its scale
 // subresource, as autoscalers do.
-func IsScaled(child metav1.Object) bool {
+func HasOtherReplicas(child metav1.Object) bool {
 	return slices.ContainsFunc(child.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
 		return f.Subresource == "scale" && f.FieldsV1 != nil && hasField(f.FieldsV1.GetRawBytes(), []string{"f:spec", "f:replicas"})
 	})
 }
 
-// IsOthers reports whether another field manager owns a field of a child, or a field below it. The path
+// HasOtherManager reports whether another field manager owns a field of a child, or a field below it. The path
 // has the format of managedFields, such as f:spec and f:template.
-func IsOthers(child metav1.Object, path ...string) bool {
+func HasOtherManager(child metav1.Object, path ...string) bool {
 	return slices.ContainsFunc(child.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager != FieldManager && f.FieldsV1 != nil && hasField(f.FieldsV1.GetRawBytes(), path)
 	})
@@ -108,21 +108,21 @@ func hasField(fields []byte, path []string) bool {
 	return ok && hasField(next, path[1:])
 }
 
-// controls returns nil if owner controls found, with the same UID.
-func (b *Base) controls(owner client.Object, kind string, found metav1.Object) error {
+// checkController returns nil if owner controls found, with the same UID.
+func (b *Base) checkController(owner client.Object, kind string, found metav1.Object) error {
 	ref := metav1.GetControllerOf(found)
 	switch {
 	case ref != nil && ref.UID == owner.GetUID():
 		return nil
-	case ref != nil && b.sameName(ref, owner):
+	case ref != nil && b.hasName(ref, owner):
 		return &LeftoverError{Kind: kind, Name: found.GetName()}
 	default:
 		return &NameCollisionError{Kind: kind, Name: found.GetName()}
 	}
 }
 
-// sameName reports whether ref names owner or an earlier object with the same name.
-func (b *Base) sameName(ref *metav1.OwnerReference, owner client.Object) bool {
+// hasName reports whether ref names owner or an earlier object with the same name.
+func (b *Base) hasName(ref *metav1.OwnerReference, owner client.Object) bool {
 	gvk, err := apiutil.GVKForObject(owner, b.Client.Scheme())
 	group, invalid := schema.ParseGroupVersion(ref.APIVersion)
 	return err == nil && invalid == nil && group.Group == gvk.Group && ref.Kind == gvk.Kind && ref.Name == owner.GetName()

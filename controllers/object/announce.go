@@ -20,9 +20,9 @@ const (
 	// eventInterval is the minimum time between two events of an object with the same reason. The
 	// conditions show faster changes.
 	eventInterval = time.Minute
-	// eventsKept is the size of both caches: recent events by object and reason, and warnings by
+	// eventCacheSize is the size of both caches: recent events by object and reason, and warnings by
 	// object.
-	eventsKept = 10_000
+	eventCacheSize = 10_000
 )
 
 // eventKey is an object and a reason.
@@ -43,7 +43,7 @@ func (b *Base) announce(before, after v1alpha1.ConditionedObject) {
 	if is.Reason == v1alpha1.ReasonBuildBlocked { // progress that cannot continue
 		ready = metav1.ConditionFalse
 	}
-	warned := b.noteWarning(after.GetUID(), ready)
+	warned := b.recordWarning(after.GetUID(), ready)
 	if is.Reason == v1alpha1.ReasonSucceeded && !warned && (was == nil || was.Status == metav1.ConditionUnknown) {
 		return
 	}
@@ -54,9 +54,9 @@ func (b *Base) announce(before, after v1alpha1.ConditionedObject) {
 	b.Event(after, kind, is.Reason, is.Message)
 }
 
-// noteWarning records the new value of Ready. It reports whether the object had a warning since it was
+// recordWarning records the new value of Ready. It reports whether the object had a warning since it was
 // last ready. A restarted manager has no records.
-func (b *Base) noteWarning(object types.UID, ready metav1.ConditionStatus) (warned bool) {
+func (b *Base) recordWarning(object types.UID, ready metav1.ConditionStatus) (warned bool) {
 	b.makeCaches()
 	warned, _ = b.warned.Get(object)
 	switch {
@@ -70,8 +70,8 @@ func (b *Base) noteWarning(object types.UID, ready metav1.ConditionStatus) (warn
 
 func (b *Base) makeCaches() {
 	b.eventsOnce.Do(func() {
-		b.recent = cache.New[eventKey, struct{}](eventsKept, eventInterval, b.Now)
-		b.warned = cache.New[types.UID, bool](eventsKept, 0, b.Now)
+		b.recent = cache.New[eventKey, struct{}](eventCacheSize, eventInterval, b.Now)
+		b.warned = cache.New[types.UID, bool](eventCacheSize, 0, b.Now)
 	})
 }
 

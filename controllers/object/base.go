@@ -66,23 +66,23 @@ type Base struct {
 	eventsOnce sync.Once
 }
 
-// Work does what the spec of an object requests and sets its status. key is the ID that the object
+// ReconcileFunc does what the spec of an object requests and sets its status. key is the ID that the object
 // holds. Work returns the time until the next reconcile, 0 for the next change, and an error that
 // Explain turns into a condition.
-type Work func(ctx context.Context, key store.Key) (time.Duration, error)
+type ReconcileFunc func(ctx context.Context, key store.Key) (time.Duration, error)
 
 // Reconcile reads the object of a request into o and claims its ID. It calls work if the release
 // supports the whole spec. Then it writes the status, once and only if it changed.
-func (b *Base) Reconcile(ctx context.Context, req ctrl.Request, o v1alpha1.ConditionedObject, work Work) (ctrl.Result, error) {
+func (b *Base) Reconcile(ctx context.Context, req ctrl.Request, o v1alpha1.ConditionedObject, work ReconcileFunc) (ctrl.Result, error) {
 	return b.reconcile(ctx, req, o, b.claimID, work)
 }
 
 // ReconcilePut is Reconcile for work that first puts the object's row, which also claims the ID, and
 // that returns nil only after that. A free ID is then claimed once, not twice.
-func (b *Base) ReconcilePut(ctx context.Context, req ctrl.Request, o v1alpha1.ConditionedObject, put Work) (ctrl.Result, error) {
+func (b *Base) ReconcilePut(ctx context.Context, req ctrl.Request, o v1alpha1.ConditionedObject, put ReconcileFunc) (ctrl.Result, error) {
 	free := false
 	look := func(ctx context.Context, o v1alpha1.ConditionedObject) (key store.Key, err error) {
-		if key, free, err = b.unclaimed(ctx, o); err != nil || free {
+		if key, free, err = b.findUnclaimed(ctx, o); err != nil || free {
 			return key, err
 		}
 		return b.claimID(ctx, o)
@@ -104,7 +104,7 @@ func (b *Base) ReconcilePut(ctx context.Context, req ctrl.Request, o v1alpha1.Co
 
 func (b *Base) reconcile(
 	ctx context.Context, req ctrl.Request, o v1alpha1.ConditionedObject,
-	claim func(context.Context, v1alpha1.ConditionedObject) (store.Key, error), work Work,
+	claim func(context.Context, v1alpha1.ConditionedObject) (store.Key, error), work ReconcileFunc,
 ) (result ctrl.Result, err error) {
 	if err := b.removeDeleted(ctx, o.ObjectKind(), req.NamespacedName); err != nil {
 		return ctrl.Result{}, err

@@ -67,23 +67,23 @@ var causes = map[string]cause{
 	"stale cache, reported by the store": {object.FromStore(&store.StaleError{Stored: 9}), "", soon},
 	"a conflict":                         {apierrors.NewConflict(group, "a", nil), "", soon},
 	"terminating namespace":              {terminating(), "", 0},
-	"ID taken by another object":         {object.FromStore(&store.IDTakenError{}), "Ready=False/IDTaken Stalled observed", object.Later},
+	"ID taken by another object":         {object.FromStore(&store.IDTakenError{}), "Ready=False/IDTaken Stalled observed", object.MaxRetryInterval},
 	"invalid spec":                       {&object.StalledError{Reason: v1alpha1.ReasonInvalidSpec, Message: "m"}, "Ready=False/InvalidSpec Stalled observed", 0},
-	"child name taken":                   {&object.NameCollisionError{Kind: "Secret", Name: "a"}, "Ready=False/NameCollision Stalled observed", object.Later},
+	"child name taken":                   {&object.NameCollisionError{Kind: "Secret", Name: "a"}, "Ready=False/NameCollision Stalled observed", object.MaxRetryInterval},
 	"child of a deleted owner remains":   {&object.LeftoverError{Kind: "Secret", Name: "a"}, "Ready=Unknown/Progressing Reconciling", soon},
 	"waiting without a reason":           {&object.WaitingError{Message: "m"}, "Ready=False/Progressing Reconciling", soon},
 	"waiting with a reason":              {&object.WaitingError{Reason: v1alpha1.ReasonGitMissing, Message: "m"}, "Ready=False/GitMissing Reconciling", soon},
-	"no project":                         {object.ErrProjectMissing, "Ready=False/ProjectMissing Reconciling", object.Later},
+	"no project":                         {object.ErrProjectMissing, "Ready=False/ProjectMissing Reconciling", object.MaxRetryInterval},
 	"referenced object not ready":        {&object.MissingError{Kind: "Environment", Name: "a", Unready: true}, "Ready=Unknown/Progressing Reconciling", soon},
-	"referenced object missing":          {&object.MissingError{Kind: "Environment", Name: "a"}, "Ready=False/ReferenceMissing Reconciling", object.Later},
-	"malformed Secret":                   {&object.SecretError{Name: "a", Problem: "empty"}, "Ready=False/SecretInvalid Reconciling", object.Later},
-	"missing Secret":                     {&object.SecretError{Name: "a"}, "Ready=False/SecretMissing Reconciling", object.Later},
+	"referenced object missing":          {&object.MissingError{Kind: "Environment", Name: "a"}, "Ready=False/ReferenceMissing Reconciling", object.MaxRetryInterval},
+	"malformed Secret":                   {&object.SecretError{Name: "a", Problem: "empty"}, "Ready=False/SecretInvalid Reconciling", object.MaxRetryInterval},
+	"missing Secret":                     {&object.SecretError{Name: "a"}, "Ready=False/SecretMissing Reconciling", object.MaxRetryInterval},
 	"store unavailable":                  {object.FromStore(errors.New("refused")), "Ready=Unknown/StoreUnavailable Reconciling", again},
-	"Kubernetes: invalid":                {apierrors.NewInvalid(schema.GroupKind{}, "a", nil), "Ready=False/Refused Stalled observed", object.Later},
-	"Kubernetes: forbidden":              {apierrors.NewForbidden(group, "a", errors.New("quota")), "Ready=False/Refused Stalled observed", object.Later},
-	"Kubernetes: a policy":               {apierrors.NewForbidden(group, "a", errors.New(`admission webhook "User" denied the request: "x" cannot be`)), "Ready=False/Refused Stalled observed", object.Later},
+	"Kubernetes: invalid":                {apierrors.NewInvalid(schema.GroupKind{}, "a", nil), "Ready=False/Refused Stalled observed", object.MaxRetryInterval},
+	"Kubernetes: forbidden":              {apierrors.NewForbidden(group, "a", errors.New("quota")), "Ready=False/Refused Stalled observed", object.MaxRetryInterval},
+	"Kubernetes: a policy":               {apierrors.NewForbidden(group, "a", errors.New(`admission webhook "User" denied the request: "x" cannot be`)), "Ready=False/Refused Stalled observed", object.MaxRetryInterval},
 	"Kubernetes: a missing right":        {missingRight, "Ready=Unknown/Progressing Reconciling", again},
-	"Kubernetes: bad request":            {apierrors.NewBadRequest("m"), "Ready=False/Refused Stalled observed", object.Later},
+	"Kubernetes: bad request":            {apierrors.NewBadRequest("m"), "Ready=False/Refused Stalled observed", object.MaxRetryInterval},
 	"Kubernetes: too many requests":      {apierrors.NewTooManyRequests("m", 1), "Ready=Unknown/Progressing Reconciling", again},
 	"Kubernetes: internal":               {apierrors.NewInternalError(errors.New("m")), "Ready=Unknown/Progressing Reconciling", again},
 	"Kubernetes: a timeout":              {apierrors.NewServerTimeout(group, "get", 1), "Ready=Unknown/Progressing Reconciling", again},
@@ -111,7 +111,7 @@ func TestExplain_EveryErrorIsACondition(t *testing.T) {
 					}
 					require.NoError(t, returned, what)
 					require.Equal(t, c.wait, wait, what)
-					require.LessOrEqual(t, wait, object.Later, what)
+					require.LessOrEqual(t, wait, object.MaxRetryInterval, what)
 				}
 			})
 		}
@@ -138,11 +138,11 @@ func TestExplain_RetryIntervalGrows(t *testing.T) {
 			for turn, age := range []time.Duration{0, time.Second, 2 * time.Second, 5 * time.Second, 20 * time.Second, time.Minute, time.Hour} {
 				clock.SetTime(since.Add(age))
 				wait, _ := keeper.Explain(o, err(turn))
-				require.Equal(t, min(max(age, soon), object.Later), wait, "%s after %s", name, age)
+				require.Equal(t, min(max(age, soon), object.MaxRetryInterval), wait, "%s after %s", name, age)
 				require.GreaterOrEqual(t, wait, last)
 				last = wait
 			}
-			require.Equal(t, object.Later, last)
+			require.Equal(t, object.MaxRetryInterval, last)
 		})
 	}
 }

@@ -91,7 +91,7 @@ func (b *Base) Apply(ctx context.Context, owner, child client.Object) error {
 		}
 		seen = created
 	}
-	if err := b.makeApplied(ctx, seen); err != nil {
+	if err := b.convertToApply(ctx, seen); err != nil {
 		return err
 	}
 	u.SetUID(seen.GetUID()) // limits the apply to the object that was read
@@ -126,17 +126,17 @@ func (b *Base) fieldsToWrite(owner, child client.Object) (*unstructured.Unstruct
 	return u, nil
 }
 
-// makeApplied converts the fields of a create to fields of an apply, so that a later apply without them
+// convertToApply converts the fields of a create to fields of an apply, so that a later apply without them
 // removes them.
-func (b *Base) makeApplied(ctx context.Context, child client.Object) error {
+func (b *Base) convertToApply(ctx context.Context, child client.Object) error {
 	patch, err := csaupgrade.UpgradeManagedFieldsPatch(child, sets.New(FieldManager), FieldManager)
 	if err != nil || patch == nil {
-		return wrapChild(err, child)
+		return wrapConversion(err, child)
 	}
-	return wrapChild(b.Client.Patch(ctx, child, client.RawPatch(types.JSONPatchType, patch)), child)
+	return wrapConversion(b.Client.Patch(ctx, child, client.RawPatch(types.JSONPatchType, patch)), child)
 }
 
-func wrapChild(err error, child client.Object) error {
+func wrapConversion(err error, child client.Object) error {
 	if err == nil {
 		return nil
 	}
@@ -149,14 +149,14 @@ func wrapChild(err error, child client.Object) error {
 func (b *Base) Token(
 	ctx context.Context, owner client.Object, name string, labels map[string]string, admit func(token string) error,
 ) (string, error) {
-	secret, err := b.WholeSecret(ctx, owner.GetNamespace(), name)
+	secret, err := b.SecretObject(ctx, owner.GetNamespace(), name)
 	missing := (*SecretError)(nil)
 	switch {
 	case errors.As(err, &missing):
 	case err != nil:
 		return "", err
 	default:
-		if err := b.controls(owner, "Secret", secret); err != nil {
+		if err := b.checkController(owner, "Secret", secret); err != nil {
 			return "", err
 		}
 		if token := string(secret.Data[TokenKey]); token != "" {
@@ -176,16 +176,16 @@ func (b *Base) Token(
 // Secret returns the data of a Secret, read without a cache. It returns *SecretError if the Secret does
 // not exist.
 func (b *Base) Secret(ctx context.Context, namespace, name string) (map[string][]byte, error) {
-	secret, err := b.WholeSecret(ctx, namespace, name)
+	secret, err := b.SecretObject(ctx, namespace, name)
 	if err != nil {
 		return nil, err
 	}
 	return secret.Data, nil
 }
 
-// WholeSecret returns a Secret, read without a cache. It returns *SecretError if the Secret does not
+// SecretObject returns a Secret, read without a cache. It returns *SecretError if the Secret does not
 // exist.
-func (b *Base) WholeSecret(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
+func (b *Base) SecretObject(ctx context.Context, namespace, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := b.Reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
@@ -204,11 +204,11 @@ func (b *Base) SecretValue(ctx context.Context, namespace string, ref v1alpha1.S
 	if err != nil {
 		return "", err
 	}
-	return valueIn(data, ref)
+	return valueOfKey(data, ref)
 }
 
-// valueIn returns the value of one key in the data of a Secret, or *SecretError if it does not exist.
-func valueIn(data map[string][]byte, ref v1alpha1.SecretKeyReference) (string, error) {
+// valueOfKey returns the value of one key in the data of a Secret, or *SecretError if it does not exist.
+func valueOfKey(data map[string][]byte, ref v1alpha1.SecretKeyReference) (string, error) {
 	value, ok := data[ref.Key]
 	if !ok {
 		return "", &SecretError{Name: string(ref.Name), Problem: fmt.Sprintf("it has no key %q", ref.Key)}

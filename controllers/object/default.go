@@ -30,12 +30,12 @@ func (b *Base) DefaultName(ctx context.Context, s Defaults, project *v1alpha1.Pr
 			return string(asked), nil, err
 		}
 	}
-	name, err = b.firstName(ctx, s, id)
+	name, err = b.storedDefaultName(ctx, s, id)
 	return name, missing, err
 }
 
-// firstName returns the name of the default environment that the store records, or "" if there is none.
-func (b *Base) firstName(ctx context.Context, s Defaults, id uuid.UUID) (string, error) {
+// storedDefaultName returns the name of the default environment that the store records, or "" if there is none.
+func (b *Base) storedDefaultName(ctx context.Context, s Defaults, id uuid.UUID) (string, error) {
 	chosen, err := s.DefaultEnvironment(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil

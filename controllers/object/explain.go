@@ -18,12 +18,12 @@ import (
 
 // Retry intervals for changes that no watch reports.
 const (
-	// soon is the first retry interval, for changes that are probably on their way, such as manifests
+	// minRetryInterval is the first retry interval, for changes that are probably on their way, such as manifests
 	// that were applied together.
-	soon = 2 * time.Second
-	// Later is the maximum retry interval: for changes that a person has to make, and for changes that
+	minRetryInterval = 2 * time.Second
+	// MaxRetryInterval is the maximum retry interval: for changes that a person has to make, and for changes that
 	// a watch also reports.
-	Later = 30 * time.Second
+	MaxRetryInterval = 30 * time.Second
 )
 
 // ErrProjectMissing reports that the namespace has no Project in effect.
@@ -93,7 +93,7 @@ func FromStore(err error) error {
 
 // Explain turns an error of work into conditions. It returns the retry interval, or an error for the
 // queue's backoff and the log. Errors that only a person can fix are Stalled. Other errors are not, and
-// their retry interval grows from soon to Later with the time that the condition lasts.
+// their retry interval grows from minRetryInterval to MaxRetryInterval with the time that the condition lasts.
 func (b *Base) Explain(o v1alpha1.ConditionedObject, err error) (time.Duration, error) {
 	var (
 		stale   *store.StaleError
@@ -107,83 +107,83 @@ func (b *Base) Explain(o v1alpha1.ConditionedObject, err error) (time.Duration, 
 		left    *LeftoverError
 	)
 	switch {
-	case errors.Is(err, errBehind), errors.As(err, &stale), apierrors.IsConflict(err):
-		return soon, nil
+	case errors.Is(err, errStaleCache), errors.As(err, &stale), apierrors.IsConflict(err):
+		return minRetryInterval, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return 0, nil // the object is deleted with its namespace
 	case errors.As(err, &taken):
 		v1alpha1.MarkIDTaken(o, taken.Holder.String())
-		return Later, nil
+		return MaxRetryInterval, nil
 	case errors.As(err, &stalled):
 		v1alpha1.MarkStalled(o, stalled.Reason, stalled.Message)
 		return 0, nil
 	case errors.As(err, &foreign):
 		v1alpha1.MarkStalled(o, v1alpha1.ReasonNameCollision, foreign.Error())
-		return Later, nil
+		return MaxRetryInterval, nil
 	case errors.As(err, &left):
 		v1alpha1.MarkReconciling(o, v1alpha1.ReasonProgressing, left.Error())
-		return b.patience(o), nil
+		return b.retryInterval(o), nil
 	case errors.As(err, &waiting):
 		v1alpha1.MarkWaiting(o, cmp.Or(waiting.Reason, v1alpha1.ReasonProgressing), waiting.Message)
-		return b.patience(o), nil
+		return b.retryInterval(o), nil
 	case errors.Is(err, ErrProjectMissing):
 		v1alpha1.MarkProjectMissing(o)
-		return Later, nil
+		return MaxRetryInterval, nil
 	case errors.As(err, &missing) && missing.Unready:
 		v1alpha1.MarkReconciling(o, v1alpha1.ReasonProgressing, missing.Error())
-		return b.patience(o), nil
+		return b.retryInterval(o), nil
 	case errors.As(err, &missing):
 		v1alpha1.MarkReferenceMissing(o, missing.Kind, missing.Name)
-		return Later, nil
+		return MaxRetryInterval, nil
 	case errors.As(err, &secret) && secret.Problem != "":
 		v1alpha1.MarkSecretInvalid(o, secret.Name, secret.Problem)
-		return Later, nil
+		return MaxRetryInterval, nil
 	case errors.As(err, &secret):
 		v1alpha1.MarkSecretMissing(o, secret.Name)
-		return Later, nil
+		return MaxRetryInterval, nil
 	case errors.As(err, &broken):
 		v1alpha1.MarkStoreUnavailable(o)
 		return 0, err
-	case Refusal(err) != "":
-		v1alpha1.MarkStalled(o, v1alpha1.ReasonRefused, Refusal(err))
-		return Later, nil
+	case RejectionMessage(err) != "":
+		v1alpha1.MarkStalled(o, v1alpha1.ReasonRefused, RejectionMessage(err))
+		return MaxRetryInterval, nil
 	}
-	v1alpha1.MarkRetrying(o, inPublic(err))
+	v1alpha1.MarkRetrying(o, publicMessage(err))
 	return 0, err
 }
 
-// Refusal returns the reason why Kubernetes rejects an object, for example a quota or an admission
+// RejectionMessage returns the reason why Kubernetes rejects an object, for example a quota or an admission
 // policy. It returns "" for all other errors, if the namespace is being deleted, and if the manager
 // lacks a permission. Only the platform operator can grant a permission, so the log and the metrics
 // report it.
-func Refusal(err error) string {
+func RejectionMessage(err error) string {
 	refused := apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err)
-	if !refused || lacksRight(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+	if !refused || isPermissionDenied(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		return ""
 	}
-	return "Kubernetes rejects a required object: " + inPublic(err)
+	return "Kubernetes rejects a required object: " + publicMessage(err)
 }
 
-// lacksRight reports whether kube-apiserver denied a permission of the manager. Quotas and policies
+// isPermissionDenied reports whether kube-apiserver denied a permission of the manager. Quotas and policies
 // return 403 too, but only the authorizer names the user.
-func lacksRight(err error) bool {
+func isPermissionDenied(err error) bool {
 	if !apierrors.IsForbidden(err) {
 		return false
 	}
-	_, why, _ := strings.Cut(inPublic(err), " forbidden: ")
+	_, why, _ := strings.Cut(publicMessage(err), " forbidden: ")
 	return strings.HasPrefix(why, `User "`) && strings.Contains(why, `" cannot `)
 }
 
-// patience returns the retry interval for an object that has been reconciling for a while: the same
-// time again, between soon and Later.
-func (b *Base) patience(o v1alpha1.ConditionedObject) time.Duration {
+// retryInterval returns the retry interval for an object that has been reconciling for a while: the same
+// time again, between minRetryInterval and MaxRetryInterval.
+func (b *Base) retryInterval(o v1alpha1.ConditionedObject) time.Duration {
 	since := o.CommonStatus().Condition(v1alpha1.ConditionReconciling).LastTransitionTime
-	return min(max(b.clockOrReal().Since(since.Time), soon), Later)
+	return min(max(b.clockOrReal().Since(since.Time), minRetryInterval), MaxRetryInterval)
 }
 
-// inPublic returns the text of an unknown error for a status. It shows only errors of kube-apiserver,
+// publicMessage returns the text of an unknown error for a status. It shows only errors of kube-apiserver,
 // because other errors may reveal the operator's infrastructure.
-func inPublic(err error) string {
+func publicMessage(err error) string {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return status.Status().Message
 	}

@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// firstRetry is the backoff after a first failure. It doubles with each failure, up to Later.
-	firstRetry = 50 * time.Millisecond
+	// firstBackoff is the backoff after a first failure. It doubles with each failure, up to MaxRetryInterval.
+	firstBackoff = 50 * time.Millisecond
 	// DefaultWorkers is the number of objects of a kind that are reconciled concurrently.
 	DefaultWorkers = 8
 )
 
 // ControllerOptions returns the options of all controllers: several workers, a queue that is fair per
-// namespace, and retries at most Later apart.
+// namespace, and retries at most MaxRetryInterval apart.
 func (b *Base) ControllerOptions() controller.Options {
 	return controller.Options{
 		MaxConcurrentReconciles: max(b.Workers, 1),
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstRetry, Later),
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](firstBackoff, MaxRetryInterval),
 		NewQueue: func(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) workqueue.TypedRateLimitingInterface[ctrl.Request] {
 			fair := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[ctrl.Request]{Name: name, Queue: newFairQueue()})
 			delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[ctrl.Request]{Name: name, Queue: fair})

@@ -53,12 +53,12 @@ func TestQueue_BoundsRetryInterval(t *testing.T) {
 	limiter := (&Base{}).ControllerOptions().RateLimiter
 	failing := request("a", "b")
 	last := limiter.When(failing)
-	require.Equal(t, firstRetry, last)
+	require.Equal(t, firstBackoff, last)
 	for range 60 {
 		next := limiter.When(failing)
 		require.GreaterOrEqual(t, next, last)
-		require.LessOrEqual(t, next, Later)
+		require.LessOrEqual(t, next, MaxRetryInterval)
 		last = next
 	}
-	require.Equal(t, Later, last)
+	require.Equal(t, MaxRetryInterval, last)
 }

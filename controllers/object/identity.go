@@ -17,8 +17,8 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// errBehind reports that the cache does not have the newest generation yet.
-var errBehind = errors.New("the cache is stale; a newer generation follows")
+// errStaleCache reports that the cache does not have the newest generation yet.
+var errStaleCache = errors.New("the cache is stale; a newer generation follows")
 
 // ProjectID returns the ID of a namespace's project.
 func (b *Base) ProjectID(namespace string) uuid.UUID {
@@ -40,9 +40,9 @@ func (b *Base) requestedKey(o v1alpha1.ConditionedObject) (store.Key, error) {
 	return store.Key{ProjectID: projectID, ID: id}, err
 }
 
-// unclaimed returns the ID that an object requests, and whether no object holds it. An object with an
+// findUnclaimed returns the ID that an object requests, and whether no object holds it. An object with an
 // unsupported spec is never put, so it claims its ID separately.
-func (b *Base) unclaimed(ctx context.Context, o v1alpha1.ConditionedObject) (key store.Key, free bool, err error) {
+func (b *Base) findUnclaimed(ctx context.Context, o v1alpha1.ConditionedObject) (key store.Key, free bool, err error) {
 	if key, err = b.requestedKey(o); err != nil || len(o.Unsupported()) > 0 {
 		return key, false, err
 	}
@@ -86,17 +86,17 @@ func (b *Base) claimID(ctx context.Context, o v1alpha1.ConditionedObject) (store
 
 // confirmRestored returns nil if the generation of an object is older than the stored one, but is the
 // current one in Kubernetes. In this case etcd was restored, and the object wins over the row unless
-// another write happened since. Otherwise the cache is stale, and confirmRestored returns errBehind.
+// another write happened since. Otherwise the cache is stale, and confirmRestored returns errStaleCache.
 func (b *Base) confirmRestored(ctx context.Context, o v1alpha1.ConditionedObject, ref store.ObjectRef) error {
 	current := o.DeepCopyObject().(client.Object)
 	err := b.Reader.Get(ctx, client.ObjectKeyFromObject(current), current)
 	switch {
 	case apierrors.IsNotFound(err):
-		return errBehind
+		return errStaleCache
 	case err != nil:
 		return fmt.Errorf("reading %s without the cache: %w", ref, err)
 	case current.GetUID() != o.GetUID() || current.GetGeneration() != o.GetGeneration():
-		return errBehind
+		return errStaleCache
 	}
 	return nil
 }
@@ -125,10 +125,10 @@ func (b *Base) Environment(
 	return environment, row, err
 }
 
-// Orphaned returns a *MissingError if the environment that an object names is deleted, otherwise nil.
-// because is the error that stopped the work on the object. If it is ErrProjectMissing, Orphaned looks
+// MissingEnvironment returns a *MissingError if the environment that an object names is deleted, otherwise nil.
+// because is the error that stopped the work on the object. If it is ErrProjectMissing, MissingEnvironment looks
 // for the environment itself.
-func (b *Base) Orphaned(ctx context.Context, namespace string, environment v1alpha1.EnvironmentName, because error) (missing *MissingError) {
+func (b *Base) MissingEnvironment(ctx context.Context, namespace string, environment v1alpha1.EnvironmentName, because error) (missing *MissingError) {
 	if errors.Is(because, ErrProjectMissing) {
 		_, _, because = b.Environment(ctx, namespace, environment)
 	}

@@ -23,7 +23,7 @@ func (b *Base) oauthApps(
 			return nil, invalidOAuthApp(app.Name, "has a tokenURL that is not a valid URL; correct its host, its port or its % escapes")
 		}
 		ref := app.ClientSecretRef
-		value, isPlatforms, err := b.ownValue(ctx, e.Namespace, ref, secrets)
+		value, isPlatforms, err := b.userSecretValue(ctx, e.Namespace, ref, secrets)
 		switch {
 		case err != nil:
 			return nil, err

@@ -84,8 +84,8 @@ func (b *Base) WatchPlans(to *builder.Builder, changed handler.EventHandler) *bu
 	}))
 }
 
-// Place sets the scheduling constraints of an environment's runners that apply to pods of any kind.
-func Place(spec *corev1.PodSpec, runner v1alpha1.RunnerPool) {
+// SetScheduling sets the scheduling constraints of an environment's runners that apply to pods of any kind.
+func SetScheduling(spec *corev1.PodSpec, runner v1alpha1.RunnerPool) {
 	spec.NodeSelector, spec.Tolerations = runner.NodeSelector, runner.Tolerations
 	if runner.Affinity != nil && runner.Affinity.NodeAffinity != nil {
 		spec.Affinity = &corev1.Affinity{NodeAffinity: runner.Affinity.NodeAffinity}

@@ -33,9 +33,9 @@ func NetworkReady(project *v1alpha1.Project) error {
 	return &MissingError{Kind: project.ObjectKind(), Name: project.Name, Unready: true}
 }
 
-// Restrict makes a pod meet the restricted Pod Security Standard. The pod gets no service account token
+// SetSecurity makes a pod meet the restricted Pod Security Standard. The pod gets no service account token
 // and no service variables.
-func Restrict(spec *corev1.PodSpec) {
+func SetSecurity(spec *corev1.PodSpec) {
 	yes, no, user := true, false, runnerUser
 	spec.AutomountServiceAccountToken = &no
 	spec.EnableServiceLinks = &no
@@ -82,14 +82,14 @@ func PodProblem(pod *corev1.Pod) string {
 	for _, s := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		wait, last := s.State.Waiting, s.LastTerminationState.Terminated
 		if wait == nil && !s.Ready && s.RestartCount > 0 && last != nil {
-			return fmt.Sprintf("container %q was restarted %d times; %s", s.Name, s.RestartCount, Ended(s.Name, last))
+			return fmt.Sprintf("container %q was restarted %d times; %s", s.Name, s.RestartCount, TerminationMessage(s.Name, last))
 		}
 		if wait == nil || !waitingProblems.Has(wait.Reason) {
 			continue
 		}
 		problem := fmt.Sprintf("container %q: %s: %s", s.Name, wait.Reason, wait.Message)
 		if last != nil {
-			problem += "; " + Ended(s.Name, last)
+			problem += "; " + TerminationMessage(s.Name, last)
 		}
 		return problem
 	}
@@ -99,8 +99,8 @@ func PodProblem(pod *corev1.Pod) string {
 	return ""
 }
 
-// Ended describes how a container ended, with its last log lines.
-func Ended(container string, end *corev1.ContainerStateTerminated) string {
+// TerminationMessage describes how a container ended, with its last log lines.
+func TerminationMessage(container string, end *corev1.ContainerStateTerminated) string {
 	text := fmt.Sprintf("%s: %s (exit code %d)", container, end.Reason, end.ExitCode)
 	if words := strings.TrimSpace(end.Message); words != "" {
 		text += ": " + words

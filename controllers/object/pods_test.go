@@ -71,7 +71,7 @@ func TestPodProblem_ReportsReason(t *testing.T) {
 func TestRestrict_MeetsPodSecurityStandard(t *testing.T) {
 	t.Parallel()
 	spec := corev1.PodSpec{InitContainers: []corev1.Container{{Name: "a"}}, Containers: []corev1.Container{{Name: "b"}, {Name: "c"}}}
-	object.Restrict(&spec)
+	object.SetSecurity(&spec)
 	require.False(t, *spec.AutomountServiceAccountToken)
 	require.False(t, *spec.EnableServiceLinks)
 	require.True(t, *spec.SecurityContext.RunAsNonRoot)
@@ -118,7 +118,7 @@ func TestPlace_CopiesSchedulingOfRunners(t *testing.T) {
 		Affinity: &corev1.Affinity{NodeAffinity: node, PodAffinity: pods}, ImagePullSecrets: []v1alpha1.SecretReference{{Name: "one"}, {Name: "two"}},
 	}
 	var spec corev1.PodSpec
-	object.Place(&spec, runner)
+	object.SetScheduling(&spec, runner)
 	require.Equal(t, runner.NodeSelector, spec.NodeSelector)
 	require.Equal(t, runner.Tolerations, spec.Tolerations)
 	require.Equal(t, "gvisor", *spec.RuntimeClassName)
@@ -127,7 +127,7 @@ func TestPlace_CopiesSchedulingOfRunners(t *testing.T) {
 	require.Equal(t, []corev1.LocalObjectReference{{Name: "one"}, {Name: "two"}}, spec.ImagePullSecrets)
 
 	spec = corev1.PodSpec{}
-	object.Place(&spec, v1alpha1.RunnerPool{Affinity: &corev1.Affinity{PodAffinity: pods}})
+	object.SetScheduling(&spec, v1alpha1.RunnerPool{Affinity: &corev1.Affinity{PodAffinity: pods}})
 	require.Equal(t, corev1.PodSpec{}, spec, "the cluster decides fields that the spec omits")
 }
 

@@ -49,7 +49,7 @@ func TestExplain_ShowsKubernetesRefusal(t *testing.T) {
 	environment := &v1alpha1.Environment{}
 	after, err := (&object.Base{}).Explain(environment, fmt.Errorf("applying Secret %q: %w", "a", refused))
 	require.NoError(t, err)
-	require.Equal(t, object.Later, after, "the quota may be raised")
+	require.Equal(t, object.MaxRetryInterval, after, "the quota may be raised")
 	require.True(t, v1alpha1.IsStalled(environment))
 	require.Contains(t, environment.Status.Condition(v1alpha1.ConditionReady).Message, "exceeded quota: few")
 }

@@ -95,7 +95,7 @@ func (b *Base) variable(
 	case v.SecretKeyRef == nil:
 		return openValue(v, key, keys)
 	}
-	value, isPlatforms, err := b.ownValue(ctx, namespace, *v.SecretKeyRef, secrets)
+	value, isPlatforms, err := b.userSecretValue(ctx, namespace, *v.SecretKeyRef, secrets)
 	if isPlatforms {
 		err = invalidVariable(string(v.Name), platformSecretProblem(v.SecretKeyRef.Name))
 	}
@@ -106,13 +106,13 @@ func (b *Base) variable(
 	return value, err
 }
 
-// ownValue returns the value of one key of a Secret. isPlatforms is true, and value is empty, for a Secret
+// userSecretValue returns the value of one key of a Secret. isPlatforms is true, and value is empty, for a Secret
 // that the platform creates for runners. secrets has the data of the Secrets that were read.
-func (b *Base) ownValue(
+func (b *Base) userSecretValue(
 	ctx context.Context, namespace string, ref v1alpha1.SecretKeyReference, secrets map[v1alpha1.Name]map[string][]byte,
 ) (value string, isPlatforms bool, err error) {
 	if _, read := secrets[ref.Name]; !read {
-		secret, err := b.WholeSecret(ctx, namespace, string(ref.Name))
+		secret, err := b.SecretObject(ctx, namespace, string(ref.Name))
 		if err != nil {
 			return "", false, err
 		}
@@ -121,7 +121,7 @@ func (b *Base) ownValue(
 		}
 		secrets[ref.Name] = secret.Data
 	}
-	value, err = valueIn(secrets[ref.Name], ref)
+	value, err = valueOfKey(secrets[ref.Name], ref)
 	return value, false, err
 }
 

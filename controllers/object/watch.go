@@ -70,24 +70,24 @@ func IndexFields(ctx context.Context, indexer client.FieldIndexer) error {
 	return nil
 }
 
-// Pick reports whether a change concerns an object.
-type Pick func(changed client.Object, candidate v1alpha1.ConditionedObject) bool
+// Filter reports whether a change concerns an object.
+type Filter func(changed client.Object, candidate v1alpha1.ConditionedObject) bool
 
 // Enqueue returns an event handler that queues objects of the list's kind, in the namespace of the
 // changed object or in the changed Namespace. It queues the objects that pick selects, or all if pick
 // is nil.
-func (b *Base) Enqueue(kind client.ObjectList, pick Pick) handler.EventHandler {
+func (b *Base) Enqueue(kind client.ObjectList, pick Filter) handler.EventHandler {
 	return b.enqueue(kind, pick, func(client.Object) []client.ListOption { return nil })
 }
 
 // EnqueueBy is Enqueue for the objects whose indexed field has the name of the changed object.
-func (b *Base) EnqueueBy(field string, kind client.ObjectList, pick Pick) handler.EventHandler {
+func (b *Base) EnqueueBy(field string, kind client.ObjectList, pick Filter) handler.EventHandler {
 	return b.enqueue(kind, pick, func(changed client.Object) []client.ListOption {
 		return []client.ListOption{client.MatchingFields{field: changed.GetName()}}
 	})
 }
 
-func (b *Base) enqueue(kind client.ObjectList, pick Pick, narrow func(client.Object) []client.ListOption) handler.EventHandler {
+func (b *Base) enqueue(kind client.ObjectList, pick Filter, narrow func(client.Object) []client.ListOption) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, changed client.Object) (requests []ctrl.Request) {
 		list := kind.DeepCopyObject().(client.ObjectList)
 		opts := append(narrow(changed), client.InNamespace(cmp.Or(changed.GetNamespace(), changed.GetName())))
@@ -118,20 +118,20 @@ func WatchSecrets(to *builder.Builder, changed handler.EventHandler) *builder.Bu
 	return to.Owns(&corev1.Secret{}, builder.OnlyMetadata).Watches(&corev1.Secret{}, changed, builder.OnlyMetadata)
 }
 
-// ComesOrGoes passes the events that matter to objects which name this one: creation, a new ID, and
+// IDChanged passes the events that matter to objects which name this one: creation, a new ID, and
 // deletion.
-var ComesOrGoes = builder.WithPredicates(Changed(func(o v1alpha1.ConditionedObject) any { return o.CommonStatus().ID }))
+var IDChanged = builder.WithPredicates(Changed(func(o v1alpha1.ConditionedObject) any { return o.CommonStatus().ID }))
 
-// goneAfter is the usual time until the store has removed the row of a deleted object.
-const goneAfter = time.Second
+// removalDelay is the usual time until the store has removed the row of a deleted object.
+const removalDelay = time.Second
 
-// Afterwards queues the objects that wait for a claim of another object when that object changes, and
+// EnqueueAfterRemoval queues the objects that wait for a claim of another object when that object changes, and
 // again after its deletion, when the store has removed its row. An object that is queued too early
-// retries after Later.
-func Afterwards(waiting handler.MapFunc) handler.EventHandler {
+// retries after MaxRetryInterval.
+func EnqueueAfterRemoval(waiting handler.MapFunc) handler.EventHandler {
 	enqueue := func(ctx context.Context, o client.Object, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 		for _, r := range waiting(ctx, o) {
-			queue.AddAfter(r, goneAfter)
+			queue.AddAfter(r, removalDelay)
 		}
 	}
 	return handler.Funcs{
@@ -156,8 +156,8 @@ func Changed(of func(v1alpha1.ConditionedObject) any) predicate.Predicate {
 	}
 }
 
-// DeploysTo picks the environment of a deployment.
-func DeploysTo(deployment client.Object, environment v1alpha1.ConditionedObject) bool {
+// IsEnvironmentOf picks the environment of a deployment.
+func IsEnvironmentOf(deployment client.Object, environment v1alpha1.ConditionedObject) bool {
 	d, ok := deployment.(*v1alpha1.Deployment)
 	return ok && string(d.Spec.Environment) == environment.GetName()
 }

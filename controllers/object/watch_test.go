@@ -108,7 +108,7 @@ func TestChanged_ComparesFields(t *testing.T) {
 func TestAfterwards_QueuesAfterRemoval(t *testing.T) {
 	t.Parallel()
 	gone := connector("team", "a", v1alpha1.ConnectorSpec{})
-	waiting := object.Afterwards(func(_ context.Context, o client.Object) []ctrl.Request {
+	waiting := object.EnqueueAfterRemoval(func(_ context.Context, o client.Object) []ctrl.Request {
 		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: "waits-for-" + o.GetName()}}}
 	})
 	q := &queue{}

@@ -41,9 +41,9 @@ type Keeper struct {
 	Secret   Secret
 	Store    Store
 	Follower *keyring.Follower
-	// Anew receives the connectors whose secrets must be derived or sealed again, in the namespaces of
+	// Changed receives the connectors whose secrets must be derived or sealed again, in the namespaces of
 	// the manager.
-	Anew       chan<- event.GenericEvent
+	Changed    chan<- event.GenericEvent
 	Namespaces namespaces.Set
 	Logger     *slog.Logger
 }
@@ -62,7 +62,7 @@ func (k *Keeper) adoptRing(ctx context.Context, secret *corev1.Secret, ring keyr
 	if err := k.recordAudit(ctx, secret, ring); err != nil {
 		return err
 	}
-	if err := k.Store.AdmitKeys(ctx, admitted(ring), ring.Revoked()); err != nil {
+	if err := k.Store.AdmitKeys(ctx, platformKeys(ring), ring.Revoked()); err != nil {
 		return err
 	}
 	if err := k.Follower.Refresh(ctx); err != nil {
@@ -76,8 +76,8 @@ func (k *Keeper) adoptRing(ctx context.Context, secret *corev1.Secret, ring keyr
 	return k.Follower.Refresh(ctx)
 }
 
-// admitted returns the keys of a ring in the format of the store.
-func admitted(ring keyring.Ring) (out []store.PlatformKey) {
+// platformKeys returns the keys of a ring in the format of the store.
+func platformKeys(ring keyring.Ring) (out []store.PlatformKey) {
 	fingerprints := ring.Fingerprints()
 	for _, name := range []string{keyring.Derivation, keyring.Sealing} {
 		for _, id := range ring.IDs(name) {
@@ -93,7 +93,7 @@ func (k *Keeper) NeedLeaderElection() bool { return true }
 // Start manages the keys until ctx ends.
 func (k *Keeper) Start(ctx context.Context) error {
 	for {
-		if err := k.Keep(ctx); err != nil && ctx.Err() == nil {
+		if err := k.UpdateKeys(ctx); err != nil && ctx.Err() == nil {
 			k.Logger.ErrorContext(ctx, "updating the platform's keys; the previous keys stay in use", "error", err)
 		}
 		if k.Follower.Wait(ctx) != nil {
@@ -111,8 +111,8 @@ func (Reporter) NeedLeaderElection() bool { return false }
 // Start reports until ctx ends.
 func (r Reporter) Start(ctx context.Context) error { return r.Run(ctx) }
 
-// Keep does one round of the pending work.
-func (k *Keeper) Keep(ctx context.Context) error {
+// UpdateKeys does one round of the pending work.
+func (k *Keeper) UpdateKeys(ctx context.Context) error {
 	secret, ring, err := k.Secret.getSecret(ctx)
 	if err != nil {
 		return err
@@ -124,18 +124,18 @@ func (k *Keeper) Keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(k.deriveAnew(ctx, keys), k.sealAnew(ctx)); err != nil {
+	if err := errors.Join(k.queueRevoked(ctx, keys), k.resealAll(ctx)); err != nil {
 		return err
 	}
 	ring, err = k.retireKeys(ctx, keys, ring)
 	if err != nil {
 		return err
 	}
-	return k.showStatus(ctx, secret, ring)
+	return k.writeStatus(ctx, secret, ring)
 }
 
-// deriveAnew queues the connectors of revoked keys.
-func (k *Keeper) deriveAnew(ctx context.Context, keys []store.KeyStatus) error {
+// queueRevoked queues the connectors of revoked keys.
+func (k *Keeper) queueRevoked(ctx context.Context, keys []store.KeyStatus) error {
 	for _, key := range keys {
 		if key.Ring != keyring.Derivation || key.RevokedAt == nil || key.Current || key.Needed == 0 {
 			continue
@@ -166,12 +166,12 @@ func (k *Keeper) queueConnector(ctx context.Context, ref store.ObjectRef) error 
 	}
 	connector := &v1alpha1.Connector{}
 	connector.Namespace, connector.Name = ref.Namespace, ref.Name
-	return object.Queue(ctx, k.Anew, connector)
+	return object.Queue(ctx, k.Changed, connector)
 }
 
-// sealAnew seals values with the current key that another key has sealed. If the other key is lost, the
+// resealAll seals values with the current key that another key has sealed. If the other key is lost, the
 // controller creates the value again.
-func (k *Keeper) sealAnew(ctx context.Context) error {
+func (k *Keeper) resealAll(ctx context.Context) error {
 	current := k.Follower.Keys.SealingKey()
 	var after store.Key
 	for current != "" {
@@ -213,7 +213,7 @@ func (k *Keeper) resealField(ctx context.Context, field store.SealedField) error
 // a ring without them.
 func (k *Keeper) retireKeys(ctx context.Context, keys []store.KeyStatus, ring keyring.Ring) (keyring.Ring, error) {
 	for _, key := range keys {
-		if !key.Dispensable || !mentions(ring, key.ID) {
+		if !key.Dispensable || !hasKey(ring, key.ID) {
 			continue
 		}
 		if key.RetiredAt == nil {
@@ -250,15 +250,15 @@ func (k *Keeper) forgetKeys(ctx context.Context, keys []store.KeyStatus, ring ke
 	return ring, nil
 }
 
-// mentions reports whether the Secret has the key or its mark.
-func mentions(ring keyring.Ring, id string) bool {
+// hasKey reports whether the Secret has the key or its mark.
+func hasKey(ring keyring.Ring, id string) bool {
 	_, held := ring.Fingerprints()[id]
 	_, revoked := ring.Revoked()[id]
 	return held || revoked
 }
 
-// showStatus writes ring and status to the Secret if they changed.
-func (k *Keeper) showStatus(ctx context.Context, secret *corev1.Secret, ring keyring.Ring) error {
+// writeStatus writes ring and status to the Secret if they changed.
+func (k *Keeper) writeStatus(ctx context.Context, secret *corev1.Secret, ring keyring.Ring) error {
 	keys, err := k.Store.Keys(ctx, store.KeyHolderAge)
 	if err != nil {
 		return err

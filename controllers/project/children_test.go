@@ -62,7 +62,7 @@ var _ = Describe("The network of a Project", func() {
 		foreign := &networkingv1.NetworkPolicy{ObjectMeta: s.At("agentplatform-runner")}
 		p := s.Project()
 		s.ExpectApplied(ctx, s.Secret(certificate, nil), foreign, p)
-		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(object.Later), "it is no watched object")
+		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(object.MaxRetryInterval), "it is no watched object")
 		Expect(State(p)).To(Equal("Ready=False/NameCollision Stalled observed"))
 		Expect(p.Status.Condition(v1alpha1.ConditionNetworkReady).Reason).To(Equal(v1alpha1.ReasonNameCollision))
 		s.ExpectGone(ctx, foreign)

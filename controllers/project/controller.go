@@ -56,11 +56,11 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	project := &v1alpha1.Project{}
 	return r.Base.Reconcile(ctx, req, project, func(ctx context.Context, key store.Key) (time.Duration, error) {
-		effective, err := r.showPlan(ctx, project)
+		effective, err := r.reportPlan(ctx, project)
 		if err != nil {
 			return 0, err
 		}
-		row := projection(r.Ref(project), key.ID, project, effective)
+		row := projectRow(r.Ref(project), key.ID, project, effective)
 		var untraced string
 		if row.Telemetry, untraced, err = r.readTelemetry(ctx, project, key.ID); err != nil {
 			return 0, err
@@ -73,11 +73,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if project.Spec.Git != nil {
 			project.Status.GitWebhookURL = v1alpha1.GitWebhookURL(r.GatewayURL, key.ID)
 		}
-		after, missing, err := r.showDefault(ctx, project, key.ID)
+		after, missing, err := r.reportDefault(ctx, project, key.ID)
 		if err != nil {
 			return 0, err
 		}
-		if err := r.showNetwork(ctx, project); err != nil {
+		if err := r.reportNetwork(ctx, project); err != nil {
 			return 0, err
 		}
 		v1alpha1.MarkReady(project, cmp.Or(readyMessage(project, missing), untraced))
@@ -85,9 +85,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	})
 }
 
-// showPlan reports the limits in effect, and errors in the Namespace's plan, with one event. It returns
+// reportPlan reports the limits in effect, and errors in the Namespace's plan, with one event. It returns
 // the plan in effect.
-func (r *Reconciler) showPlan(ctx context.Context, project *v1alpha1.Project) (plan.Plan, error) {
+func (r *Reconciler) reportPlan(ctx context.Context, project *v1alpha1.Project) (plan.Plan, error) {
 	effective, invalid, err := r.Plan(ctx, project)
 	if err != nil {
 		return effective, err
@@ -116,21 +116,21 @@ func readyMessage(project *v1alpha1.Project, missing *object.MissingError) strin
 	if missing.Unready {
 		what = "is not in effect; see its conditions"
 	}
-	return fmt.Sprintf("spec.defaultEnvironment: Environment %q %s; %s", missing.Name, what, untilDefault(project.Status.DefaultEnvironment))
+	return fmt.Sprintf("spec.defaultEnvironment: Environment %q %s; %s", missing.Name, what, fallbackDefault(project.Status.DefaultEnvironment))
 }
 
-// untilDefault describes the default environment in effect while the named one is missing.
-func untilDefault(chosen string) string {
+// fallbackDefault describes the default environment in effect while the named one is missing.
+func fallbackDefault(chosen string) string {
 	if chosen == "" {
 		return "until then, the project has no default environment"
 	}
 	return fmt.Sprintf("until then, Environment %q is the default", chosen)
 }
 
-// showDefault reports the default environment in effect, or the previous one while it cannot be read.
+// reportDefault reports the default environment in effect, or the previous one while it cannot be read.
 // It returns the time until the next reconcile, because no watch reports that the store removed an
 // environment. missing says why the named environment is not the default.
-func (r *Reconciler) showDefault(
+func (r *Reconciler) reportDefault(
 	ctx context.Context, project *v1alpha1.Project, id uuid.UUID,
 ) (after time.Duration, missing *object.MissingError, err error) {
 	name, missing, err := r.DefaultName(ctx, r.Store, project, id)
@@ -143,7 +143,7 @@ func (r *Reconciler) showDefault(
 	}
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: project.Namespace, Name: name}, &v1alpha1.Environment{})
 	if apierrors.IsNotFound(err) {
-		return object.Later, missing, nil
+		return object.MaxRetryInterval, missing, nil
 	}
 	if err != nil {
 		return 0, nil, fmt.Errorf("reading the default environment: %w", err)
@@ -151,8 +151,8 @@ func (r *Reconciler) showDefault(
 	return 0, missing, nil
 }
 
-// projection returns the row of a Project.
-func projection(ref store.ObjectRef, id uuid.UUID, project *v1alpha1.Project, effective plan.Plan) store.Project {
+// projectRow returns the row of a Project.
+func projectRow(ref store.ObjectRef, id uuid.UUID, project *v1alpha1.Project, effective plan.Plan) store.Project {
 	name := string(project.Spec.DisplayName)
 	if name == "" {
 		name = project.Namespace
@@ -173,8 +173,8 @@ func projection(ref store.ObjectRef, id uuid.UUID, project *v1alpha1.Project, ef
 // statusID returns the field of an environment that its project reads.
 func statusID(o v1alpha1.ConditionedObject) any { return o.CommonStatus().ID }
 
-// stays passes all events except deletions.
-var stays = predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }}
+// notDeleted passes all events except deletions.
+var notDeleted = predicate.Funcs{DeleteFunc: func(event.DeleteEvent) bool { return false }}
 
 // projectOf returns the project of an object's namespace.
 func projectOf(_ context.Context, o client.Object) []ctrl.Request {
@@ -189,11 +189,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Project{}).
 		Watches(&v1alpha1.Project{}, r.Deleted()).
-		Watches(&v1alpha1.Environment{}, changed, builder.WithPredicates(object.Changed(statusID), stays)).
-		Watches(&v1alpha1.Environment{}, object.Afterwards(projectOf), builder.WithPredicates(predicate.Not(stays))).
+		Watches(&v1alpha1.Environment{}, changed, builder.WithPredicates(object.Changed(statusID), notDeleted)).
+		Watches(&v1alpha1.Environment{}, object.EnqueueAfterRemoval(projectOf), builder.WithPredicates(predicate.Not(notDeleted))).
 		Watches(&networkingv1.NetworkPolicy{}, changed, builder.OnlyMetadata).
 		Watches(&corev1.ConfigMap{}, changed, builder.OnlyMetadata).
-		Watches(&corev1.Secret{}, r.Enqueue(&v1alpha1.ProjectList{}, namesHeaders), builder.OnlyMetadata).
-		WatchesRawSource(source.Channel(r.TrustChanged, r.everywhere()))
+		Watches(&corev1.Secret{}, r.Enqueue(&v1alpha1.ProjectList{}, readsHeaders), builder.OnlyMetadata).
+		WatchesRawSource(source.Channel(r.TrustChanged, r.enqueueAll()))
 	return r.WatchPlans(b, changed).Complete(r)
 }

@@ -70,7 +70,7 @@ var _ = Describe("A Project", func() {
 		Expect(p.Status.IsTrue(v1alpha1.ConditionNetworkReady)).To(BeFalse(), "pods would trust nobody")
 
 		s.Clock.Step(time.Hour)
-		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(object.Later), "it has been so for long")
+		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(object.MaxRetryInterval), "it has been so for long")
 
 		s.ExpectApplied(ctx, s.Secret(certificate, map[string]string{object.DispatchCAKey: "authorities"}))
 		s.ExpectReconciled(ctx, s.r, p)
@@ -213,7 +213,7 @@ var _ = Describe("A Project", func() {
 		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(BeZero())
 		Expect(p.Status.DefaultEnvironment).To(Equal("dev"))
 		s.ExpectGone(ctx, first)
-		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(object.Later), "nothing tells of it when the store does")
+		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(object.MaxRetryInterval), "nothing tells of it when the store does")
 		Expect(s.Store.Remove(ctx, s.ProjectID(s.Namespace), s.Ref(first))).To(Succeed())
 		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(BeZero())
 		Expect(p.Status.DefaultEnvironment).To(Equal("prod"))

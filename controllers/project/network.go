@@ -60,8 +60,8 @@ var podKinds = []podKind{
 	{name: "runner", purposes: []egress.Purpose{egress.Model, egress.MCP, egress.Tool}, monitored: true},
 }
 
-// everywhere queues all projects.
-func (r *Reconciler) everywhere() handler.EventHandler {
+// enqueueAll queues all projects.
+func (r *Reconciler) enqueueAll() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []ctrl.Request {
 		projects := &v1alpha1.ProjectList{}
 		if err := r.Client.List(ctx, projects); err != nil {
@@ -76,10 +76,10 @@ func (r *Reconciler) everywhere() handler.EventHandler {
 	})
 }
 
-// showNetwork writes the network and reports whether it is complete. An error does not change the
+// reportNetwork writes the network and reports whether it is complete. An error does not change the
 // network.
-func (r *Reconciler) showNetwork(ctx context.Context, project *v1alpha1.Project) error {
-	err := r.keepNetwork(ctx, project)
+func (r *Reconciler) reportNetwork(ctx context.Context, project *v1alpha1.Project) error {
+	err := r.applyNetwork(ctx, project)
 	var (
 		foreign *object.NameCollisionError
 		waiting *object.WaitingError
@@ -97,10 +97,10 @@ func (r *Reconciler) showNetwork(ctx context.Context, project *v1alpha1.Project)
 	return err
 }
 
-// keepNetwork writes the shared objects of all pods of the platform in the namespace: the
+// applyNetwork writes the shared objects of all pods of the platform in the namespace: the
 // NetworkPolicies and the trusted CAs. They belong to the namespace, not to the Project, because
 // runners outlive the Project until they have finished accepted runs, and need the policies until then.
-func (r *Reconciler) keepNetwork(ctx context.Context, project *v1alpha1.Project) error {
+func (r *Reconciler) applyNetwork(ctx context.Context, project *v1alpha1.Project) error {
 	namespace, err := r.Namespace(ctx, project.Namespace)
 	if err != nil {
 		return err

@@ -76,11 +76,11 @@ func TestProjection_HasDisplayName(t *testing.T) {
 	p := &v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "project"}}
 	ref := store.ObjectRef{Name: "project"}
 	limits := store.ProjectLimits{BacklogRuns: 100_000, BacklogInput: 4 << 30, Storage: 50 << 30, RequestsPerMinute: 120}
-	require.Equal(t, store.Project{Ref: ref, DisplayName: "team", Limits: limits}, projection(ref, [16]byte{}, p, plan.Default()))
+	require.Equal(t, store.Project{Ref: ref, DisplayName: "team", Limits: limits}, projectRow(ref, [16]byte{}, p, plan.Default()))
 	p.Spec.DisplayName = "The Team"
-	require.Equal(t, store.Project{Ref: ref, DisplayName: "The Team", Limits: limits}, projection(ref, [16]byte{}, p, plan.Default()))
+	require.Equal(t, store.Project{Ref: ref, DisplayName: "The Team", Limits: limits}, projectRow(ref, [16]byte{}, p, plan.Default()))
 	p.Spec.Retention = &v1alpha1.ProjectRetention{RunsSeconds: 7 * 24 * 3600}
-	require.Equal(t, 7*24*time.Hour, projection(ref, [16]byte{}, p, plan.Default()).Retention)
+	require.Equal(t, 7*24*time.Hour, projectRow(ref, [16]byte{}, p, plan.Default()).Retention)
 }
 
 // A new certificate queues the projects of all namespaces.
@@ -92,6 +92,6 @@ func TestEverywhere_QueuesAllProjects(t *testing.T) {
 	)}}
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 	defer queue.ShutDown()
-	r.everywhere().Generic(t.Context(), event.GenericEvent{Object: &corev1.Secret{}}, queue)
+	r.enqueueAll().Generic(t.Context(), event.GenericEvent{Object: &corev1.Secret{}}, queue)
 	require.Equal(t, 2, queue.Len())
 }

@@ -86,8 +86,8 @@ func (r *Reconciler) sealHeaders(ctx context.Context, namespace, name string, id
 	return nil
 }
 
-// namesHeaders picks the projects whose headers a Secret has.
-func namesHeaders(secret client.Object, candidate v1alpha1.ConditionedObject) bool {
+// readsHeaders picks the projects whose headers a Secret has.
+func readsHeaders(secret client.Object, candidate v1alpha1.ConditionedObject) bool {
 	project, ok := candidate.(*v1alpha1.Project)
 	if !ok || project.Spec.Telemetry == nil || project.Spec.Telemetry.OTLP == nil {
 		return false

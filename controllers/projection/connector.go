@@ -56,8 +56,8 @@ type Derivations interface {
 	DerivationKey(ctx context.Context, connector store.Key, version int64) (string, error)
 }
 
-// Generated derives the secret of a version. It returns the ID of the key as well.
-func Generated(
+// GenerateSecret derives the secret of a version. It returns the ID of the key as well.
+func GenerateSecret(
 	ctx context.Context, from Derivations, keys *keyring.Keys, c *v1alpha1.Connector, ids Identity, version int64,
 ) (value, keyID string, err error) {
 	of := seal.Generated{ProjectID: ids.Project, ConnectorID: ids.Connector, Version: version, Standard: c.Authentication() == v1alpha1.AuthenticationStandardWebhooks}

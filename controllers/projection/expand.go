@@ -58,10 +58,10 @@ func VariablesOf(
 	return out, err
 }
 
-// Expanded returns a cron connector of the code with the values of variables in its texts, and any
+// ExpandTexts returns a cron connector of the code with the values of variables in its texts, and any
 // other connector unchanged. It returns a *TextError if a text cannot be expanded. Expanded texts are
 // stored unencrypted, so they must not contain sensitive values.
-func Expanded(c *v1alpha1.Connector, variables Variables) (*v1alpha1.Connector, error) {
+func ExpandTexts(c *v1alpha1.Connector, variables Variables) (*v1alpha1.Connector, error) {
 	if c.Spec.Cron == nil || !NamesVariables(c) {
 		return c, nil
 	}
@@ -94,7 +94,7 @@ func Expanded(c *v1alpha1.Connector, variables Variables) (*v1alpha1.Connector, 
 	}
 	switch missing := e.Missing(); {
 	case len(missing) > 0:
-		return nil, noVariable(c, missing)
+		return nil, missingVariableError(c, missing)
 	case len(sensitive) > 0:
 		return nil, &TextError{fmt.Sprintf("the variable %s is sensitive, but the configuration of a cron connector is stored unencrypted and shown to models; "+
 			"use a variable that is not sensitive", sensitive[0])}
@@ -102,8 +102,8 @@ func Expanded(c *v1alpha1.Connector, variables Variables) (*v1alpha1.Connector, 
 	return out, nil
 }
 
-// noVariable returns the error for missing variables, with the remedy.
-func noVariable(c *v1alpha1.Connector, missing []string) error {
+// missingVariableError returns the error for missing variables, with the remedy.
+func missingVariableError(c *v1alpha1.Connector, missing []string) error {
 	names, them := "variable "+missing[0], "it"
 	if last := len(missing) - 1; last > 0 {
 		names, them = "variables "+strings.Join(missing[:last], ", ")+" and "+missing[last], "them"

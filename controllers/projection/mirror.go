@@ -84,10 +84,10 @@ func connectorSpec(c *bundle.Connector) v1alpha1.ConnectorSpec {
 	return spec
 }
 
-// Onto sets the fields of an activation on the mirror. existing is the current object, or nil. Fields
+// SetActivation sets the fields of an activation on the mirror. existing is the current object, or nil. Fields
 // that users may change stay: the version of its secrets with the grace period of that rotation, and
 // enabled until the next activation.
-func (m *Mirror) Onto(existing *v1alpha1.Connector, rank int64) {
+func (m *Mirror) SetActivation(existing *v1alpha1.Connector, rank int64) {
 	if existing != nil {
 		m.Connector.Spec.SecretVersion = existing.SecretVersion()
 		m.Connector.Spec.SecretGracePeriodSeconds = existing.Spec.SecretGracePeriodSeconds
@@ -116,7 +116,7 @@ func (m *Mirror) Rows(project uuid.UUID) []store.Link {
 		for _, name := range link.SourceConnectors() {
 			sources = append(sources, objectKey(project, store.KindConnector, string(name)).ID)
 		}
-		out[i] = LinkRow(mirrored(link), link, objectKey(project, store.KindConnectorLink, link.Name), connector)
+		out[i] = LinkRow(mirrorRef(link), link, objectKey(project, store.KindConnectorLink, link.Name), connector)
 		out[i].Outbound = Policy(link, m.Connector, sources)
 	}
 	return out
@@ -125,7 +125,7 @@ func (m *Mirror) Rows(project uuid.UUID) []store.Link {
 // Row returns the row of the mirror's connector for an activation. c is the connector with expanded
 // texts.
 func (m *Mirror) Row(c *v1alpha1.Connector, ids Identity, secret, keyID string) (store.Connector, error) {
-	return Row(mirrored(m.Connector), c, ids, secret, keyID)
+	return Row(mirrorRef(m.Connector), c, ids, secret, keyID)
 }
 
 // Identity returns the IDs of the mirror's connector.
@@ -133,23 +133,23 @@ func (m *Mirror) Identity(environment store.Key) Identity {
 	return Identity{environment.ProjectID, environment.ID, objectKey(environment.ProjectID, store.KindConnector, m.Connector.Name).ID}
 }
 
-// mirrored returns the reference of an object that mirrors the store, without a UID.
-func mirrored(o v1alpha1.ConditionedObject) store.ObjectRef {
+// mirrorRef returns the reference of an object that mirrors the store, without a UID.
+func mirrorRef(o v1alpha1.ConditionedObject) store.ObjectRef {
 	return store.ObjectRef{Namespace: o.GetNamespace(), Kind: o.ObjectKind(), Name: o.GetName()}
 }
 
-// IsOurs reports whether an object is a mirror that the platform created in the environment. Other
+// IsMirror reports whether an object is a mirror that the platform created in the environment. Other
 // objects with its name are neither used nor changed. Labels alone prove nothing for an object with
 // another name, because any user can write them.
-func IsOurs(o v1alpha1.ConditionedObject, environment v1alpha1.EnvironmentName) bool {
+func IsMirror(o v1alpha1.ConditionedObject, environment v1alpha1.EnvironmentName) bool {
 	labels := o.GetLabels()
 	return strings.HasPrefix(o.GetName(), string(environment)+".") && labels[v1alpha1.LabelDefinedInCode] == "true" && labels[object.LabelManagedBy] == object.ManagedBy &&
 		labels[v1alpha1.LabelEnvironment] == string(environment) && o.SpecID() == ""
 }
 
-// IsMade reports whether the platform created an object as a mirror, according to its field manager.
+// IsCreatedByPlatform reports whether the platform created an object as a mirror, according to its field manager.
 // Labels prove less.
-func IsMade(o v1alpha1.ConditionedObject) bool {
+func IsCreatedByPlatform(o v1alpha1.ConditionedObject) bool {
 	return o.SpecID() == "" && slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == object.FieldManager && f.Subresource == "" && f.Operation == metav1.ManagedFieldsOperationUpdate
 	})

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// keptFiles is the number of cached files. keptSize is the size limit of a cached file in bytes,
+	// maxCachedFiles is the number of cached files. maxCachedSize is the size limit of a cached file in bytes,
 	// because a parsed file takes several times as much. Larger files are parsed each time.
-	keptFiles = 1000
-	keptSize  = 8 << 10
+	maxCachedFiles = 1000
+	maxCachedSize  = 8 << 10
 )
 
 // parsedFile is the result of parsing a file.
@@ -24,21 +24,21 @@ type parsedFile struct {
 	problem   error
 }
 
-// kept has parsed files by the digest of all inputs of the parser.
-var kept = cache.New[[sha256.Size]byte, parsedFile](keptFiles, 0, nil)
+// parsedFiles has parsed files by the digest of all inputs of the parser.
+var parsedFiles = cache.New[[sha256.Size]byte, parsedFile](maxCachedFiles, 0, nil)
 
-// Parsed returns a parsed file of connectors/ of a deployment with these agents; see
+// ParseFile returns a parsed file of connectors/ of a deployment with these agents; see
 // bundle.ParseConnector. It caches the result, because several controllers read the file at each
 // reconcile. Callers must not change the result.
-func Parsed(file store.ConnectorFile, agents []string) (*bundle.Connector, error) {
-	if len(file.Content) > keptSize {
+func ParseFile(file store.ConnectorFile, agents []string) (*bundle.Connector, error) {
+	if len(file.Content) > maxCachedSize {
 		return bundle.ParseConnector(file.Key, []byte(file.Content), agents)
 	}
 	digest := sha256.Sum256(fmt.Appendf(nil, "%q %q %s", file.Key, agents, file.Content))
-	if p, ok := kept.Get(digest); ok {
+	if p, ok := parsedFiles.Get(digest); ok {
 		return p.connector, p.problem
 	}
 	connector, err := bundle.ParseConnector(file.Key, []byte(file.Content), agents)
-	kept.Put(digest, parsedFile{connector, err})
+	parsedFiles.Put(digest, parsedFile{connector, err})
 	return connector, err
 }

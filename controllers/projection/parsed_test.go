@@ -24,33 +24,33 @@ var connectorFiles = []store.ConnectorFile{
 func TestParsed_CachesFiles(t *testing.T) {
 	t.Parallel()
 	file, agents := connectorFiles[1], []string{"hello"}
-	first, err := projection.Parsed(file, agents)
+	first, err := projection.ParseFile(file, agents)
 	require.NoError(t, err)
-	again, err := projection.Parsed(file, []string{"hello"})
+	again, err := projection.ParseFile(file, []string{"hello"})
 	require.NoError(t, err)
 	require.Same(t, first, again)
 
-	_, err = projection.Parsed(file, []string{"other"})
+	_, err = projection.ParseFile(file, []string{"other"})
 	require.ErrorContains(t, err, "hello", "the result depends on the agents")
-	_, again2 := projection.Parsed(file, []string{"other"})
+	_, again2 := projection.ParseFile(file, []string{"other"})
 	require.Equal(t, err, again2)
 	for name, other := range map[string]store.ConnectorFile{
 		"key":     {Key: "other", Content: file.Content},
 		"content": {Key: file.Key, Content: file.Content + "name: Orders\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := projection.Parsed(other, agents)
+			c, err := projection.ParseFile(other, agents)
 			require.NoError(t, err)
 			require.NotSame(t, first, c, name)
 		})
 	}
 
 	long := store.ConnectorFile{Key: file.Key, Content: file.Content + "#" + strings.Repeat(" ", 8<<10)}
-	one, err := projection.Parsed(long, agents)
+	one, err := projection.ParseFile(long, agents)
 	require.NoError(t, err)
-	two, err := projection.Parsed(long, agents)
+	two, err := projection.ParseFile(long, agents)
 	require.NoError(t, err)
-	require.NotSame(t, one, two, "long ones are not kept")
+	require.NotSame(t, one, two, "long ones are not cached")
 }
 
 // A mirror is a copy, because the parsed file is shared.
@@ -60,7 +60,7 @@ func TestMirrorOf_CopiesFile(t *testing.T) {
 		t.Run(file.Key, func(t *testing.T) {
 			t.Parallel()
 			mirror := func() projection.Mirror {
-				c, err := projection.Parsed(file, []string{"hello"})
+				c, err := projection.ParseFile(file, []string{"hello"})
 				require.NoError(t, err)
 				m := projection.MirrorOf("ns", "dev", c)
 				return m
@@ -70,7 +70,7 @@ func TestMirrorOf_CopiesFile(t *testing.T) {
 			for i := range want.Links {
 				want.Links[i] = want.Links[i].DeepCopy()
 			}
-			changed.Onto(&v1alpha1.Connector{Spec: v1alpha1.ConnectorSpec{SecretVersion: 7}}, 3)
+			changed.SetActivation(&v1alpha1.Connector{Spec: v1alpha1.ConnectorSpec{SecretVersion: 7}}, 3)
 			*changed.Connector.Spec.Enabled = false
 			if w := changed.Connector.Spec.Webhook; w != nil {
 				for name := range w.Headers {

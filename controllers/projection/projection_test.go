@@ -97,7 +97,7 @@ func TestOnto_KeepsUserFields(t *testing.T) {
 	const content = "type: webhook\nmode: sync\nagents: [one]\n"
 	changed := func(rank int64, change func(*v1alpha1.Connector)) *v1alpha1.Connector {
 		m := mirror(t, content)
-		m.Onto(nil, rank)
+		m.SetActivation(nil, rank)
 		change(m.Connector)
 		return m.Connector
 	}
@@ -117,7 +117,7 @@ func TestOnto_KeepsUserFields(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := mirror(t, content)
-			m.Onto(c.existing, 7)
+			m.SetActivation(c.existing, 7)
 			require.Equal(t, c.enabled, m.Connector.IsEnabled())
 			require.Equal(t, c.version, m.Connector.SecretVersion())
 			require.EqualValues(t, 7, m.Connector.Activation())
@@ -126,10 +126,10 @@ func TestOnto_KeepsUserFields(t *testing.T) {
 	}
 	rotated := changed(6, func(c *v1alpha1.Connector) { c.RotateSecret(2, ptr.To(int32(604800))) })
 	m := mirror(t, content)
-	m.Onto(rotated, 7)
+	m.SetActivation(rotated, 7)
 	require.Equal(t, 7*24*time.Hour, m.Connector.SecretGracePeriod(), "the period of the last rotation")
 	m = mirror(t, content)
-	m.Onto(nil, 0)
+	m.SetActivation(nil, 0)
 	require.Zero(t, m.Connector.Activation(), "nothing is mirrored yet")
 }
 
@@ -140,7 +140,7 @@ func TestIsOurs_ChecksLabelsAndName(t *testing.T) {
 		change(c)
 		return c
 	}
-	require.True(t, projection.IsOurs(ours(func(*v1alpha1.Connector) {}), "dev"))
+	require.True(t, projection.IsMirror(ours(func(*v1alpha1.Connector) {}), "dev"))
 	for name, c := range map[string]*v1alpha1.Connector{
 		"of another environment":           ours(func(c *v1alpha1.Connector) { c.Labels[v1alpha1.LabelEnvironment] = "prod" }),
 		"without the label of code":        ours(func(c *v1alpha1.Connector) { delete(c.Labels, v1alpha1.LabelDefinedInCode) }),
@@ -149,7 +149,7 @@ func TestIsOurs_ChecksLabelsAndName(t *testing.T) {
 		"with a chosen id":                 ours(func(c *v1alpha1.Connector) { c.Spec.ID = "7b0c7a52-6c1f-4c3e-9a55-0f6d1f1f8f10" }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.False(t, projection.IsOurs(c, "dev"))
+			require.False(t, projection.IsMirror(c, "dev"))
 		})
 	}
 }
@@ -172,7 +172,7 @@ func TestExpanded_ReplacesVariables(t *testing.T) {
 			c := cron(t, change)
 			require.True(t, projection.NamesVariables(c))
 			before := c.DeepCopy()
-			got, err := projection.Expanded(c, variables)
+			got, err := projection.ExpandTexts(c, variables)
 			require.NoError(t, err)
 			require.Equal(t, before, c, "the object keeps the names")
 			config := crd.ConfigOf(got)
@@ -180,7 +180,7 @@ func TestExpanded_ReplacesVariables(t *testing.T) {
 
 			c.Labels = nil
 			require.False(t, projection.NamesVariables(c), "what people write is as they write it")
-			got, err = projection.Expanded(c, variables)
+			got, err = projection.ExpandTexts(c, variables)
 			require.NoError(t, err)
 			require.Same(t, c, got)
 		})
@@ -191,7 +191,7 @@ func TestExpanded_ReplacesVariables(t *testing.T) {
 		"${":        `"prompt" has ${ that is not followed`,
 	} {
 		t.Run(text, func(t *testing.T) {
-			_, err := projection.Expanded(cron(t, func(c *v1alpha1.CronConnector) { c.Prompt = text }), variables)
+			_, err := projection.ExpandTexts(cron(t, func(c *v1alpha1.CronConnector) { c.Prompt = text }), variables)
 			problem, is := projection.IsTextError(err)
 			require.True(t, is)
 			require.Contains(t, problem, want)
@@ -257,9 +257,9 @@ func TestCredentials_ExpandSensitiveVariables(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "https://erp.example.com/x", got.URL)
 	require.Equal(t, map[string]string{"Authorization": "Bearer CANARY", "X-Team": "a ${b"}, got.Headers)
-	require.Equal(t, projection.Said(c), got.Said)
+	require.Equal(t, projection.DestinationDigest(c), got.Said)
 	require.Equal(t, before, c, "the object keeps the names")
-	expanded, err := projection.Expanded(c, variables)
+	expanded, err := projection.ExpandTexts(c, variables)
 	require.NoError(t, err)
 	row, err := projection.Row(store.ObjectRef{}, expanded, projection.Identity{}, "", "")
 	require.NoError(t, err)
@@ -269,8 +269,8 @@ func TestCredentials_ExpandSensitiveVariables(t *testing.T) {
 	got, err = projection.Credentials(plain, variables)
 	require.NoError(t, err)
 	require.Equal(t, seal.Credentials{Headers: map[string]string{"X-A": "b"}}, got)
-	require.NotEqual(t, projection.Said(c), projection.Said(sendsTo(t, "https://${HOST}/y", "{Authorization: 'Bearer ${TOKEN}', X-Team: 'a $${b'}")))
-	require.NotEqual(t, projection.Said(c), projection.Said(sendsTo(t, "https://${HOST}/x", "{Authorization: 'Bearer ${TOKEN}'}")))
+	require.NotEqual(t, projection.DestinationDigest(c), projection.DestinationDigest(sendsTo(t, "https://${HOST}/y", "{Authorization: 'Bearer ${TOKEN}', X-Team: 'a $${b'}")))
+	require.NotEqual(t, projection.DestinationDigest(c), projection.DestinationDigest(sendsTo(t, "https://${HOST}/x", "{Authorization: 'Bearer ${TOKEN}'}")))
 	c.Labels = nil
 	got, err = projection.Credentials(c, variables)
 	require.NoError(t, err)

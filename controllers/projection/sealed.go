@@ -77,7 +77,7 @@ func Credentials(c *v1alpha1.Connector, variables Variables) (out seal.Credentia
 		out.Headers[name] = value
 	}
 	if missing := e.Missing(); len(missing) > 0 {
-		return seal.Credentials{}, noVariable(c, missing)
+		return seal.Credentials{}, missingVariableError(c, missing)
 	}
 	if problem != "" {
 		return seal.Credentials{}, &TextError{problem}
@@ -87,14 +87,14 @@ func Credentials(c *v1alpha1.Connector, variables Variables) (out seal.Credentia
 		return seal.Credentials{}, &TextError{fmt.Sprintf("%q %s", wrong[0].Field, wrong[0].Problem)}
 	}
 	if NamesVariables(c) {
-		out.URL, out.Said = config.URL, Said(c)
+		out.URL, out.Said = config.URL, DestinationDigest(c)
 	}
 	return out, nil
 }
 
-// Said returns a digest of the URL and headers of an outbound connector, or "" for other connectors.
+// DestinationDigest returns a digest of the URL and headers of an outbound connector, or "" for other connectors.
 // The digest does not reveal them.
-func Said(c *v1alpha1.Connector) string {
+func DestinationDigest(c *v1alpha1.Connector) string {
 	if c.Spec.Webhook == nil || !c.Sends() {
 		return ""
 	}
@@ -104,14 +104,14 @@ func Said(c *v1alpha1.Connector) string {
 	return hex.EncodeToString(hash.Sum(nil))
 }
 
-// Stored reads connectors from the store.
-type Stored interface {
+// ConnectorReader reads connectors from the store.
+type ConnectorReader interface {
 	Connector(ctx context.Context, key store.Key) (store.Connector, error)
 }
 
 // Seal seals the credentials of a connector. If the stored ones are equal, it returns the stored
 // ciphertext, because every encryption differs.
-func Seal(ctx context.Context, in Stored, keys *keyring.Keys, ids Identity, credentials seal.Credentials) (sealed []byte, keyID string, err error) {
+func Seal(ctx context.Context, in ConnectorReader, keys *keyring.Keys, ids Identity, credentials seal.Credentials) (sealed []byte, keyID string, err error) {
 	if credentials.IsEmpty() {
 		return nil, "", nil
 	}
@@ -136,8 +136,8 @@ func Seal(ctx context.Context, in Stored, keys *keyring.Keys, ids Identity, cred
 	return sealed, keyID, nil
 }
 
-// Opened returns the sealed credentials of a row, or none if they cannot be decrypted.
-func Opened(keys *keyring.Keys, row store.Connector) (out seal.Credentials) {
+// OpenCredentials returns the sealed credentials of a row, or none if they cannot be decrypted.
+func OpenCredentials(keys *keyring.Keys, row store.Connector) (out seal.Credentials) {
 	plain, err := keys.Open(seal.CredentialsField(row.ProjectID, row.ID), row.Sealed)
 	if err != nil || json.Unmarshal(plain, &out) != nil {
 		return seal.Credentials{}

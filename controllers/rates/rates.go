@@ -31,8 +31,8 @@ const (
 	// the interval after a failure.
 	interval = 6 * time.Hour
 	retry    = 10 * time.Minute
-	// patience is the timeout of each step of a fetch.
-	patience = time.Minute
+	// stepTimeout is the timeout of each step of a fetch.
+	stepTimeout = time.Minute
 )
 
 // ClientOptions are the options of the HTTP client. The file of all days since 1999 has about 8 MB.
@@ -69,7 +69,7 @@ func New(opts Options) (*Follower, error) {
 func (f *Follower) Start(ctx context.Context) error {
 	for {
 		wait := interval
-		if err := f.Look(ctx); err != nil && ctx.Err() == nil {
+		if err := f.FetchRates(ctx); err != nil && ctx.Err() == nil {
 			f.opts.Logger.ErrorContext(ctx, "fetching exchange rates; costs are converted with the stored rates", "error", err, "again", retry.String())
 			wait = retry
 		}
@@ -81,8 +81,8 @@ func (f *Follower) Start(ctx context.Context) error {
 	}
 }
 
-// Look stores the rates of the file, and reports the latest rate, even if it is not new.
-func (f *Follower) Look(ctx context.Context) error {
+// FetchRates stores the rates of the file, and reports the latest rate, even if it is not new.
+func (f *Follower) FetchRates(ctx context.Context) error {
 	result := metrics.RatesRead
 	err := errors.Join(withTimeout(ctx, f.storeRates), withTimeout(ctx, f.reportLatest))
 	if err != nil {
@@ -94,7 +94,7 @@ func (f *Follower) Look(ctx context.Context) error {
 
 // withTimeout calls step with a timeout.
 func withTimeout(ctx context.Context, step func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	return step(ctx)
 }

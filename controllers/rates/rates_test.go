@@ -121,7 +121,7 @@ func TestFollower_ReportsStoredRate(t *testing.T) {
 	k, registry := &kept{all: []store.Rate{{Currency: store.USD, Day: day(t, "2026-03-02"), Micros: 1}}}, prometheus.NewRegistry()
 	follower, err := rates.New(rates.Options{URL: rates.DefaultURL, Store: k, Metrics: metrics.NewManager(registry), Client: &http.Client{Transport: unreachable{}}})
 	require.NoError(t, err)
-	require.ErrorIs(t, follower.Look(t.Context()), io.ErrUnexpectedEOF)
+	require.ErrorIs(t, follower.FetchRates(t.Context()), io.ErrUnexpectedEOF)
 	require.InDelta(t, day(t, "2026-03-02").Begin().Unix(), latest(t, registry), 0)
 }
 

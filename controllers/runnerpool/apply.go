@@ -20,78 +20,78 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// kept describes the pool that keepPool wrote.
-type kept struct {
+// appliedPool describes the pool that applyChildren wrote.
+type appliedPool struct {
 	// generation is the generation of the pool. A status of an earlier generation is stale.
 	generation int64
-	number
+	replicaCount
 	// changed reports that the pool was different before.
 	changed bool
-	// waits reports that the pool keeps its release of the platform, because other pools get the new
+	// awaitsRollout reports that the pool keeps its release of the platform, because other pools get the new
 	// release first.
-	waits bool
+	awaitsRollout bool
 }
 
-// keepPool writes the children of the pool: token, configuration and pods. While it waits for a rollout
+// applyChildren writes the children of the pool: token, configuration and pods. While it waits for a rollout
 // slot, it keeps the earlier release of the platform.
-func (r *Reconciler) keepPool(
+func (r *Reconciler) applyChildren(
 	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, allowed plan.Runner, key store.Key,
-) (kept, error) {
+) (appliedPool, error) {
 	if err := object.NetworkReady(project); err != nil {
-		return kept{}, err
+		return appliedPool{}, err
 	}
 	found, err := r.getPool(ctx, e)
 	if err != nil {
-		return kept{}, err
+		return appliedPool{}, err
 	}
 	token, err := r.Token(ctx, e, tokenName(e), object.Labels(component, e.Name), func(token string) error {
 		return r.storeToken(ctx, e, token, key)
 	})
 	if err != nil {
-		return kept{}, err
+		return appliedPool{}, err
 	}
 	config, err := r.poolConfig(ctx, e, project, key)
 	if err != nil {
-		return kept{}, err
+		return appliedPool{}, err
 	}
 	if err := r.Apply(ctx, e, configSecret(e, config)); err != nil {
-		return kept{}, err
+		return appliedPool{}, err
 	}
 	wanted := newPool(e, poolOptions{
 		PodOptions: r.Pods, ProjectID: key.ProjectID.String(), ConfigDigest: configDigest(token, config),
 		Resources: allowed.Fill(e.Spec.Runner.Resources.Requirements()),
 	})
-	waits, err := r.release(ctx, e, found, wanted)
+	waits, err := r.chooseRelease(ctx, e, found, wanted)
 	if err != nil {
-		return kept{}, err
+		return appliedPool{}, err
 	}
 	wrote, err := r.applyPool(ctx, e, found, wanted, key)
-	wrote.changed, wrote.waits = wrote.generation != found.Generation, waits
+	wrote.changed, wrote.awaitsRollout = wrote.generation != found.Generation, waits
 	return wrote, err
 }
 
 // applyPool writes the pool, except for the number of replicas if another field manager sets it.
-func (r *Reconciler) applyPool(ctx context.Context, e *v1alpha1.Environment, found, wanted *appsv1.Deployment, key store.Key) (kept, error) {
-	others, err := r.scaledByOther(ctx, e, wanted)
+func (r *Reconciler) applyPool(ctx context.Context, e *v1alpha1.Environment, found, wanted *appsv1.Deployment, key store.Key) (appliedPool, error) {
+	others, err := r.otherReplicas(ctx, e, wanted)
 	if err != nil {
-		return kept{}, err
+		return appliedPool{}, err
 	}
-	to := r.replicaNumber(e, found, others, key)
+	to := r.countReplicas(e, found, others, key)
 	if wanted.Spec.Replicas = &to.replicas; others != nil {
 		wanted.Spec.Replicas = nil
 	}
 	if err := r.Apply(ctx, e, wanted); err != nil {
-		return kept{}, err
+		return appliedPool{}, err
 	}
 	to.announce()
-	return kept{number: to, generation: wanted.Generation}, nil
+	return appliedPool{replicaCount: to, generation: wanted.Generation}, nil
 }
 
-// scaledByOther returns the number of replicas that another field manager has set, such as an
+// otherReplicas returns the number of replicas that another field manager has set, such as an
 // autoscaler of the pool. It returns nil if the controller sets the number.
-func (r *Reconciler) scaledByOther(ctx context.Context, e *v1alpha1.Environment, wanted *appsv1.Deployment) (*int32, error) {
+func (r *Reconciler) otherReplicas(ctx context.Context, e *v1alpha1.Environment, wanted *appsv1.Deployment) (*int32, error) {
 	found, err := r.Child(ctx, e, wanted)
-	if found == nil || err != nil || !object.IsScaled(found) {
+	if found == nil || err != nil || !object.HasOtherReplicas(found) {
 		return nil, err
 	}
 	current := &appsv1.Deployment{}

@@ -53,22 +53,22 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(
 	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, allowed plan.Runner, key store.Key,
 ) (after time.Duration, rolling bool, err error) {
-	wrote, err := r.keepPool(ctx, e, project, allowed, key)
+	wrote, err := r.applyChildren(ctx, e, project, allowed, key)
 	if err != nil {
 		return 0, false, err
 	}
-	done, err := r.showPool(ctx, e, wrote)
+	done, err := r.reportPool(ctx, e, wrote)
 	if done || err != nil {
 		return r.PlanInterval(), false, err
 	}
-	return object.Later, wrote.waits || r.rollouts.isRollingOut(client.ObjectKeyFromObject(e), r.Now()), nil
+	return object.MaxRetryInterval, wrote.awaitsRollout || r.rollouts.isRollingOut(client.ObjectKeyFromObject(e), r.Now()), nil
 }
 
 // Report reports a pool that stays unchanged. outdated reports that some runners have an earlier release of
 // the platform.
 func (r *Reconciler) Report(ctx context.Context, e *v1alpha1.Environment) (outdated bool, err error) {
 	r.Pools.forgetPool(client.ObjectKeyFromObject(e))
-	seen, err := r.showRunners(ctx, e, kept{})
+	seen, err := r.reportRunners(ctx, e, appliedPool{})
 	if err != nil {
 		return false, err
 	}
@@ -77,7 +77,7 @@ func (r *Reconciler) Report(ctx context.Context, e *v1alpha1.Environment) (outda
 		want = seen.replicas
 	}
 	e.ShowRunners(max(seen.ready, 0), want)
-	return seen.releaseBefore, nil
+	return seen.outdatedRelease, nil
 }
 
 // Forget removes the pool of a deleted Environment from the pools that scale.

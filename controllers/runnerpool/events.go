@@ -34,7 +34,7 @@ func scaledEvent(from int32, to scaling) (reason, note string) {
 	}
 	note = fmt.Sprintf("scaled from %d to %d runners: ", from, to.replicas)
 	switch {
-	case to.replicas < from && to.bounded():
+	case to.replicas < from && to.isBounded():
 		return reason, note + "the maximum of spec.runner is lower"
 	case to.replicas == 0:
 		return reason, note + fmt.Sprintf("no run for %s", to.window)

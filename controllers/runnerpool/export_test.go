@@ -14,19 +14,19 @@ func (s *Scaler) CheckHinted(ctx context.Context) error {
 	s.Pools.handleHint(store.Hint{Topic: store.TopicQueued})
 	var problems []error
 	for _, key := range s.Pools.takeDue(s.Clock.Now()) {
-		problems = append(problems, s.Look(ctx, key))
+		problems = append(problems, s.checkPool(ctx, key))
 	}
 	return errors.Join(problems...)
 }
 
 // Len returns the number of pools that scale.
-func (p *Pools) Len() int { return len(p.of) }
+func (p *Pools) Len() int { return len(p.pools) }
 
 // PollingInterval is the interval of checks without notifications.
 const PollingInterval = pollingInterval
 
-// PoolsAtOnce and MaxRolloutTime are the limits of rollouts.
+// MaxRollouts and MaxRolloutTime are the limits of rollouts.
 const (
-	PoolsAtOnce    = poolsAtOnce
+	MaxRollouts    = maxRollouts
 	MaxRolloutTime = maxRolloutTime
 )

@@ -93,7 +93,7 @@ var _ = Describe("The pool of an Environment", func() {
 			}}
 		})
 		e := s.Environment("dev")
-		Expect(s.ApplyAndReconcile(ctx, e)).To(Equal(object.Later))
+		Expect(s.ApplyAndReconcile(ctx, e)).To(Equal(object.MaxRetryInterval))
 		Expect(State(e)).To(Equal("Ready=False/SecretMissing Reconciling"))
 		key := s.Secret("llm", map[string]string{"else": "x"})
 		s.ExpectApplied(ctx, key)
@@ -128,7 +128,7 @@ var _ = Describe("The pool of an Environment", func() {
 	It("gets a new image of the platform after other pools", func(ctx SpecContext) {
 		s := newScene(ctx)
 		var all []*v1alpha1.Environment
-		for i := range runnerpool.PoolsAtOnce + 2 {
+		for i := range runnerpool.MaxRollouts + 2 {
 			all = append(all, s.ExpectReady(ctx, s.Environment(fmt.Sprintf("e%d", i))))
 		}
 		s.Runners.Pods.Image = "platform:2"
@@ -142,32 +142,32 @@ var _ = Describe("The pool of an Environment", func() {
 			}
 			return updated
 		}
-		Expect(images()).To(Equal(runnerpool.PoolsAtOnce))
+		Expect(images()).To(Equal(runnerpool.MaxRollouts))
 		Expect(State(all[0])).To(Equal("Ready=False/RunnersStarting Reconciling observed"))
 		last := all[len(all)-1]
 		Expect(State(last)).To(Equal("Ready=True/Succeeded observed"), "the runners of before go on")
 		Expect(Message(last)).To(ContainSubstring("after the runners of other environments"))
-		Expect(images()).To(Equal(runnerpool.PoolsAtOnce), "nobody has come to an end")
+		Expect(images()).To(Equal(runnerpool.MaxRollouts), "nobody has come to an end")
 		Expect(s.Queued()).To(BeEmpty())
 
 		By("one rollout ends")
 		s.StartRunners(ctx, all[0], 1)
 		s.ExpectReconciled(ctx, s.R, all[0])
 		Expect(State(all[0])).To(Equal("Ready=True/Succeeded observed"))
-		Expect(s.Queued()).To(Equal([]string{all[runnerpool.PoolsAtOnce].Name}), "who came first")
-		Expect(images()).To(Equal(runnerpool.PoolsAtOnce + 1))
+		Expect(s.Queued()).To(Equal([]string{all[runnerpool.MaxRollouts].Name}), "who came first")
+		Expect(images()).To(Equal(runnerpool.MaxRollouts + 1))
 
 		By("one rollout takes too long")
 		s.Clock.Step(runnerpool.MaxRolloutTime)
 		s.ExpectReconciled(ctx, s.R, all[1])
 		Expect(s.Queued()).To(And(Not(BeEmpty()), HaveEach(last.Name)))
-		Expect(images()).To(Equal(runnerpool.PoolsAtOnce + 2))
+		Expect(images()).To(Equal(runnerpool.MaxRollouts + 2))
 	})
 
 	It("is updated for its Environment while it waits for the new release", func(ctx SpecContext) {
 		s := newScene(ctx)
 		var first []*v1alpha1.Environment
-		for i := range runnerpool.PoolsAtOnce {
+		for i := range runnerpool.MaxRollouts {
 			first = append(first, s.ExpectReady(ctx, s.Environment(fmt.Sprintf("e%d", i))))
 		}
 		e := s.ExpectReady(ctx, s.Environment("dev", func(e *v1alpha1.Environment) {
@@ -226,7 +226,7 @@ var _ = Describe("The pool of an Environment", func() {
 	DescribeTable("is repaired at once, including the release, if its pods match no release", func(ctx SpecContext, edit func(*corev1.PodSpec)) {
 		s := newScene(ctx)
 		var first []*v1alpha1.Environment
-		for i := range runnerpool.PoolsAtOnce {
+		for i := range runnerpool.MaxRollouts {
 			first = append(first, s.ExpectReady(ctx, s.Environment(fmt.Sprintf("e%d", i))))
 		}
 		e := s.ExpectReady(ctx, s.Environment("dev"))
@@ -250,7 +250,7 @@ var _ = Describe("The pool of an Environment", func() {
 
 	It("gets its own image at once if it has none", func(ctx SpecContext) {
 		s := newScene(ctx)
-		for i := range runnerpool.PoolsAtOnce + 2 {
+		for i := range runnerpool.MaxRollouts + 2 {
 			e := s.Environment(fmt.Sprintf("e%d", i))
 			s.ApplyAndReconcile(ctx, e)
 			Expect(s.Pool(ctx, e).Spec.Template.Spec.Containers[0].Image).To(Equal("platform:1"))
@@ -260,7 +260,7 @@ var _ = Describe("The pool of an Environment", func() {
 	It("does not delay others after it is deleted or fails", func(ctx SpecContext) {
 		s := newScene(ctx)
 		var all []*v1alpha1.Environment
-		for i := range runnerpool.PoolsAtOnce + 2 {
+		for i := range runnerpool.MaxRollouts + 2 {
 			all = append(all, s.ExpectReady(ctx, s.Environment(fmt.Sprintf("e%d", i))))
 		}
 		s.Runners.Pods.Image = "platform:2"
@@ -268,18 +268,18 @@ var _ = Describe("The pool of an Environment", func() {
 			s.ExpectReconciled(ctx, s.R, e)
 		}
 		s.ExpectDeleted(ctx, s.R, all[0])
-		Expect(s.Queued()).To(Equal([]string{all[runnerpool.PoolsAtOnce].Name}))
+		Expect(s.Queued()).To(Equal([]string{all[runnerpool.MaxRollouts].Name}))
 		s.CreatePod(ctx, all[1], corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "runner", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
 		}}})
-		Expect(s.ExpectReconciled(ctx, s.R, all[1]).RequeueAfter).To(Equal(object.Later))
+		Expect(s.ExpectReconciled(ctx, s.R, all[1]).RequeueAfter).To(Equal(object.MaxRetryInterval))
 		Expect(State(all[1])).To(Equal("Ready=False/RunnersFailing Reconciling observed"))
 		Expect(s.Queued()).To(BeEmpty(), "a release that cannot start stops at a few")
 
 		By("its rollout times out")
 		s.Clock.Step(runnerpool.MaxRolloutTime)
 		s.ExpectReconciled(ctx, s.R, all[1])
-		Expect(s.Queued()).To(Equal([]string{all[runnerpool.PoolsAtOnce+1].Name}))
+		Expect(s.Queued()).To(Equal([]string{all[runnerpool.MaxRollouts+1].Name}))
 	})
 
 	It("is reported without changes to it", func(ctx SpecContext) {

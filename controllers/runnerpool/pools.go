@@ -18,33 +18,33 @@ type Pools struct {
 	// window is how long a pool keeps replicas after the last demand for them.
 	window time.Duration
 
-	mu sync.Mutex
-	of map[types.NamespacedName]*scaledPool
+	mu    sync.Mutex
+	pools map[types.NamespacedName]*scaledPool
 	// names has the environments by ID.
 	names map[store.Key]types.NamespacedName
 	// due has the pools to check. fresh has one value if a pool was added to due.
-	due   map[store.Key]bool
-	fresh chan struct{}
+	due      map[store.Key]bool
+	dueAdded chan struct{}
 }
 
 // scaledPool is one pool that scales.
 type scaledPool struct {
 	scaling
 	key store.Key
-	// told is the number of replicas that the reconciler last received.
-	told int32
-	// looking reports that a check is in progress. rested is the earliest time of the next check, after
+	// reported is the number of replicas that the reconciler last received.
+	reported int32
+	// checking reports that a check is in progress. retryAt is the earliest time of the next check, after
 	// a failed one.
-	looking bool
-	rested  time.Time
+	checking bool
+	retryAt  time.Time
 }
 
 // NewPools returns Pools without entries. If window is 0, DefaultStabilizationWindow is used.
 func NewPools(window time.Duration) *Pools {
 	return &Pools{
 		window: cmp.Or(window, DefaultStabilizationWindow),
-		of:     map[types.NamespacedName]*scaledPool{}, names: map[store.Key]types.NamespacedName{}, due: map[store.Key]bool{},
-		fresh: make(chan struct{}, 1),
+		pools:  map[types.NamespacedName]*scaledPool{}, names: map[store.Key]types.NamespacedName{}, due: map[store.Key]bool{},
+		dueAdded: make(chan struct{}, 1),
 	}
 }
 
@@ -52,7 +52,7 @@ func NewPools(window time.Duration) *Pools {
 func (p *Pools) replicas(name types.NamespacedName, key store.Key, b bounds, current int32, now time.Time) scaling {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	pool, known := p.of[name]
+	pool, known := p.pools[name]
 	switch {
 	case known && pool.key == key:
 		if pool.bounds != b {
@@ -62,17 +62,17 @@ func (p *Pools) replicas(name types.NamespacedName, key store.Key, b bounds, cur
 	default:
 		p.removeID(name)
 		pool = &scaledPool{scaling: newScaling(b, p.window, current, now), key: key}
-		p.of[name], p.names[key] = pool, name
+		p.pools[name], p.names[key] = pool, name
 		p.requestCheck(key)
 	}
-	pool.told = pool.scaling.replicas
+	pool.reported = pool.scaling.replicas
 	return pool.scaling
 }
 
 func (p *Pools) requestCheck(key store.Key) {
 	p.due[key] = true
 	select {
-	case p.fresh <- struct{}{}:
+	case p.dueAdded <- struct{}{}:
 	default:
 	}
 }
@@ -86,11 +86,11 @@ func (p *Pools) forgetPool(name types.NamespacedName) {
 
 // removeID removes an ID that now belongs to another environment.
 func (p *Pools) removeID(name types.NamespacedName) {
-	pool, known := p.of[name]
+	pool, known := p.pools[name]
 	if !known {
 		return
 	}
-	delete(p.of, name)
+	delete(p.pools, name)
 	if p.names[pool.key] == name {
 		delete(p.names, pool.key)
 		delete(p.due, pool.key)
@@ -103,11 +103,11 @@ func (p *Pools) handleHint(hint store.Hint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if name, known := p.names[hint.Key]; known {
-		p.recordHint(hint.Topic, hint.Key, p.of[name])
+		p.recordHint(hint.Topic, hint.Key, p.pools[name])
 	}
 	if hint.Key == (store.Key{}) {
 		for key, name := range p.names {
-			p.recordHint(hint.Topic, key, p.of[name])
+			p.recordHint(hint.Topic, key, p.pools[name])
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (p *Pools) recordHint(topic store.Topic, key store.Key, pool *scaledPool) {
 	case store.TopicQueued:
 		p.due[key] = true
 	case store.TopicFreed:
-		pool.used = true
+		pool.runEnded = true
 	}
 }
 
@@ -134,12 +134,12 @@ func (p *Pools) takeDue(now time.Time) (keys []store.Key) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key := range p.due {
-		pool, known := p.of[p.names[key]]
+		pool, known := p.pools[p.names[key]]
 		switch {
 		case !known:
 			delete(p.due, key)
-		case !pool.looking && !now.Before(pool.rested):
-			pool.looking = true
+		case !pool.checking && !now.Before(pool.retryAt):
+			pool.checking = true
 			delete(p.due, key)
 			keys = append(keys, key)
 		}
@@ -152,7 +152,7 @@ func (p *Pools) takeDue(now time.Time) (keys []store.Key) {
 func (p *Pools) demandLimit(key store.Key) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if pool, known := p.of[p.names[key]]; known {
+	if pool, known := p.pools[p.names[key]]; known {
 		return int(pool.max)*int(pool.concurrency) + 1
 	}
 	return 0
@@ -162,8 +162,8 @@ func (p *Pools) demandLimit(key store.Key) int {
 func (p *Pools) retryCheck(key store.Key, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if pool, known := p.of[p.names[key]]; known {
-		pool.looking, pool.rested = false, now.Add(looksAgain)
+	if pool, known := p.pools[p.names[key]]; known {
+		pool.checking, pool.retryAt = false, now.Add(checkRetryInterval)
 		p.due[key] = true
 	}
 }
@@ -173,22 +173,22 @@ func (p *Pools) recordDemand(now time.Time, key store.Key, demand store.Demand) 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	name = p.names[key]
-	pool, known := p.of[name]
+	pool, known := p.pools[name]
 	if !known {
 		return name, false
 	}
-	pool.scaling, pool.looking = pool.scaling.afterCheck(now, demand), false
-	return name, pool.scaling.replicas != pool.told
+	pool.scaling, pool.checking = pool.scaling.afterCheck(now, demand), false
+	return name, pool.scaling.replicas != pool.reported
 }
 
-// figures returns totals of all pools: the desired replicas, and the number of pools whose demand
+// totals returns totals of all pools: the desired replicas, and the number of pools whose demand
 // exceeds their maximum.
-func (p *Pools) figures() (replicas, limited int) {
+func (p *Pools) totals() (replicas, limited int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, pool := range p.of {
+	for _, pool := range p.pools {
 		replicas += int(pool.scaling.replicas)
-		if pool.limited() {
+		if pool.isLimited() {
 			limited++
 		}
 	}

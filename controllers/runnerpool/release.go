@@ -22,9 +22,9 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// release decides on the platform's release of the pods of a pool: the current release, or the pool's
+// chooseRelease decides on the platform's release of the pods of a pool: the current release, or the pool's
 // earlier one while the pool waits for a rollout slot.
-func (r *Reconciler) release(ctx context.Context, e *v1alpha1.Environment, found, wanted *appsv1.Deployment) (waits bool, err error) {
+func (r *Reconciler) chooseRelease(ctx context.Context, e *v1alpha1.Environment, found, wanted *appsv1.Deployment) (waits bool, err error) {
 	release := platformDigest(r.Pods)
 	wanted.Annotations = map[string]string{object.AnnotationPlatform: release}
 	before := found.Annotations[object.AnnotationPlatform]
@@ -39,7 +39,7 @@ func (r *Reconciler) release(ctx context.Context, e *v1alpha1.Environment, found
 	if err != nil {
 		return false, fmt.Errorf("reading the release of the pool: %w", err)
 	}
-	if object.IsOthers(current, "f:spec", "f:template", "f:spec") || !keepRelease(&wanted.Spec.Template, &current.Spec.Template) {
+	if object.HasOtherManager(current, "f:spec", "f:template", "f:spec") || !copyRelease(&wanted.Spec.Template, &current.Spec.Template) {
 		return false, nil // a field that belongs to no release was changed: repair it at once
 	}
 	if before != "" {
@@ -50,10 +50,10 @@ func (r *Reconciler) release(ctx context.Context, e *v1alpha1.Environment, found
 	return true, nil
 }
 
-// keepRelease replaces the platform's part of a pod template with the part of another template, which
+// copyRelease replaces the platform's part of a pod template with the part of another template, which
 // an earlier release has written. The environment's part stays. ok is false if no release has written
 // the other template.
-func keepRelease(wanted, of *corev1.PodTemplateSpec) (ok bool) {
+func copyRelease(wanted, of *corev1.PodTemplateSpec) (ok bool) {
 	spec, asked := of.Spec.DeepCopy(), &wanted.Spec
 	if len(spec.Containers) != 1 || spec.Containers[0].Name != component {
 		return false

@@ -11,29 +11,29 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// number is the number of runners of a pool.
-type number struct {
+// replicaCount is the number of runners of a pool.
+type replicaCount struct {
 	// replicas is the desired number. enough is the number with which the environment is in effect.
-	replicas, enough int32
+	replicas, minReady int32
 	// scales reports that the queue determines the number. scaled reports that it changed.
 	scales, scaled bool
 	// announce sends the event of a change. The caller calls it after the write.
 	announce func()
 }
 
-// replicaNumber returns the number that another field manager has set; otherwise, the number for the demand if
+// countReplicas returns the number that another field manager has set; otherwise, the number for the demand if
 // the pool scales; otherwise, minReplicas.
-func (r *Reconciler) replicaNumber(e *v1alpha1.Environment, found *appsv1.Deployment, others *int32, key store.Key) number {
+func (r *Reconciler) countReplicas(e *v1alpha1.Environment, found *appsv1.Deployment, others *int32, key store.Key) replicaCount {
 	b, scales := boundsOf(&e.Spec.Runner)
 	if others != nil || !scales {
 		r.Pools.forgetPool(client.ObjectKeyFromObject(e))
 		replicas := ptr.Deref(others, e.Spec.Runner.Replicas())
-		return number{replicas: replicas, enough: replicas, announce: func() {}}
+		return replicaCount{replicas: replicas, minReady: replicas, announce: func() {}}
 	}
 	current := ptr.Deref(found.Spec.Replicas, b.min)
 	to := r.Pools.replicas(client.ObjectKeyFromObject(e), key, b, current, r.Now())
-	return number{
-		replicas: to.replicas, enough: b.min, scales: true, scaled: current != to.replicas,
+	return replicaCount{
+		replicas: to.replicas, minReady: b.min, scales: true, scaled: current != to.replicas,
 		announce: func() { r.announceScaled(e, current, to) },
 	}
 }

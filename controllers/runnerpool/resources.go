@@ -120,9 +120,9 @@ func podTemplate(e *v1alpha1.Environment, opts poolOptions) corev1.PodTemplateSp
 		},
 	}
 	opts.ConnectDispatch(&spec, &spec.Containers[0])
-	object.Place(&spec, runner)
+	object.SetScheduling(&spec, runner)
 	spec.Affinity = runner.Affinity
-	object.Restrict(&spec)
+	object.SetSecurity(&spec)
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: annotations}, Spec: spec}
 }
 

@@ -66,7 +66,7 @@ func TestConfigDigest_IsKeyed(t *testing.T) {
 }
 
 // A new image that cannot be pulled leaves the old pods ready.
-func TestRollout_IgnoresOldPods(t *testing.T) {
+func TestStateOf_IgnoresOldPods(t *testing.T) {
 	t.Parallel()
 	condition := func(kind appsv1.DeploymentConditionType, status corev1.ConditionStatus) []appsv1.DeploymentCondition {
 		return []appsv1.DeploymentCondition{{Type: kind, Status: status, Message: "because"}}
@@ -92,7 +92,7 @@ func TestRollout_IgnoresOldPods(t *testing.T) {
 		}, 0, "because"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seen := rollout(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Status: c.status}, 2)
+			seen := stateOf(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Generation: 1}, Status: c.status}, 2)
 			require.Equal(t, c.ready, seen.ready)
 			require.Equal(t, c.problem, seen.problem)
 		})

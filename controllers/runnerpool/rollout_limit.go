@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// poolsAtOnce is the number of pools that get a new release of the platform at the same time.
-	poolsAtOnce = 5
+	// maxRollouts is the number of pools that get a new release of the platform at the same time.
+	maxRollouts = 5
 	// maxRolloutTime is the maximum time of a rollout. A pool that takes longer does not delay the others any
 	// further.
 	maxRolloutTime = 5 * time.Minute
@@ -23,8 +23,8 @@ const (
 // at the same moment, and restarting all runners at once would affect every project.
 type rolloutLimit struct {
 	mu sync.Mutex
-	// began has the start times of current rollouts.
-	began map[types.NamespacedName]time.Time
+	// started has the start times of current rollouts.
+	started map[types.NamespacedName]time.Time
 	// waiting has the other pools, oldest first. A namespace with fewer current rollouts goes first, so
 	// that one with many pools that never become ready does not delay others.
 	waiting []types.NamespacedName
@@ -36,20 +36,20 @@ func (t *rolloutLimit) startRollout(pool types.NamespacedName, now time.Time) bo
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expireRollouts(now)
-	if _, has := t.began[pool]; has {
+	if _, has := t.started[pool]; has {
 		return true
 	}
-	if len(t.began) >= poolsAtOnce || t.mustYield(pool) {
+	if len(t.started) >= maxRollouts || t.mustYield(pool) {
 		if !slices.Contains(t.waiting, pool) {
 			t.waiting = append(t.waiting, pool)
 		}
 		return false
 	}
 	t.forgetPool(pool)
-	if t.began == nil {
-		t.began = map[types.NamespacedName]time.Time{}
+	if t.started == nil {
+		t.started = map[types.NamespacedName]time.Time{}
 	}
-	t.began[pool] = now
+	t.started[pool] = now
 	return true
 }
 
@@ -58,7 +58,7 @@ func (t *rolloutLimit) isRollingOut(pool types.NamespacedName, now time.Time) bo
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.expireRollouts(now)
-	_, has := t.began[pool]
+	_, has := t.started[pool]
 	return has
 }
 
@@ -67,10 +67,10 @@ func (t *rolloutLimit) isRollingOut(pool types.NamespacedName, now time.Time) bo
 func (t *rolloutLimit) endRollout(pool types.NamespacedName, now time.Time) (next types.NamespacedName, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.began, pool)
+	delete(t.started, pool)
 	t.forgetPool(pool)
 	t.expireRollouts(now)
-	if len(t.waiting) == 0 || len(t.began) >= poolsAtOnce {
+	if len(t.waiting) == 0 || len(t.started) >= maxRollouts {
 		return next, false
 	}
 	next = slices.MinFunc(t.waiting, func(a, b types.NamespacedName) int { return t.rolloutsOf(a.Namespace) - t.rolloutsOf(b.Namespace) })
@@ -80,7 +80,7 @@ func (t *rolloutLimit) endRollout(pool types.NamespacedName, now time.Time) (nex
 
 // rolloutsOf returns the number of current rollouts of a namespace.
 func (t *rolloutLimit) rolloutsOf(namespace string) (n int) {
-	for pool := range t.began {
+	for pool := range t.started {
 		if pool.Namespace == namespace {
 			n++
 		}
@@ -95,7 +95,7 @@ func (t *rolloutLimit) mustYield(pool types.NamespacedName) bool {
 }
 
 func (t *rolloutLimit) expireRollouts(now time.Time) {
-	maps.DeleteFunc(t.began, func(_ types.NamespacedName, began time.Time) bool { return now.Sub(began) >= maxRolloutTime })
+	maps.DeleteFunc(t.started, func(_ types.NamespacedName, began time.Time) bool { return now.Sub(began) >= maxRolloutTime })
 }
 
 func (t *rolloutLimit) forgetPool(pool types.NamespacedName) {

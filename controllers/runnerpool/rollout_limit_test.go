@@ -38,7 +38,7 @@ func TestRolloutLimit_KeepInvariants(t *testing.T) {
 				expire()
 				_, had := began[pool]
 				got := rollouts.startRollout(pool, now)
-				require.Equal(t, had || len(began) < poolsAtOnce, got, "its turn comes where there is room, and stays until it is late")
+				require.Equal(t, had || len(began) < maxRollouts, got, "its turn comes where there is room, and stays until it is late")
 				if got && !had {
 					began[pool] = now
 				}
@@ -51,7 +51,7 @@ func TestRolloutLimit_KeepInvariants(t *testing.T) {
 				delete(began, pool)
 				expire()
 				waiting = slices.DeleteFunc(waiting, func(w types.NamespacedName) bool { return w == pool })
-				require.Equal(t, len(waiting) > 0 && len(began) < poolsAtOnce, ok, "while there is room somebody asks next")
+				require.Equal(t, len(waiting) > 0 && len(began) < maxRollouts, ok, "while there is room somebody asks next")
 				if ok {
 					require.Equal(t, waiting[0], next, "who came first")
 				}
@@ -61,7 +61,7 @@ func TestRolloutLimit_KeepInvariants(t *testing.T) {
 			},
 			"": func(t *rapid.T) {
 				expire()
-				require.LessOrEqual(t, len(began), poolsAtOnce)
+				require.LessOrEqual(t, len(began), maxRollouts)
 				for _, pool := range all {
 					_, has := began[pool]
 					require.Equal(t, has, rollouts.isRollingOut(pool, now))
@@ -82,25 +82,25 @@ func TestRolloutLimit_ServeInOrder(t *testing.T) {
 	t.Parallel()
 	all, rollouts, now := pools(100), &rolloutLimit{}, time.Unix(0, 0)
 	for i, pool := range all {
-		require.Equal(t, i < poolsAtOnce, rollouts.startRollout(pool, now))
+		require.Equal(t, i < maxRollouts, rollouts.startRollout(pool, now))
 	}
 	for i, pool := range all {
 		next, ok := rollouts.endRollout(pool, now)
-		require.Equal(t, i+poolsAtOnce < len(all), ok)
+		require.Equal(t, i+maxRollouts < len(all), ok)
 		if !ok {
 			continue
 		}
-		require.Equal(t, all[i+poolsAtOnce], next)
+		require.Equal(t, all[i+maxRollouts], next)
 		require.True(t, rollouts.startRollout(next, now))
 	}
-	require.Empty(t, rollouts.began)
+	require.Empty(t, rollouts.started)
 	require.Empty(t, rollouts.waiting)
 
-	for _, pool := range all[:poolsAtOnce+1] {
+	for _, pool := range all[:maxRollouts+1] {
 		rollouts.startRollout(pool, now)
 	}
-	require.False(t, rollouts.isRollingOut(all[poolsAtOnce], now))
-	require.True(t, rollouts.startRollout(all[poolsAtOnce], now.Add(maxRolloutTime)), "a stuck rollout delays other pools no longer")
+	require.False(t, rollouts.isRollingOut(all[maxRollouts], now))
+	require.True(t, rollouts.startRollout(all[maxRollouts], now.Add(maxRolloutTime)), "a stuck rollout delays other pools no longer")
 }
 
 // A namespace with many pools does not delay the pools of other namespaces.
@@ -111,7 +111,7 @@ func TestRolloutLimit_AreFairPerNamespace(t *testing.T) {
 	modest := types.NamespacedName{Namespace: "modest", Name: "1"}
 	other := types.NamespacedName{Namespace: "modest", Name: "2"}
 	for i, pool := range greedy {
-		require.Equal(t, i < poolsAtOnce, rollouts.startRollout(pool, now), "all of them, while nobody else waits")
+		require.Equal(t, i < maxRollouts, rollouts.startRollout(pool, now), "all of them, while nobody else waits")
 	}
 	require.False(t, rollouts.startRollout(modest, now))
 	require.False(t, rollouts.startRollout(other, now))
@@ -124,7 +124,7 @@ func TestRolloutLimit_AreFairPerNamespace(t *testing.T) {
 	next, _ = rollouts.endRollout(greedy[1], now)
 	require.Equal(t, other, next)
 	require.True(t, rollouts.startRollout(other, now))
-	for _, pool := range greedy[2:poolsAtOnce] {
+	for _, pool := range greedy[2:maxRollouts] {
 		next, ok = rollouts.endRollout(pool, now)
 		require.True(t, ok)
 		require.True(t, rollouts.startRollout(next, now), "and then theirs again")

@@ -231,11 +231,11 @@ var _ = Describe("A pool that scales", func() {
 		s := newScaled(ctx, 0, 3)
 		Expect(s.look(ctx, 1, 0)).To(BeEquivalentTo(1))
 		s.settled(ctx)
-		for i := range runnerpool.PoolsAtOnce {
+		for i := range runnerpool.MaxRollouts {
 			s.ExpectReady(ctx, s.Environment(string(rune('a'+i))+"-other"))
 		}
 		s.Runners.Pods.Image = "platform:2"
-		for i := range runnerpool.PoolsAtOnce {
+		for i := range runnerpool.MaxRollouts {
 			e := s.Environment(string(rune('a'+i)) + "-other")
 			s.ExpectExists(ctx, e)
 			s.ExpectReconciled(ctx, s.R, e)
@@ -260,7 +260,7 @@ var _ = Describe("A pool that scales", func() {
 		Expect(s.during(ctx, runnerpool.DefaultStabilizationWindow, 0, 0)).To(BeZero())
 		s.settled(ctx)
 		s.Runners.Pods.Image = "platform:3"
-		for i := range runnerpool.PoolsAtOnce {
+		for i := range runnerpool.MaxRollouts {
 			e := s.Environment(string(rune('a'+i)) + "-other")
 			s.ExpectExists(ctx, e)
 			s.ExpectReconciled(ctx, s.R, e)

@@ -21,15 +21,15 @@ import (
 )
 
 const (
-	// looksEvery is the minimum time between two checks of a pool after notifications.
-	looksEvery = 200 * time.Millisecond
-	// looksAgain is the retry interval of a failed check.
-	looksAgain = 2 * time.Second
-	// queuesAtOnce is the number of concurrent checks. queuesParts is the number of shares of it. A
+	// checkInterval is the minimum time between two checks of a pool after notifications.
+	checkInterval = 200 * time.Millisecond
+	// checkRetryInterval is the retry interval of a failed check.
+	checkRetryInterval = 2 * time.Second
+	// maxConcurrentChecks is the number of concurrent checks. checkShares is the number of shares of it. A
 	// project has one share, so that a large queue delays only its own project.
-	queuesAtOnce, queuesParts = 8, 4
-	// lookTime is the timeout of a check.
-	lookTime = 5 * time.Second
+	maxConcurrentChecks, checkShares = 8, 4
+	// checkTimeout is the timeout of a check.
+	checkTimeout = 5 * time.Second
 )
 
 // Scaler checks the demand of pools after notifications, and queues the environments whose desired
@@ -61,21 +61,21 @@ func (s *Scaler) Start(ctx context.Context) error {
 	defer rested.Stop()
 	var looks sync.WaitGroup
 	defer looks.Wait()
-	budget := quota.NewBudget(queuesAtOnce, queuesParts, math.MaxInt, 0)
+	budget := quota.NewBudget(maxConcurrentChecks, checkShares, math.MaxInt, 0)
 	resting := true
 	for ctx.Err() == nil {
 		if !resting && s.Pools.hasDuePool() {
 			for _, key := range s.Pools.takeDue(s.Clock.Now()) {
-				looks.Go(func() { s.lookInTurn(ctx, budget, key) })
+				looks.Go(func() { s.awaitAndCheck(ctx, budget, key) })
 			}
-			rested.Reset(looksEvery)
+			rested.Reset(checkInterval)
 			resting = true
 		}
 		select {
 		case <-ctx.Done():
 		case <-rested.C():
 			resting = false
-		case <-s.Pools.fresh:
+		case <-s.Pools.dueAdded:
 		case hint, ok := <-queued:
 			if !ok {
 				queued = nil // the store is closed, and ended will be closed too
@@ -94,21 +94,21 @@ func (s *Scaler) Start(ctx context.Context) error {
 	return nil
 }
 
-// lookInTurn checks a pool when its project has a slot.
-func (s *Scaler) lookInTurn(ctx context.Context, budget *quota.Budget, key store.Key) {
+// awaitAndCheck checks a pool when its project has a slot.
+func (s *Scaler) awaitAndCheck(ctx context.Context, budget *quota.Budget, key store.Key) {
 	grant, err := budget.Wait(ctx, key.ProjectID, 1)
 	if err != nil {
 		return // the process ends
 	}
 	defer grant.End()
-	if err := s.Look(ctx, key); err != nil && ctx.Err() == nil {
+	if err := s.checkPool(ctx, key); err != nil && ctx.Err() == nil {
 		s.Logger.ErrorContext(ctx, "reading the demand of a runner pool; its size stays unchanged", "environment", key, "error", err)
 	}
 }
 
-// Look checks the pool of an environment that take returned.
-func (s *Scaler) Look(ctx context.Context, key store.Key) error {
-	within, cancel := context.WithTimeout(ctx, lookTime)
+// checkPool checks the pool of an environment that takeDue returned.
+func (s *Scaler) checkPool(ctx context.Context, key store.Key) error {
+	within, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	demand, err := s.Store.Demand(within, key, s.Pools.demandLimit(key))
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Scaler) Look(ctx context.Context, key store.Key) error {
 	}
 	name, changed := s.Pools.recordDemand(s.Clock.Now(), key, demand)
 	if s.Metrics != nil {
-		s.Metrics.PoolsScaled(s.Pools.figures())
+		s.Metrics.PoolsScaled(s.Pools.totals())
 	}
 	if !changed {
 		return nil

@@ -16,9 +16,9 @@ const (
 	DefaultStabilizationWindow = 5 * time.Minute
 	// pollingInterval is the interval of checks without notifications.
 	pollingInterval = 30 * time.Second
-	// blindAfter is the time without a check after which a pool counts as busy for that time, so that
+	// maxCheckAge is the time without a check after which a pool counts as busy for that time, so that
 	// an unavailable store does not cause a scale-down.
-	blindAfter = 3 * pollingInterval
+	maxCheckAge = 3 * pollingInterval
 )
 
 // bounds are the scaling settings of spec.runner.
@@ -76,10 +76,10 @@ type scaling struct {
 	// window is how long replicas stay after the last demand for them.
 	window      time.Duration
 	recommended recommendations
-	// lookedAt is the time of the last check.
-	lookedAt time.Time
-	// used reports that a run has ended since then.
-	used bool
+	// checkedAt is the time of the last check.
+	checkedAt time.Time
+	// runEnded reports that a run has ended since then.
+	runEnded bool
 	// replicas is the desired number. demand is the demand of the last check.
 	replicas int32
 	demand   store.Demand
@@ -87,7 +87,7 @@ type scaling struct {
 
 // newScaling starts with the current replicas of the pool, because earlier demand is unknown.
 func newScaling(b bounds, window time.Duration, replicas int32, now time.Time) scaling {
-	return scaling{bounds: b, window: window, recommended: recommendations{{now, replicas}}, lookedAt: now, replicas: b.clampReplicas(replicas)}
+	return scaling{bounds: b, window: window, recommended: recommendations{{now, replicas}}, checkedAt: now, replicas: b.clampReplicas(replicas)}
 }
 
 // withBounds returns the scaling with other bounds.
@@ -98,21 +98,21 @@ func (s scaling) withBounds(b bounds) scaling {
 
 // afterCheck returns the scaling after a check with this demand.
 func (s scaling) afterCheck(now time.Time, d store.Demand) scaling {
-	if now.Sub(s.lookedAt) >= blindAfter {
+	if now.Sub(s.checkedAt) >= maxCheckAge {
 		s.recommended = s.recommended.withRecommendation(now, s.window, s.replicas)
 	}
 	desired := s.desiredReplicas(d.Open())
-	if s.used {
+	if s.runEnded {
 		desired = max(desired, s.clampReplicas(1))
 	}
 	s.recommended = s.recommended.withRecommendation(now, s.window, desired)
 	s.replicas = s.clampReplicas(s.recommended[0].replicas)
-	s.lookedAt, s.used, s.demand = now, false, d
+	s.checkedAt, s.runEnded, s.demand = now, false, d
 	return s
 }
 
-// bounded reports whether only the maximum prevents more replicas.
-func (s scaling) bounded() bool { return len(s.recommended) > 0 && s.recommended[0].replicas > s.max }
+// isBounded reports whether only the maximum prevents more replicas.
+func (s scaling) isBounded() bool { return len(s.recommended) > 0 && s.recommended[0].replicas > s.max }
 
-// limited reports whether the demand exceeds the maximum.
-func (s scaling) limited() bool { return !s.fitsDemand(s.demand.Open(), s.max) }
+// isLimited reports whether the demand exceeds the maximum.
+func (s scaling) isLimited() bool { return !s.fitsDemand(s.demand.Open(), s.max) }

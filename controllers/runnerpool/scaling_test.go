@@ -105,7 +105,7 @@ func TestScaling_FollowsDemand(t *testing.T) {
 				for now = now.Add(pollingInterval); now.Before(at) && !l.blind; now = now.Add(pollingInterval) {
 					s = s.afterCheck(now, l.demand)
 				}
-				now, s.used = at, l.used
+				now, s.runEnded = at, l.used
 				s = s.afterCheck(now, l.demand)
 				require.Equal(t, l.want, s.replicas, "look %d", i)
 			}
@@ -119,8 +119,8 @@ func TestScaling_AppliesNewBoundsAtOnce(t *testing.T) {
 	require.EqualValues(t, 5, s.replicas)
 	require.EqualValues(t, 2, s.withBounds(bounds{0, 2, 10}).replicas)
 	require.EqualValues(t, 7, s.withBounds(bounds{7, 9, 10}).replicas)
-	require.False(t, s.limited())
-	require.True(t, s.withBounds(bounds{0, 2, 10}).limited())
+	require.False(t, s.isLimited())
+	require.True(t, s.withBounds(bounds{0, 2, 10}).isLimited())
 }
 
 // Whatever the demand and the times of checks, a pool keeps its bounds and has slots for all open runs.
@@ -144,8 +144,8 @@ func TestScaling_KeepsInvariants(t *testing.T) {
 			running := rapid.IntRange(0, all).Draw(t, "running")
 			d := store.Demand{Running: store.Runs{All: running, Lower: min(lower, running)}}
 			d.Waiting = store.Runs{All: all - running, Lower: lower - d.Running.Lower}
-			s.used = rapid.Bool().Draw(t, "used")
-			was, used := s.replicas, s.used
+			s.runEnded = rapid.Bool().Draw(t, "used")
+			was, used := s.replicas, s.runEnded
 			s = s.afterCheck(now, d)
 
 			require.GreaterOrEqual(t, s.replicas, b.min)
@@ -179,7 +179,7 @@ func TestPools_FollowNotifications(t *testing.T) {
 	name, other := types.NamespacedName{Namespace: "support", Name: "dev"}, store.Key{ProjectID: key.ProjectID, ID: uuid.New()}
 	b := bounds{0, 3, 10}
 	require.Zero(t, p.replicas(name, key, b, 0, atFirst).replicas)
-	require.Len(t, p.fresh, 1)
+	require.Len(t, p.dueAdded, 1)
 	require.Equal(t, []store.Key{key}, p.takeDue(atFirst), "a new one is looked at")
 	require.Equal(t, 31, p.demandLimit(key), "one run more than the maximum pool has slots")
 	require.False(t, p.hasDuePool())
@@ -195,13 +195,13 @@ func TestPools_FollowNotifications(t *testing.T) {
 	require.False(t, p.hasDuePool(), "it does not scale")
 	p.handleHint(store.Hint{Topic: store.TopicFreed, Key: key})
 	require.False(t, p.hasDuePool(), "a run that ends asks for nothing")
-	require.True(t, p.of[name].used)
+	require.True(t, p.pools[name].runEnded)
 	p.handleHint(store.Hint{Topic: store.TopicQueued})
 	require.Equal(t, []store.Key{key}, p.takeDue(atFirst), "hints may have been lost")
 	p.retryCheck(other, atFirst)
 	p.retryCheck(key, atFirst)
-	require.Empty(t, p.takeDue(atFirst.Add(looksAgain-1)), "it could not be looked at a moment ago")
-	later := atFirst.Add(looksAgain)
+	require.Empty(t, p.takeDue(atFirst.Add(checkRetryInterval-1)), "it could not be looked at a moment ago")
+	later := atFirst.Add(checkRetryInterval)
 	require.Equal(t, []store.Key{key}, p.takeDue(later))
 
 	told, changed := p.recordDemand(later, key, waiting(99, 99))
@@ -212,7 +212,7 @@ func TestPools_FollowNotifications(t *testing.T) {
 	require.EqualValues(t, 3, p.replicas(name, key, b, 0, later).replicas)
 	_, changed = p.recordDemand(later, key, waiting(99, 99))
 	require.False(t, changed, "the reconciler knows")
-	replicas, limited := p.figures()
+	replicas, limited := p.totals()
 	require.Equal(t, [2]int{3, 1}, [2]int{replicas, limited})
 	require.EqualValues(t, 2, p.replicas(name, key, bounds{0, 2, 10}, 3, later).replicas)
 	require.Equal(t, []store.Key{key}, p.takeDue(later), "its bounds have changed")
@@ -221,7 +221,7 @@ func TestPools_FollowNotifications(t *testing.T) {
 	_, changed = p.recordDemand(later, key, store.Demand{})
 	require.False(t, changed)
 	require.Zero(t, p.demandLimit(key))
-	require.Equal(t, [3]int{}, [3]int{len(p.of), len(p.names), len(p.due)})
+	require.Equal(t, [3]int{}, [3]int{len(p.pools), len(p.names), len(p.due)})
 	require.Zero(t, p.replicas(name, other, b, 0, later).replicas, "another object of the name")
 	p.replicas(name, key, b, 0, later)
 	require.Len(t, p.names, 1)
@@ -270,7 +270,7 @@ func TestScaler_SlowProjectDelaysOnlyItself(t *testing.T) {
 			return key
 		}
 		slow := uuid.New()
-		for i := range 2 * queuesAtOnce {
+		for i := range 2 * maxConcurrentChecks {
 			s.slow[add(slow, strconv.Itoa(i))] = true
 		}
 		var others []store.Key
@@ -286,7 +286,7 @@ func TestScaler_SlowProjectDelaysOnlyItself(t *testing.T) {
 			}
 			return keys
 		}
-		time.Sleep(looksEvery)
+		time.Sleep(checkInterval)
 		synctest.Wait()
 		require.ElementsMatch(t, others, seen())
 		time.Sleep(pollingInterval)

@@ -17,13 +17,13 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
-// showPool reports the state of the pool and whether the environment is in effect. done reports that
+// reportPool reports the state of the pool and whether the environment is in effect. done reports that
 // all runners have the current configuration.
-func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment, wrote kept) (done bool, err error) {
-	seen, err := r.showRunners(ctx, e, wrote)
+func (r *Reconciler) reportPool(ctx context.Context, e *v1alpha1.Environment, wrote appliedPool) (done bool, err error) {
+	seen, err := r.reportRunners(ctx, e, wrote)
 	// A pool that scales is in effect with fewer replicas than desired, unless runners with an earlier
 	// configuration remain.
-	enough := wrote.scales && seen.before == 0 && seen.ready >= wrote.enough
+	enough := wrote.scales && seen.outdated == 0 && seen.ready >= wrote.minReady
 	switch {
 	case err != nil:
 		return false, err
@@ -44,7 +44,7 @@ func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment, wrot
 	default:
 		e.MarkRunnersReady(seen.ready)
 	}
-	if wrote.waits {
+	if wrote.awaitsRollout {
 		v1alpha1.MarkReady(e, "in effect; its runners get the platform's new release after the runners of other environments")
 		return false, nil
 	}
@@ -52,30 +52,30 @@ func (r *Reconciler) showPool(ctx context.Context, e *v1alpha1.Environment, wrot
 	return seen.ready >= wrote.replicas, nil
 }
 
-// runners is the state of a pool.
-type runners struct {
+// poolState is the state of a pool.
+type poolState struct {
 	// replicas is the desired number of runners.
 	replicas int32
 	// ready is the number of ready runners with the current configuration, or -1 if it is unknown.
 	// before is the number of runners with an earlier configuration.
-	ready, before int32
+	ready, outdated int32
 	// problem is the reason why runners are missing.
 	problem string
-	// releaseBefore reports that some runners have an earlier release of the platform.
-	releaseBefore bool
+	// outdatedRelease reports that some runners have an earlier release of the platform.
+	outdatedRelease bool
 }
 
-// showRunners reports the number of runners.
-func (r *Reconciler) showRunners(ctx context.Context, e *v1alpha1.Environment, wrote kept) (runners, error) {
+// reportRunners reports the number of runners.
+func (r *Reconciler) reportRunners(ctx context.Context, e *v1alpha1.Environment, wrote appliedPool) (poolState, error) {
 	found, err := r.getPool(ctx, e)
 	if err != nil {
-		return runners{}, err
+		return poolState{}, err
 	}
 	e.Status.Runner = v1alpha1.RunnerPoolStatus{
 		Replicas: found.Status.Replicas, ReadyReplicas: found.Status.ReadyReplicas, Selector: selector(e),
 	}
-	seen := rollout(found, wrote.generation)
-	seen.releaseBefore = metav1.IsControlledBy(found, e) && hasRunners(found) &&
+	seen := stateOf(found, wrote.generation)
+	seen.outdatedRelease = metav1.IsControlledBy(found, e) && hasRunners(found) &&
 		found.Annotations[object.AnnotationPlatform] != platformDigest(r.Pods)
 	if seen.problem == "" && seen.ready < wrote.replicas {
 		seen.problem, err = r.podProblem(ctx, e)
@@ -97,11 +97,11 @@ func (r *Reconciler) podProblem(ctx context.Context, e *v1alpha1.Environment) (s
 	return "", nil
 }
 
-// rollout returns the minimum number of ready pods with the current configuration, and the reason why
+// stateOf returns the minimum number of ready pods with the current configuration, and the reason why
 // pods are missing. The number is -1 before Kubernetes has observed the pool. Pods with an earlier
 // configuration do not count, because they stay until the new ones are ready.
-func rollout(pool *appsv1.Deployment, generation int64) runners {
-	s, seen := pool.Status, runners{replicas: ptr.Deref(pool.Spec.Replicas, 0), ready: -1}
+func stateOf(pool *appsv1.Deployment, generation int64) poolState {
+	s, seen := pool.Status, poolState{replicas: ptr.Deref(pool.Spec.Replicas, 0), ready: -1}
 	if s.ObservedGeneration < max(pool.Generation, generation) {
 		return seen
 	}
@@ -112,7 +112,7 @@ func rollout(pool *appsv1.Deployment, generation int64) runners {
 			seen.problem = c.Message
 		}
 	}
-	seen.before = s.Replicas - s.UpdatedReplicas
-	seen.ready = max(s.AvailableReplicas-seen.before, 0)
+	seen.outdated = s.Replicas - s.UpdatedReplicas
+	seen.ready = max(s.AvailableReplicas-seen.outdated, 0)
 	return seen
 }
