@@ -185,29 +185,6 @@ func (c *Connector) Authentication() WebhookAuthentication {
 	return cmp.Or(c.Spec.Webhook.Authentication, AuthenticationSecret)
 }
 
-// RequiresAuthentication reports whether a caller must send the connector's secret. Cron connectors
-// and outbound webhooks have no callers.
-func (c *Connector) RequiresAuthentication() bool {
-	return c.Type() == ConnectorWebhook && c.Spec.Mode != ModeOutbound && c.Authentication() != AuthenticationNone
-}
-
-// Signature returns the provider whose signature authenticates callers, or "" if callers send the
-// secret or nothing.
-func (c *Connector) Signature() string {
-	if a := c.Authentication(); c.RequiresAuthentication() && a != AuthenticationSecret {
-		return a.EnumValue()
-	}
-	return ""
-}
-
-// HasSecret reports whether the connector has a secret, for callers or for signatures.
-func (c *Connector) HasSecret() bool { return c.RequiresAuthentication() || c.Sends() }
-
-// GeneratesSecret reports whether the platform generates the secret.
-func (c *Connector) GeneratesSecret() bool {
-	return c.HasSecret() && c.Spec.SecretRef == nil && c.SealedSecret() == ""
-}
-
 // SealedSecret returns the user's own secret as sealed by the REST API, or "".
 func (c *Connector) SealedSecret() string {
 	if c.Spec.Webhook == nil {

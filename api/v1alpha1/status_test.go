@@ -216,7 +216,6 @@ func TestConnector_Defaults(t *testing.T) {
 	t.Parallel()
 	c := newConnector()
 	require.True(t, c.IsEnabled())
-	require.True(t, c.RequiresAuthentication())
 	require.EqualValues(t, 1, c.SecretVersion())
 	require.Equal(t, 24*time.Hour, c.SecretGracePeriod())
 	c.Spec.SecretGracePeriodSeconds = ptr.To(int32(0))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/seal"
 	"github.com/agentplatform/agentplatform/store"
@@ -260,7 +261,7 @@ func (s *API) showSecrets(
 	if err != nil {
 		return fmt.Errorf("reading the id of connector %q: %w", conn.Name, err)
 	}
-	if conn.HasSecret() {
+	if crd.HasSecret(conn) {
 		secret, err := s.secretOf(ctx, c, conn, id, derivations)
 		if err != nil {
 			return err
@@ -279,7 +280,7 @@ func (s *API) showSecrets(
 func (s *API) secretOf(
 	ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector, id uuid.UUID, derivations map[store.Derivation]string,
 ) (string, error) {
-	if !conn.GeneratesSecret() {
+	if !crd.GeneratesSecret(conn) {
 		return rest.Masked, nil
 	}
 	of := seal.Generated{ProjectID: c.ProjectID, ConnectorID: id, Version: int64(conn.SecretVersionInEffect()),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
@@ -91,7 +92,7 @@ func mustRotate(conn *v1alpha1.Connector) error {
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "the platform did not generate the connector's secret; send a new secret as config.secret")
 	case conn.Type() == v1alpha1.ConnectorCron:
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "a cron connector has no secret")
-	case !conn.HasSecret():
+	case !crd.HasSecret(conn):
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "the connector has no secret: its authentication is none")
 	case len(conn.Unsupported()) > 0, routes != nil && routes.Status == metav1.ConditionFalse:
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeConflict, "the connector is not in effect, so its secret cannot be rotated: "+rest.NotReadyMessage(conn))

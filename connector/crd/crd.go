@@ -22,6 +22,17 @@ func KindOf(c *v1alpha1.Connector) connector.Kind {
 	return connector.KindOf(string(c.Type()), c.Spec.Mode.EnumValue())
 }
 
+// HasSecret reports whether a connector has a secret, for callers or for signatures.
+func HasSecret(c *v1alpha1.Connector) bool {
+	kind := KindOf(c)
+	return kind.Sends() || connector.Config{Authentication: c.Authentication().EnumValue()}.RequiresAuthentication(kind)
+}
+
+// GeneratesSecret reports whether the platform generates the secret of a connector.
+func GeneratesSecret(c *v1alpha1.Connector) bool {
+	return HasSecret(c) && c.Spec.SecretRef == nil && c.SealedSecret() == ""
+}
+
 // ConfigOf returns the settings of a connector, without sealed values.
 func ConfigOf(c *v1alpha1.Connector) (out connector.Config) {
 	if spec := c.Spec.Cron; spec != nil {
@@ -49,7 +60,7 @@ func ConfigOf(c *v1alpha1.Connector) (out connector.Config) {
 	for _, name := range w.ContextHeaders {
 		out.ContextHeaders = append(out.ContextHeaders, string(name))
 	}
-	out.RequireAuthentication = ptr.To(c.RequiresAuthentication())
+	out.RequireAuthentication = ptr.To(out.RequiresAuthentication(KindOf(c)))
 	if w.FilesRequired {
 		out.FilesRequired = ptr.To(true)
 	}

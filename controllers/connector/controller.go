@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/keyring"
@@ -184,7 +185,7 @@ func (r *Reconciler) projectRow(ctx context.Context, c *v1alpha1.Connector, ids 
 // keepStoredVersion writes the secret of a version that stays in effect although the spec requests an earlier
 // one. The key that the secret derives from may have changed.
 func (r *Reconciler) keepStoredVersion(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, row store.Connector, version int64) error {
-	if !c.GeneratesSecret() {
+	if !crd.GeneratesSecret(c) {
 		return nil
 	}
 	secret, keyID, err := r.generateSecret(ctx, c, ids, version)

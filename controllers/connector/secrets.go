@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/seal"
@@ -27,7 +28,7 @@ func secretPurpose(c *v1alpha1.Connector) string {
 // resolveSecret returns the connector's secret: a derived one with the ID of its key, the user's own, or "" if
 // it has none.
 func (r *Reconciler) resolveSecret(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (value, keyID string, err error) {
-	if !c.HasSecret() {
+	if !crd.HasSecret(c) {
 		return "", "", nil
 	}
 	if sealed := c.SealedSecret(); sealed != "" {
@@ -68,11 +69,11 @@ func (r *Reconciler) inboundRow(ctx context.Context, c *v1alpha1.Connector, ids 
 // userCredentials returns the user's own secrets that callers or deliveries sign with, which the gateway needs
 // in plain text: the current one and the earlier ones that are still valid.
 func (r *Reconciler) userCredentials(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, secret string) (out seal.Credentials, err error) {
-	signature := c.Signature()
+	signature := crd.ConfigOf(c).Signature(crd.KindOf(c))
 	if digest := signature == "" || signature == v1alpha1.AuthenticationGitLab.EnumValue(); digest && !c.Sends() { // the digest is enough
 		return out, nil
 	}
-	if !c.GeneratesSecret() {
+	if !crd.GeneratesSecret(c) {
 		out.Secrets = append(out.Secrets, secret)
 	}
 	stored, err := r.Store.Connector(ctx, ids.Key())
@@ -101,7 +102,7 @@ func (r *Reconciler) generateSecret(ctx context.Context, c *v1alpha1.Connector, 
 // publishSecret reports where the secret is. It writes a generated one to the child Secret.
 func (r *Reconciler) publishSecret(ctx context.Context, c *v1alpha1.Connector, secret string) error {
 	switch {
-	case !c.HasSecret():
+	case !crd.HasSecret(c):
 		c.MarkNoSecret(c.SecretVersion())
 		return nil
 	case c.SealedSecret() != "":

@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
@@ -61,7 +62,7 @@ func (r *Reconciler) addConnector(ctx context.Context, v *deploymentState, a *st
 		secret, keyID string
 		err           error
 	)
-	if c.expanded.GeneratesSecret() {
+	if crd.GeneratesSecret(c.expanded) {
 		if secret, keyID, err = projection.GenerateSecret(ctx, r.Store, r.Keys, c.expanded, ids, int64(c.expanded.SecretVersion())); err != nil {
 			return err
 		}

@@ -45,7 +45,7 @@ func Row(ref store.ObjectRef, c *v1alpha1.Connector, ids Identity, secret, keyID
 		DefinedInCode: c.DefinedInCode(), Retired: c.Retired(), Activation: c.Activation(), Config: bytes.TrimSpace(text.Bytes()), SecretKey: keyID,
 		SecretVersion: int64(c.SecretVersion()), SecretGracePeriod: c.SecretGracePeriod(),
 	}
-	if c.HasSecret() {
+	if crd.HasSecret(c) {
 		row.SecretDigest = seal.Digest(secret)
 	}
 	return row, nil
