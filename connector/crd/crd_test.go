@@ -51,3 +51,28 @@ func TestSetConfig_KeepsSettings(t *testing.T) {
 		})
 	}
 }
+
+// Connectors with callers that authenticate have a secret, and connectors that sign what they send. The platform generates the
+// secret unless the user has one.
+func TestHasSecret_OfEachKind(t *testing.T) {
+	t.Parallel()
+	own := &v1alpha1.WebhookConnector{SealedSecret: "sealed"}
+	for name, c := range map[string]struct {
+		spec           v1alpha1.ConnectorSpec
+		has, generates bool
+	}{
+		"inbound":           {v1alpha1.ConnectorSpec{Mode: v1alpha1.ModeInbound}, true, true},
+		"signed by Stripe":  {v1alpha1.ConnectorSpec{Mode: v1alpha1.ModeSync, Webhook: &v1alpha1.WebhookConnector{Authentication: v1alpha1.AuthenticationStripe}}, true, true},
+		"no authentication": {v1alpha1.ConnectorSpec{Mode: v1alpha1.ModeSync, Webhook: &v1alpha1.WebhookConnector{Authentication: v1alpha1.AuthenticationNone}}, false, false},
+		"outbound":          {v1alpha1.ConnectorSpec{Mode: v1alpha1.ModeOutbound, Webhook: &v1alpha1.WebhookConnector{}}, true, true},
+		"cron":              {v1alpha1.ConnectorSpec{Mode: v1alpha1.ModeInbound, Cron: &v1alpha1.CronConnector{}}, false, false},
+		"sealed secret":     {v1alpha1.ConnectorSpec{Mode: v1alpha1.ModeInbound, Webhook: own}, true, false},
+		"secret of a user":  {v1alpha1.ConnectorSpec{Mode: v1alpha1.ModeInbound, SecretRef: &v1alpha1.SecretReference{Name: "own"}}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			conn := &v1alpha1.Connector{Spec: c.spec}
+			require.Equal(t, c.has, crd.HasSecret(conn))
+			require.Equal(t, c.generates, crd.GeneratesSecret(conn))
+		})
+	}
+}

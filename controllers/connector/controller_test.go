@@ -45,7 +45,7 @@ func TestKeepVersion_UsesCurrentKey(t *testing.T) {
 	data := &ahead{key: key}
 	r := &Reconciler{Base: &object.Base{}, Store: data, Keys: keys}
 	ids := projection.Identity{Project: uuid.New(), Environment: uuid.New(), Connector: uuid.New()}
-	c := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "ask"}}
+	c := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "ask"}, Spec: v1alpha1.ConnectorSpec{Mode: v1alpha1.ModeInbound}}
 	row, err := r.connectorRow(c, ids, "of version 1", key)
 	require.NoError(t, err)
 
