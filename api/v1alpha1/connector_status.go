@@ -196,11 +196,6 @@ func (c *Connector) SealedSecret() string {
 // Sends reports whether the connector sends results.
 func (c *Connector) Sends() bool { return c.Type() == ConnectorWebhook && c.Spec.Mode == ModeOutbound }
 
-// RequiresFiles reports whether runs of events without attachments fail.
-func (c *Connector) RequiresFiles() bool {
-	return c.Spec.Webhook != nil && c.Spec.Webhook.FilesRequired
-}
-
 // SecretVersion returns spec.secretVersion, or 1 if it is not set.
 func (c *Connector) SecretVersion() int32 { return max(c.Spec.SecretVersion, 1) }
 

@@ -133,5 +133,6 @@ func (r *replayed) newEvent(route store.Route, in store.EventInput) (store.Event
 	if err != nil {
 		return event, fmt.Errorf("reading connector %s: %w", c.ID, err)
 	}
-	return event, route.AddRuns(&event, filesRequired, r.rules.Evaluate(in.Data))
+	err = route.AddRuns(&event, filesRequired, r.rules.Evaluate(in.Data))
+	return event, err
 }

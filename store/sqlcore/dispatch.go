@@ -62,21 +62,29 @@ func (c *Core) AppendJournal(ctx context.Context, l store.Lease, entries []store
 
 // AppendJournals implements store.Dispatch.
 func (c *Core) AppendJournals(ctx context.Context, appends []store.JournalAppend) []error {
-	errs, bounded, ordinary := make([]error, len(appends)), slices.Clone(appends), map[store.Key]Append{}
+	errs, bounded := make([]error, len(appends)), slices.Clone(appends)
+	first := map[store.Key]int{} // of the appends to a journal, which has to be written before the others
+	var together []Append
 	for i, a := range appends {
 		bounded[i].Entries, errs[i] = boundedJournal(a.Entries)
-		_, same := ordinary[a.Lease.Run] // an earlier append to the same journal, which has to be written first
-		if a = bounded[i]; errs[i] == nil && !same && len(a.Entries) > 0 && inOrder(a.Entries) && !isLarge("", a.Entries) {
-			ordinary[a.Lease.Run] = Append{JournalAppend: a}
+		if _, later := first[a.Lease.Run]; later {
+			continue
+		}
+		first[a.Lease.Run] = i
+		if a = bounded[i]; errs[i] == nil && len(a.Entries) > 0 && inOrder(a.Entries) && !isLarge("", a.Entries) {
+			together = append(together, Append{JournalAppend: a})
 		}
 	}
-	results := c.appendSplit(ctx, slices.SortedFunc(maps.Values(ordinary), func(a, b Append) int { return CompareKeys(a.Lease.Run, b.Lease.Run) }))
+	slices.SortFunc(together, func(a, b Append) int { return CompareKeys(a.Lease.Run, b.Lease.Run) })
+	results := c.appendSplit(ctx, together)
 	for i, a := range bounded {
-		result, tried := results[a.Lease.Run]
-		delete(results, a.Lease.Run)
+		var result appendResult
+		if first[a.Lease.Run] == i {
+			result = results[a.Lease.Run]
+		}
 		switch {
 		case errs[i] != nil:
-		case tried && result.err != nil:
+		case result.err != nil:
 			errs[i] = result.err
 		case !result.appended:
 			errs[i] = c.writeJournal(ctx, a.Lease, a.Entries, nil)

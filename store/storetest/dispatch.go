@@ -86,6 +86,16 @@ var journalPromises = []promise{
 			w.Len(got, len(want), i)
 		}
 		w.Empty(w.s.AppendJournals(w.ctx, nil))
+		errs = w.s.AppendJournals(w.ctx, []store.JournalAppend{
+			{Lease: leaseOf(claimed[2]), Entries: []store.JournalEntry{one, three}}, // two is missing
+			{Lease: leaseOf(claimed[2]), Entries: []store.JournalEntry{one}},
+			{Lease: old},
+			{Lease: leaseOf(claimed[3]), Entries: []store.JournalEntry{one}},
+		})
+		w.ErrorIs(errs[0], store.ErrConflict)
+		w.NoError(errs[1])
+		w.ErrorIs(errs[2], store.ErrFenced)
+		w.NoError(errs[3])
 	}},
 }
 

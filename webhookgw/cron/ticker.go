@@ -245,7 +245,8 @@ func newEvent(route store.Route, config connector.Config, step tickStep) (store.
 		event.Skipped = "no_agent: no agent is linked to the connector"
 		return event, nil
 	}
-	return event, route.AddRuns(&event, config.RequiresFiles(), expr.On(event.Input))
+	err = route.AddRuns(&event, config.RequiresFiles(), expr.On(event.Input))
+	return event, err
 }
 
 // recordEvents records events. It returns the moves of ticks that are over but did not advance: their

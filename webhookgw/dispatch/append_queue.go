@@ -13,16 +13,22 @@ import (
 )
 
 const (
-	// maxAppends and maxAppendBytes limit the appends that share a statement. The first one always fits.
-	maxAppends     = 128
+	// maxAppends and maxAppendBytes limit the appends that share a statement. The first one always fits. An append that does not
+	// continue its journal takes a transaction of its own after the statement.
+	maxAppends     = 32
 	maxAppendBytes = 4 << 20
 )
 
 // appendQueue writes to journals. Appends of a project that arrive while others of it are being written share the next statement.
-// If the store is idle, an append does not wait for others.
+// If the store is idle, an append does not wait for others. After a failed statement, the appends of its project share none for
+// separateTime, because one of them may be the cause.
 type appendQueue struct {
 	// write writes appends of a project in its turn.
 	write func(ctx context.Context, project uuid.UUID, appends []store.JournalAppend) []error
+	// slots limits the appends that wait.
+	slots   *quota.Slots
+	suspect *cache.Cache[uuid.UUID, struct{}]
+	writers sync.WaitGroup
 
 	mutex sync.Mutex
 	// waiting has the appends that wait. A project is in it while appends of it are being written.
@@ -37,27 +43,45 @@ type pendingAppend struct {
 }
 
 func newAppendQueue(write func(ctx context.Context, project uuid.UUID, appends []store.JournalAppend) []error) *appendQueue {
-	return &appendQueue{write: write, waiting: map[uuid.UUID][]*pendingAppend{}}
+	return &appendQueue{
+		write: write, slots: quota.NewSlots(maxQueued, callShare), suspect: cache.New[uuid.UUID, struct{}](maxRecent, separateTime, nil),
+		waiting: map[uuid.UUID][]*pendingAppend{},
+	}
 }
 
-// appendJournal appends to a journal. If ctx ends, the entries may be written nevertheless, and a retry gets the result.
+// appendJournal appends to a journal. If ctx ends, the entries may be written nevertheless, and a retry gets the result. It returns
+// a Problem if there is no capacity.
 func (q *appendQueue) appendJournal(ctx context.Context, a store.JournalAppend) error {
-	own := &pendingAppend{JournalAppend: a, done: make(chan error, 1)}
+	project, own := a.Lease.Run.ProjectID, &pendingAppend{JournalAppend: a, done: make(chan error, 1)}
+	_, alone := q.suspect.Get(project)
 	for _, entry := range a.Entries {
 		own.size += entry.Size()
-		if len(entry.Data) > store.MaxInlineText { // its blob is written first, and no other append waits for that
-			return q.write(ctx, a.Lease.Run.ProjectID, []store.JournalAppend{a})[0]
-		}
+		alone = alone || len(entry.Data) > store.MaxInlineText // its blob is written first, and no other append waits for that
 	}
+	if alone {
+		return q.write(ctx, project, []store.JournalAppend{a})[0]
+	}
+	if err := q.slots.Take(project, 1); err != nil {
+		return quota.Refusal(err, errProjectCalls, errCalls)
+	}
+	defer q.slots.Give(project, 1)
 	if q.addWaiting(own) {
-		go q.writeWaiting(context.WithoutCancel(ctx), a.Lease.Run.ProjectID)
+		q.writers.Go(func() { q.writeWaiting(context.WithoutCancel(ctx), project) })
 	}
-	select {
-	case err := <-own.done:
-		return err
-	case <-ctx.Done():
-		q.removeWaiting(own)
-		return context.Cause(ctx)
+	patience := time.NewTimer(queueTimeout)
+	defer patience.Stop()
+	for {
+		select {
+		case err := <-own.done:
+			return err
+		case <-patience.C:
+			if q.removeWaiting(own) { // another gateway may have free capacity
+				return errCalls
+			}
+		case <-ctx.Done():
+			q.removeWaiting(own)
+			return context.Cause(ctx)
+		}
 	}
 }
 
@@ -72,13 +96,15 @@ func (q *appendQueue) addWaiting(own *pendingAppend) (first bool) {
 }
 
 // removeWaiting removes an append, unless it is being written.
-func (q *appendQueue) removeWaiting(own *pendingAppend) {
+func (q *appendQueue) removeWaiting(own *pendingAppend) (removed bool) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
 	project := own.Lease.Run.ProjectID
-	if waiting, busy := q.waiting[project]; busy {
-		q.waiting[project] = slices.DeleteFunc(waiting, func(other *pendingAppend) bool { return other == own })
+	at := slices.Index(q.waiting[project], own)
+	if at >= 0 {
+		q.waiting[project] = slices.Delete(q.waiting[project], at, at+1)
 	}
+	return at >= 0
 }
 
 // writeWaiting writes batches until no append of the project waits.
@@ -88,10 +114,22 @@ func (q *appendQueue) writeWaiting(ctx context.Context, project uuid.UUID) {
 		for i, own := range batch {
 			appends[i] = own.JournalAppend
 		}
-		for i, err := range q.write(ctx, project, appends) {
-			batch[i].done <- err
+		errs := q.write(ctx, project, appends)
+		if len(batch) > 1 && slices.ContainsFunc(errs, isFailure) {
+			q.suspect.Put(project, struct{}{})
+		}
+		for i, own := range batch {
+			own.done <- errs[i]
 		}
 	}
+}
+
+// isFailure reports whether the store failed to write an append, which can be the fault of another one. The other errors are answers
+// about the append itself.
+func isFailure(err error) bool {
+	return err != nil && !slices.ContainsFunc([]error{
+		store.ErrFenced, store.ErrConflict, store.ErrNotFound, store.ErrTooLarge, store.ErrInvalid,
+	}, func(answer error) bool { return errors.Is(err, answer) })
 }
 
 // nextBatch returns the next batch of a project, oldest first. If there is none, the project is no longer busy.

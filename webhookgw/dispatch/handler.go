@@ -175,6 +175,7 @@ func (h *Handler) Run(ctx context.Context) error {
 	group.Go(func() { h.actions.followHints(routes) })
 	group.Go(func() { h.recordWaitingRunners(ctx) })
 	h.ends.runLoop(ctx)
+	h.appends.writers.Wait()
 	stopQueued()
 	stopFreed()
 	stopRoutes()

@@ -33,10 +33,13 @@ func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.To
 
 // writeAppends writes appends of a project after its turn in the queue.
 func (h *Handler) writeAppends(ctx context.Context, project uuid.UUID, appends []store.JournalAppend) (errs []error) {
-	if err := h.callStore(ctx, project, func(ctx context.Context) error {
-		errs = h.opts.Store.AppendJournals(ctx, appends)
+	err := h.callStore(ctx, project, func(ctx context.Context) error {
+		if errs = h.opts.Store.AppendJournals(ctx, appends); len(errs) != len(appends) {
+			return fmt.Errorf("store answered %d of %d appends", len(errs), len(appends))
+		}
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return slices.Repeat([]error{err}, len(appends))
 	}
 	return errs

@@ -28,7 +28,8 @@ func newEvent(route *webhook, req request) (store.Event, error) {
 	if s := req.facts.credential(route); s != nil {
 		event.SecretNotAfter = s.NotAfter
 	}
-	return event, route.AddRuns(&event, route.filesRequired, expr.On(req.input.inline))
+	err := route.AddRuns(&event, route.filesRequired, expr.On(req.input.inline))
+	return event, err
 }
 
 // admission is the result of a request, with the files of its event.

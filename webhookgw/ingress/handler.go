@@ -248,6 +248,7 @@ var (
 
 // recordRequest reads the body of an admitted request and commits it as a connector run.
 func (h *Handler) recordRequest(w http.ResponseWriter, r *http.Request, route *webhook, req request) (*webhook, admission, error) {
+	project := route.Connector.ProjectID
 	in, err := h.readInput(w, r, route, req.signed)
 	req.signed.closeFile() // it is no longer needed, however long the caller waits
 	req.facts.read = true
@@ -257,7 +258,7 @@ func (h *Handler) recordRequest(w http.ResponseWriter, r *http.Request, route *w
 			return
 		}
 		for _, blob := range in.writtenBlobs() {
-			h.dropBlob(r.Context(), store.Key{ProjectID: route.Connector.ProjectID, ID: blob})
+			h.dropBlob(r.Context(), store.Key{ProjectID: project, ID: blob})
 		}
 	}()
 	if err != nil {
