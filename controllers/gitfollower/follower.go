@@ -104,14 +104,16 @@ func (f *Follower) digestsOf(ctx context.Context, e *v1alpha1.Environment, proje
 
 // isUnchanged reports whether there is nothing to decide: the environment already has this head, or a head
 // with the same files, of the same git.path. A deployment that failed because of its connectors is retried
-// once per change of the variables, and because of a missing model provider once per change of the providers.
+// once per change of the variables, and because of a missing model provider, or of its tests, which may lack one, once
+// per change of the providers.
 // A deployment whose build failed is retried once per change of the OAuth apps, because a build needs them to
 // list the tools of MCP servers. An environment that follows a branch has one build at a time: it waits for
 // the current build, then takes the newest head.
 func isUnchanged(was v1alpha1.EnvironmentGitStatus, head Head, now digests, following bool, all []v1alpha1.Deployment) bool {
 	if was.Variables != now.variables && hasFailed(was.Deployment, v1alpha1.FailureConnectors, all) ||
 		was.OAuthApps != now.oauthApps && hasFailed(was.Deployment, v1alpha1.FailureBuild, all) ||
-		was.ModelProviders != now.modelProviders && hasFailed(was.Deployment, v1alpha1.FailureModelProvider, all) {
+		was.ModelProviders != now.modelProviders &&
+			(hasFailed(was.Deployment, v1alpha1.FailureModelProvider, all) || hasFailed(was.Deployment, v1alpha1.FailureTests, all)) {
 		return false
 	}
 	if slices.ContainsFunc(all, func(d v1alpha1.Deployment) bool { return d.Name == was.Deployment && isBundleGone(&d) }) {

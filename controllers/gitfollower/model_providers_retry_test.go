@@ -27,14 +27,14 @@ func newProvider(prefix, url string) v1alpha1.ModelProvider {
 }
 
 var _ = Describe("An Environment whose Deployment lacks a model provider", func() {
-	DescribeTable("retries its commit once per change of the providers", func(ctx SpecContext, change func(*v1alpha1.Environment, string)) {
+	DescribeTable("retries its commit once per change of the providers", func(ctx SpecContext, reason v1alpha1.DeploymentFailure, change func(*v1alpha1.Environment, string)) {
 		f := newFollower(ctx)
 		commit := f.repository.Commit("main", "agents/a.yaml", "name: a")
 		e := f.Environment("dev", func(e *v1alpha1.Environment) { change(e, commit) })
 		f.ApplyAndReconcile(ctx, e)
 		f.look(ctx)
 		f.ExpectReconciled(ctx, f.R, e)
-		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureModelProvider)
+		f.stopped(ctx, e.Status.Git.Deployment, reason)
 		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(HaveLen(1), "nothing has changed")
 		Expect(e.Status.Git.ModelProviders).To(BeEmpty())
@@ -42,7 +42,7 @@ var _ = Describe("An Environment whose Deployment lacks a model provider", func(
 		openai, ours := newProvider("openai", "https://llm.example.com/v1"), newProvider("our", "https://llm.example.com/v1")
 		f.setProviders(ctx, e, openai)
 		Expect(f.commits(ctx)).To(HaveLen(2))
-		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureModelProvider)
+		f.stopped(ctx, e.Status.Git.Deployment, reason)
 		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(HaveLen(2), "once, although it failed again")
 		f.setProviders(ctx, e, newProvider("openai", "https://other.example.com/v1"))
@@ -51,12 +51,13 @@ var _ = Describe("An Environment whose Deployment lacks a model provider", func(
 		f.setProviders(ctx, e, openai, ours)
 		Expect(f.commits(ctx)).To(HaveLen(3))
 		f.setProviders(ctx, e, ours, openai)
-		f.stopped(ctx, e.Status.Git.Deployment, v1alpha1.FailureModelProvider)
+		f.stopped(ctx, e.Status.Git.Deployment, reason)
 		f.ExpectReconciled(ctx, f.R, e)
 		Expect(f.commits(ctx)).To(HaveLen(3), "the order does not matter")
 	},
-		Entry("followed commit", func(e *v1alpha1.Environment, _ string) { e.Spec.Git.AutoDeploy = true }),
-		Entry("named commit", func(e *v1alpha1.Environment, commit string) { e.Spec.Git.Commit = v1alpha1.GitCommit(commit) }),
+		Entry("followed commit", v1alpha1.FailureModelProvider, func(e *v1alpha1.Environment, _ string) { e.Spec.Git.AutoDeploy = true }),
+		Entry("followed commit whose tests failed", v1alpha1.FailureTests, func(e *v1alpha1.Environment, _ string) { e.Spec.Git.AutoDeploy = true }),
+		Entry("named commit", v1alpha1.FailureModelProvider, func(e *v1alpha1.Environment, commit string) { e.Spec.Git.Commit = v1alpha1.GitCommit(commit) }),
 	)
 
 	DescribeTable("does not retry for model providers", func(ctx SpecContext, reason v1alpha1.DeploymentFailure) {
@@ -71,7 +72,6 @@ var _ = Describe("An Environment whose Deployment lacks a model provider", func(
 		Expect(f.commits(ctx)).To(HaveLen(1))
 	},
 		Entry("after a failed build", v1alpha1.FailureBuild),
-		Entry("after failed tests", v1alpha1.FailureTests),
 		Entry("after failed connectors", v1alpha1.FailureConnectors),
 	)
 

@@ -78,7 +78,7 @@ func (s *Scaler) Start(ctx context.Context) error {
 		case <-s.Pools.dueAdded:
 		case hint, ok := <-queued:
 			if !ok {
-				queued = nil // the store is closed, and ended will be closed too
+				queued = nil // the store is closed, and freed will be closed too
 			}
 			s.Pools.handleHint(hint)
 		case hint, ok := <-freed:

@@ -133,6 +133,19 @@ func TestTicker_TickIsEvent(t *testing.T) {
 	require.InEpsilon(t, 1, metrictest.Of(t, registry).Value(t, "agentplatform_cron_ticks_total", "outcome", "run"), 0)
 }
 
+func TestTicker_LinkThatRequiresFilesFails(t *testing.T) {
+	t.Parallel()
+	d := dueNow(t, daily, "first", "second")
+	d.Route.Links[1].FilesRequired = true
+	s := &stub{due: store.DueTicks{Now: midnight, Ticks: []store.DueTick{d}}}
+	ticker, _ := ticking(s)
+	_, _, err := ticker.processRound(t.Context())
+	require.NoError(t, err)
+	require.Len(t, s.events, 1)
+	require.Empty(t, s.events[0].Runs[0].ErrorCode)
+	require.Equal(t, runerror.FilesRequired, s.events[0].Runs[1].ErrorCode)
+}
+
 func TestTicker_SkippedTicksHaveReason(t *testing.T) {
 	t.Parallel()
 	late := dueNow(t, daily, "first")

@@ -4,11 +4,15 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/internal/cache"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -26,7 +30,7 @@ type appendQueue struct {
 	// write writes appends of a project in its turn.
 	write func(ctx context.Context, project uuid.UUID, appends []store.JournalAppend) []error
 	// slots limits the appends that wait.
-	slots   *quota.Slots
+	slots   *quota.SlotSet
 	suspect *cache.Cache[uuid.UUID, struct{}]
 	writers sync.WaitGroup
 
@@ -44,7 +48,7 @@ type pendingAppend struct {
 
 func newAppendQueue(write func(ctx context.Context, project uuid.UUID, appends []store.JournalAppend) []error) *appendQueue {
 	return &appendQueue{
-		write: write, slots: quota.NewSlots(maxQueued, callShare), suspect: cache.New[uuid.UUID, struct{}](maxRecent, separateTime, nil),
+		write: write, slots: quota.NewSlotSet(maxQueued, callShare), suspect: cache.New[uuid.UUID, struct{}](maxRecent, separateTime, nil),
 		waiting: map[uuid.UUID][]*pendingAppend{},
 	}
 }

@@ -5,8 +5,10 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strconv"
 
@@ -33,6 +35,12 @@ func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.To
 
 // writeAppends writes appends of a project after its turn in the queue.
 func (h *Handler) writeAppends(ctx context.Context, project uuid.UUID, appends []store.JournalAppend) (errs []error) {
+	defer func() {
+		if p := recover(); p != nil { // as net/http does for requests
+			h.opts.Logger.Error("writing journals panicked", "project", project, "panic", p, "stack", string(debug.Stack()))
+			errs = slices.Repeat([]error{errors.New("writing journals panicked")}, len(appends))
+		}
+	}()
 	err := h.callStore(ctx, project, func(ctx context.Context) error {
 		if errs = h.opts.Store.AppendJournals(ctx, appends); len(errs) != len(appends) {
 			return fmt.Errorf("store answered %d of %d appends", len(errs), len(appends))

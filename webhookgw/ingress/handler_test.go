@@ -5,6 +5,7 @@ package ingress
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -55,6 +56,23 @@ func TestHandler_Run(t *testing.T) {
 		stop()
 		require.NoError(t, soon(t, ended))
 	})
+}
+
+// TestHandler_ConnectorDisabledDuringLargeBody: the caller gets the reason, and the blob of the body is dropped.
+func TestHandler_ConnectorDisabledDuringLargeBody(t *testing.T) {
+	t.Parallel()
+	g := newGitHub(t)
+	gitHub, reads := g.keeper.change, 0
+	g.keeper.verdict = store.Outdated
+	g.keeper.change = func(c *store.Connector) {
+		gitHub(c)
+		reads++
+		c.Enabled = reads == 1
+	}
+	status, code := g.post(t, "one", `{"a":"`+strings.Repeat("x", store.MaxInlineInput)+`"}`, nil)
+	require.Equal(t, http.StatusConflict, status)
+	require.Equal(t, httpserver.CodeConnectorDisabled, code)
+	require.Equal(t, 1, g.keeper.dropped)
 }
 
 // TestHandler_CommitsDespiteRouteChanges: a request is recorded although deployments keep changing
