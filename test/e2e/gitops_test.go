@@ -47,6 +47,7 @@ patches:
     patch: |
       - {op: replace, path: /spec/git/url, value: "http://gitserver.demo-git.svc/`+repositoryName()+`"}
       - {op: remove, path: /spec/git/secretRef}
+      - {op: add, path: /spec/modelProviders/-, value: {prefix: fake, type: OpenAI, baseURL: "`+cluster.model.url+`/v1"}}
   - target: {kind: Deployment, group: agentplatform.dev}
     patch: |
       - {op: replace, path: /spec/source/git, value: {commit: "`+production+`"}}
