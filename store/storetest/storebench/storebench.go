@@ -48,7 +48,7 @@ func NewScene(tb testing.TB, s store.Store, links int) *Scene {
 	}))
 	require.NoError(tb, s.PutConnector(ctx, store.Connector{
 		Ref: ref(store.KindConnector, "c"), ID: c.Connector, ProjectID: c.Project, EnvironmentID: c.Environment,
-		Name: "c", Type: "webhook", Mode: "inbound", Enabled: true, Config: []byte(`{}`),
+		Name: "c", Type: "webhook", Mode: "inbound", Enabled: true, Config: []byte(`{"authentication":"none"}`),
 	}))
 	var agents []store.Agent
 	for i := range links {
