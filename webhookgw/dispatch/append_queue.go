@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/internal/cache"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -129,9 +130,10 @@ func (q *appendQueue) writeWaiting(ctx context.Context, project uuid.UUID) {
 }
 
 // isFailure reports whether the store failed to write an append, which can be the fault of another one. The other errors are answers
-// about the append itself.
+// about the append itself, or mean that the gateway had no capacity for the statement.
 func isFailure(err error) bool {
-	return err != nil && !slices.ContainsFunc([]error{
+	var problem httpserver.Problem
+	return err != nil && !errors.As(err, &problem) && !slices.ContainsFunc([]error{
 		store.ErrFenced, store.ErrConflict, store.ErrNotFound, store.ErrTooLarge, store.ErrInvalid,
 	}, func(answer error) bool { return errors.Is(err, answer) })
 }

@@ -5,6 +5,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -110,6 +111,25 @@ func TestAppendQueue_SharesNoStatementAfterFailure(t *testing.T) {
 			require.NoError(t, <-results)
 		}
 	})
+}
+
+func TestIsFailure_IgnoresAnswersAndCapacity(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"success":                     {nil, false},
+		"another claim came":          {fmt.Errorf("appending: %w", store.ErrFenced), false},
+		"the gateway has no capacity": {errCalls, false},
+		"the project has too many":    {errProjectCalls, false},
+		"the store does not answer":   {fmt.Errorf("appending: %w", context.DeadlineExceeded), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, isFailure(c.err))
+		})
+	}
 }
 
 func TestAppendQueue_LimitsWaiting(t *testing.T) {

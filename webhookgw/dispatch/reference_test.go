@@ -21,7 +21,8 @@ func TestReference_ListsLimits(t *testing.T) {
 			Value: fmt.Sprintf("Calls share %s of the gateway's connections for short queries. Heartbeats have %s, in their own queue. A project gets %s of each.",
 				refpage.Part(totalParts/callParts), refpage.Part(totalParts/heartbeatParts), refpage.Part(callShare)),
 			Beyond: fmt.Sprintf("They wait for up to %s (heartbeats %s), then 503 `busy`. With more than %d waiting calls a project gets 429 `too_many_waiting`.",
-				patience, refpage.Time(heartbeatQueueTimeout), maxQueued),
+				patience, refpage.Time(heartbeatQueueTimeout), maxQueued) +
+				fmt.Sprintf(" Of these, a project may have %d appends to journals; up to %d share a statement.", maxQueued/callShare, maxAppends),
 		},
 		{
 			Resource: fmt.Sprintf("Responses to requests for runs. A response has at most %d runs, %s of inputs and %s of journals. Runners fetch the rest.",
