@@ -23,7 +23,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
 	"github.com/agentplatform/agentplatform/apiserver/connectors"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -120,10 +120,10 @@ func requireNoSecret(t *testing.T, w *apiservertest.Project, e store.AuditEntry)
 	if err != nil {
 		return
 	}
-	of := seal.Generated{ProjectID: w.ProjectID, ConnectorID: id, Version: 1}
+	of := secrets.Generated{ProjectID: w.ProjectID, ConnectorID: id, Version: 1}
 	key, err := w.Store.DerivationKey(t.Context(), store.Key{ProjectID: of.ProjectID, ID: of.ConnectorID}, of.Version)
 	require.NoError(t, err)
-	for _, derive := range []func(string, seal.Generated) (string, error){w.PlatformKeys.Secret, w.PlatformKeys.SigningSecret} {
+	for _, derive := range []func(string, secrets.Generated) (string, error){w.PlatformKeys.Secret, w.PlatformKeys.SigningSecret} {
 		secret, err := derive(key, of)
 		require.NoError(t, err)
 		require.NotContains(t, string(e.Outcome.Before)+string(e.Outcome.After), secret)

@@ -21,7 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/apiserver/runs"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/dispatch"
 )
@@ -34,7 +34,7 @@ func newRunner(t *testing.T, p *apiservertest.ProjectWithHistory, gateway string
 		kind = store.TokenBuild
 	}
 	require.NoError(t, p.Store.PutToken(t.Context(), store.Token{
-		SHA256: seal.Digest(token), Kind: kind, ProjectID: p.ProjectID, EnvironmentID: p.ObjectID(t, "environment"), DeploymentID: build,
+		SHA256: secrets.Digest(token), Kind: kind, ProjectID: p.ProjectID, EnvironmentID: p.ObjectID(t, "environment"), DeploymentID: build,
 	}))
 	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: gateway, Token: token})
 	require.NoError(t, err)

@@ -32,7 +32,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -180,7 +180,7 @@ func TestProblem_MapsErrorsOfStore(t *testing.T) {
 		"id taken":                          {&store.IDTakenError{}, 409, httpserver.CodeConflict, ""},
 		"a broad search":                    {store.ErrSearchTooBroad, 422, httpserver.CodeSearchTooBroad, "choose a shorter window"},
 		"many searches":                     {store.ErrSearchBusy, 503, httpserver.CodeBusy, "try again"},
-		"no key yet":                        {keyring.ErrNoKeys, 503, httpserver.CodeKeyring, ""},
+		"no key yet":                        {secrets.ErrNoKeys, 503, httpserver.CodeKeyring, ""},
 		"no current key":                    {store.ErrNoCurrentKey, 503, httpserver.CodeKeyring, ""},
 		"PostgreSQL is down":                {apiservertest.ErrConnectionRefused, 503, httpserver.CodeStoreUnavailable, ""},
 		"PostgreSQL hangs up":               {io.ErrUnexpectedEOF, 503, httpserver.CodeStoreUnavailable, ""},

@@ -23,8 +23,8 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/apiserver/runs"
 	"github.com/agentplatform/agentplatform/apiserver/webhooks"
-	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/quota"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 )
 
 // Store has the methods of the store that the facade uses.
@@ -53,7 +53,7 @@ type Options struct {
 	// Claims claims the IDs of created objects.
 	Claims Claims
 	// Keys derive the generated secrets in responses.
-	Keys *keyring.Keys
+	Keys *secrets.Keys
 	// GatewayURL is the public URL of the gateway, the start of webhook URLs.
 	GatewayURL string
 }

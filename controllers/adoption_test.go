@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/controllers/base"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -55,7 +55,7 @@ func foreign(kind string, meta metav1.ObjectMeta) client.Object {
 	}
 	switch kind {
 	case "Secret":
-		return &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{object.TokenKey: []byte(planted)}}
+		return &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{base.TokenKey: []byte(planted)}}
 	case "ConfigMap":
 		return &corev1.ConfigMap{ObjectMeta: meta}
 	case "NetworkPolicy":
@@ -129,7 +129,7 @@ func (c collision) refused(ctx context.Context) {
 	now := c.foreign.DeepCopyObject().(client.Object)
 	Expect(c.client.Get(ctx, client.ObjectKeyFromObject(now), now)).To(Succeed())
 	Expect(now.GetResourceVersion()).To(Equal(c.foreign.GetResourceVersion()), "it is left as it was")
-	_, err := c.store.Token(ctx, seal.Digest(planted))
+	_, err := c.store.Token(ctx, secrets.Digest(planted))
 	Expect(err).To(MatchError(store.ErrNotFound), "a planted token is not trusted")
 }
 
@@ -182,7 +182,7 @@ var _ = Describe("Children", func() {
 		p := start()
 		var collisions []collision
 		for i := range children {
-			for _, labels := range []map[string]string{nil, object.Labels("runner", "dev")} {
+			for _, labels := range []map[string]string{nil, base.Labels("runner", "dev")} {
 				collisions = append(collisions, p.collide(ctx, i, labels))
 			}
 		}
@@ -218,7 +218,7 @@ var _ = Describe("Children", func() {
 		environment := &v1alpha1.Environment{ObjectMeta: t.at("dev")}
 		t.eventually(ctx, environment, func() bool {
 			waits := environment.Status.Condition(v1alpha1.ConditionReconciling)
-			return waits != nil && waits.Message == (&object.LeftoverError{Kind: "Secret", Name: "dev-runner-token"}).Error()
+			return waits != nil && waits.Message == (&base.LeftoverError{Kind: "Secret", Name: "dev-runner-token"}).Error()
 		})
 		Expect(t.client.Delete(ctx, secret)).To(Succeed())
 		t.eventually(ctx, secret, func() bool { return metav1.IsControlledBy(secret, environment) })

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/controllers/apikey"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/code"
 	"github.com/agentplatform/agentplatform/controllers/commitstatus"
 	"github.com/agentplatform/agentplatform/controllers/connector"
@@ -21,7 +22,6 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/deployment"
 	"github.com/agentplatform/agentplatform/controllers/environment"
 	"github.com/agentplatform/agentplatform/controllers/gitfollower"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/controllers/project"
 	"github.com/agentplatform/agentplatform/controllers/rates"
@@ -35,7 +35,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 	if err := opts.validate(); err != nil {
 		return err
 	}
-	if err := object.IndexFields(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := base.IndexFields(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	opts.Store = namespacedStore{opts.Store, opts.Namespaces}
@@ -44,7 +44,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 		return err
 	}
 	trust, anew, damper := make(chan event.GenericEvent), make(chan event.GenericEvent), &connector.ReportDamper{}
-	pods := object.PodOptions{
+	pods := base.PodOptions{
 		Image: opts.Image, DispatchURL: opts.DispatchURL, TrustDispatchCA: opts.DispatchTLSSecret != "", Egress: opts.Egress,
 	}
 	for _, c := range []struct {
@@ -79,7 +79,7 @@ func Register(ctx context.Context, mgr ctrl.Manager, opts Options) error {
 
 // addEnvironments adds the controller of Environments, with their runner pools and the branches that they
 // follow.
-func addEnvironments(mgr ctrl.Manager, opts Options, rules egress.Rules, pods object.PodOptions) error {
+func addEnvironments(mgr ctrl.Manager, opts Options, rules egress.Rules, pods base.PodOptions) error {
 	base, changed := newBase(mgr, opts, "environment"), make(chan event.GenericEvent)
 	pools, heads := runnerpool.NewPools(opts.StabilizationWindow), gitfollower.NewHeads()
 	pushes := gitfollower.NewPushes(opts.Store, opts.Hints, opts.Namespaces)
@@ -157,14 +157,14 @@ func addRates(mgr ctrl.Manager, opts Options) error {
 	return nil
 }
 
-func newBase(mgr ctrl.Manager, opts Options, name string) *object.Base {
+func newBase(mgr ctrl.Manager, opts Options, name string) *base.Base {
 	platform := plan.Default()
 	if opts.Plan != nil {
 		platform = *opts.Plan
 	}
-	return &object.Base{
+	return &base.Base{
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Store: opts.Store,
 		Events: mgr.GetEventRecorder("agentplatform-" + name), PlatformID: opts.PlatformID,
-		Namespaces: opts.Namespaces, PlatformPlan: platform, Workers: cmp.Or(opts.Workers, object.DefaultWorkers),
+		Namespaces: opts.Namespaces, PlatformPlan: platform, Workers: cmp.Or(opts.Workers, base.DefaultWorkers),
 	}
 }

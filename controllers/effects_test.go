@@ -19,7 +19,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -66,7 +66,7 @@ var effects = map[string]effect{
 			o.HeadersSecretRef = &v1alpha1.SecretReference{Name: v1alpha1.Name(secret.Name)}
 		},
 			func(s *stage, stored store.Telemetry) any {
-				headers, err := s.Keys.Open(seal.TelemetryField(s.ProjectID(s.Namespace)), stored.SealedHeaders)
+				headers, err := s.Keys.Open(secrets.TelemetryField(s.ProjectID(s.Namespace)), stored.SealedHeaders)
 				Expect(err).NotTo(HaveOccurred())
 				return string(headers)
 			}, nil).seen(ctx, s)
@@ -160,7 +160,7 @@ var effects = map[string]effect{
 	"Environment.variables[].secretKeyRef.name": inVariables(secretly("one"), `{"name":"REGION","value":"value-of-one","sensitive":true}`),
 	"Environment.variables[].secretKeyRef.key":  inVariables(secretly("two"), `{"name":"REGION","value":"value-of-two","sensitive":true}`),
 	"Environment.variables[].sealedValue": inVariables(func(s *stage, e *v1alpha1.Environment) v1alpha1.EnvironmentVariable {
-		sealed, _, err := s.Keys.Seal(seal.VariableField(s.ProjectID(s.Namespace), uuid.MustParse(string(e.Spec.ID)), "REGION"), []byte("mine"))
+		sealed, _, err := s.Keys.Seal(secrets.VariableField(s.ProjectID(s.Namespace), uuid.MustParse(string(e.Spec.ID)), "REGION"), []byte("mine"))
 		Expect(err).NotTo(HaveOccurred())
 		return v1alpha1.EnvironmentVariable{SealedValue: base64.StdEncoding.EncodeToString(sealed)}
 	}, `{"name":"REGION","value":"mine","sensitive":true}`),
@@ -313,7 +313,7 @@ var effects = map[string]effect{
 	"Connector.webhook.sealedHeaders": {func(ctx context.Context, s *stage) any {
 		return s.credentials(ctx, func(c *v1alpha1.Connector) {
 			c.Spec.ID = s.id()
-			sealed, _, err := s.Keys.Seal(seal.HeaderField(s.ProjectID(s.Namespace), uuid.MustParse(string(c.Spec.ID)), "X-Team"), []byte("payments"))
+			sealed, _, err := s.Keys.Seal(secrets.HeaderField(s.ProjectID(s.Namespace), uuid.MustParse(string(c.Spec.ID)), "X-Team"), []byte("payments"))
 			Expect(err).NotTo(HaveOccurred())
 			c.Spec.Webhook.SealedHeaders = map[string]string{"X-Team": base64.StdEncoding.EncodeToString(sealed)}
 		})
@@ -327,7 +327,7 @@ var effects = map[string]effect{
 	"Connector.webhook.sealedSecret": {func(ctx context.Context, s *stage) any {
 		return s.credentials(ctx, func(c *v1alpha1.Connector) {
 			c.Spec.ID = s.id()
-			sealed, _, err := s.Keys.Seal(seal.SecretField(s.ProjectID(s.Namespace), uuid.MustParse(string(c.Spec.ID))), []byte("mine"))
+			sealed, _, err := s.Keys.Seal(secrets.SecretField(s.ProjectID(s.Namespace), uuid.MustParse(string(c.Spec.ID))), []byte("mine"))
 			Expect(err).NotTo(HaveOccurred())
 			c.Spec.Mode, c.Spec.Webhook = v1alpha1.ModeInbound, &v1alpha1.WebhookConnector{
 				Authentication: v1alpha1.AuthenticationSlack, SealedSecret: base64.StdEncoding.EncodeToString(sealed),

@@ -22,15 +22,15 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/apikey"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/connector"
 	"github.com/agentplatform/agentplatform/controllers/connectorlink"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/controllers/controllertest/environmenttest"
 	"github.com/agentplatform/agentplatform/controllers/deployment"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/project"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -49,7 +49,7 @@ func newStage(ctx context.Context) *stage {
 	f.PlatformPlan.Runner.Labels, f.PlatformPlan.Runner.Annotations = []string{"*"}, []string{"*"}
 	f.PlatformPlan.Runner.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	f.PlatformPlan.Runner.RuntimeClassNames = []string{"gvisor"}
-	pods := object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"}
+	pods := base.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"}
 	s := &stage{Fixture: f, by: map[string]reconcile.Reconciler{
 		"Project":       &project.Reconciler{Base: f.Base, Store: f.Store, Keys: f.Keys, Network: project.Network{SystemNamespace: f.Namespace}},
 		"Environment":   environmenttest.On(f).R,
@@ -176,7 +176,7 @@ func (s *stage) credentials(ctx context.Context, change func(*v1alpha1.Connector
 	GinkgoHelper()
 	row := s.row(ctx, func(c *v1alpha1.Connector) { makeOutbound(c); change(c) })
 	Expect(row.SealedKey).To(Equal(s.Keys.SealingKey()))
-	plain, err := s.Keys.Open(seal.CredentialsField(row.ProjectID, row.ID), row.Sealed)
+	plain, err := s.Keys.Open(secrets.CredentialsField(row.ProjectID, row.ID), row.Sealed)
 	Expect(err).NotTo(HaveOccurred())
 	return string(plain)
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 )
 
 var _ = Describe("A child that a user deletes", func() {
@@ -61,11 +61,11 @@ var _ = Describe("A child that a user deletes", func() {
 			child := foreign(row.kind, t.at(row.child))
 			Expect(t.client.Get(ctx, client.ObjectKeyFromObject(child), child)).To(Succeed())
 			before := child.GetUID()
-			strip := `{"metadata":{"labels":{"` + object.LabelManagedBy + `":null}}}`
+			strip := `{"metadata":{"labels":{"` + base.LabelManagedBy + `":null}}}`
 			Expect(t.client.Patch(ctx, child, client.RawPatch(types.MergePatchType, []byte(strip)))).To(Succeed())
 			Eventually(ctx, func() bool {
 				err := t.client.Get(ctx, client.ObjectKeyFromObject(child), child)
-				return err == nil && child.GetUID() == before && object.IsLabelled(child)
+				return err == nil && child.GetUID() == before && base.IsLabelled(child)
 			}).WithTimeout(15 * time.Second).WithPolling(50 * time.Millisecond).Should(BeTrue())
 		}
 	}, SpecTimeout(2*time.Minute))

@@ -19,9 +19,8 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
-	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
@@ -55,7 +54,7 @@ func (s keyScene) begun(ctx context.Context) *platformkeys.Keeper {
 }
 
 // ring returns the ring in the Secret.
-func (s keyScene) ring(ctx context.Context) keyring.Ring {
+func (s keyScene) ring(ctx context.Context) secrets.Ring {
 	GinkgoHelper()
 	ring, err := s.secret.Read(ctx)
 	Expect(err).NotTo(HaveOccurred())
@@ -65,12 +64,12 @@ func (s keyScene) ring(ctx context.Context) keyring.Ring {
 func (s keyScene) object(ctx context.Context) *corev1.Secret {
 	GinkgoHelper()
 	o := &corev1.Secret{}
-	Expect(s.secret.Client.Get(ctx, client.ObjectKey{Namespace: s.secret.Namespace, Name: keyring.SecretName}, o)).To(Succeed())
+	Expect(s.secret.Client.Get(ctx, client.ObjectKey{Namespace: s.secret.Namespace, Name: secrets.SecretName}, o)).To(Succeed())
 	return o
 }
 
 // change writes another ring to the Secret, like an operator.
-func (s keyScene) change(ctx context.Context, ring keyring.Ring) {
+func (s keyScene) change(ctx context.Context, ring secrets.Ring) {
 	GinkgoHelper()
 	o := s.object(ctx)
 	data, err := ring.Data()
@@ -81,22 +80,22 @@ func (s keyScene) change(ctx context.Context, ring keyring.Ring) {
 	Expect(s.secret.Client.Update(ctx, o)).To(Succeed())
 }
 
-func (s keyScene) state(ctx context.Context, id string) keyring.KeyStatus {
+func (s keyScene) state(ctx context.Context, id string) secrets.KeyStatus {
 	GinkgoHelper()
-	states, err := keyring.ParseStatus(s.object(ctx).Annotations[keyring.StatusAnnotation])
+	states, err := secrets.ParseKeyStatus(s.object(ctx).Annotations[secrets.KeyStatusAnnotation])
 	Expect(err).NotTo(HaveOccurred())
 	for _, state := range states {
 		if state.ID == id {
 			return state
 		}
 	}
-	return keyring.KeyStatus{}
+	return secrets.KeyStatus{}
 }
 
 // process returns a follower that reads the same keys and creates none.
-func (s keyScene) process(name string) *keyring.Follower {
-	return &keyring.Follower{
-		Read: s.secret.Read, Register: s.db, Process: name, Keys: &keyring.Keys{}, Logger: slog.New(slog.DiscardHandler),
+func (s keyScene) process(name string) *secrets.Follower {
+	return &secrets.Follower{
+		Read: s.secret.Read, Register: s.db, Process: name, Keys: &secrets.Keys{}, Logger: slog.New(slog.DiscardHandler),
 		Pause: func(context.Context) error { return context.Canceled },
 	}
 }
@@ -107,7 +106,7 @@ var _ = Describe("The platform's keys", func() {
 		facade := s.process("facade")
 		Expect(facade.Await(ctx)).To(MatchError(context.Canceled), "it waits")
 		_, err := s.secret.Read(ctx)
-		Expect(err).To(MatchError(keyring.ErrAbsent), "and has made none")
+		Expect(err).To(MatchError(secrets.ErrKeysAbsent), "and has made none")
 
 		keeper := s.begun(ctx)
 		Expect(facade.Await(ctx)).To(Succeed())
@@ -122,25 +121,25 @@ var _ = Describe("The platform's keys", func() {
 		Expect(err).To(MatchError(And(ContainSubstring("restore the Secret"), ContainSubstring(id.String()))))
 		Expect(errors.As(err, &missing)).To(BeTrue())
 		Expect(missing.Missing).To(HaveLen(2))
-		Expect(keeper.UpdateKeys(ctx)).To(MatchError(keyring.ErrAbsent))
-		Expect(facade.Refresh(ctx)).To(MatchError(keyring.ErrAbsent))
+		Expect(keeper.UpdateKeys(ctx)).To(MatchError(secrets.ErrKeysAbsent))
+		Expect(facade.Refresh(ctx)).To(MatchError(secrets.ErrKeysAbsent))
 		Expect(facade.Keys.SealingKey()).NotTo(BeEmpty(), "those read before stay in use")
 		_, err = s.secret.Read(ctx)
-		Expect(err).To(MatchError(keyring.ErrAbsent))
+		Expect(err).To(MatchError(secrets.ErrKeysAbsent))
 
 		By("rejecting other keys with its name")
-		other, err := keyring.New()
+		other, err := secrets.NewRing()
 		Expect(err).NotTo(HaveOccurred())
 		data, err := other.Data()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(s.secret.Client.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.secret.Namespace, Name: keyring.SecretName}, Data: data,
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.secret.Namespace, Name: secrets.SecretName}, Data: data,
 		})).To(Succeed())
 		Expect(errors.As(newKeeper(s.secret, s.db, "another manager").Begin(ctx), &missing)).To(BeTrue())
 		Expect(errors.As(s.process("another facade").Await(ctx), &missing)).To(BeTrue())
 
 		By("accepting the old ones again")
-		old, err := keyring.Parse(lost.Data)
+		old, err := secrets.ParseRing(lost.Data)
 		Expect(err).NotTo(HaveOccurred())
 		s.change(ctx, old)
 		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
@@ -151,23 +150,23 @@ var _ = Describe("The platform's keys", func() {
 		keeper, facade := s.begun(ctx), s.process("facade")
 		Expect(facade.Await(ctx)).To(Succeed())
 		ring := s.ring(ctx)
-		oldDerivation, oldSealing := ring.IDs(keyring.Derivation)[0], ring.IDs(keyring.Sealing)[0]
-		ring, derivation, err := ring.WithNewKey(keyring.Derivation)
+		oldDerivation, oldSealing := ring.IDs(secrets.Derivation)[0], ring.IDs(secrets.Sealing)[0]
+		ring, derivation, err := ring.WithNewKey(secrets.Derivation)
 		Expect(err).NotTo(HaveOccurred())
-		ring, sealing, err := ring.WithNewKey(keyring.Sealing)
+		ring, sealing, err := ring.WithNewKey(secrets.Sealing)
 		Expect(err).NotTo(HaveOccurred())
 		s.change(ctx, ring)
 
 		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
-		Expect(s.state(ctx, derivation)).To(Equal(keyring.KeyStatus{ID: derivation, State: keyring.StateNew, Lacking: []string{"facade"}}))
-		Expect(s.state(ctx, oldDerivation).State).To(Equal(keyring.StateCurrent))
+		Expect(s.state(ctx, derivation)).To(Equal(secrets.KeyStatus{ID: derivation, State: secrets.KeyNew, Lacking: []string{"facade"}}))
+		Expect(s.state(ctx, oldDerivation).State).To(Equal(secrets.KeyCurrent))
 		Expect(keeper.Follower.Keys.SealingKey()).To(Equal(oldSealing))
 
 		Expect(facade.Refresh(ctx)).To(Succeed())
 		Expect(facade.Keys.SealingKey()).To(Equal(oldSealing))
 		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
-		Expect(s.state(ctx, derivation).State).To(Equal(keyring.StateCurrent))
-		Expect(s.state(ctx, oldDerivation).State).To(Equal(keyring.StateFormer))
+		Expect(s.state(ctx, derivation).State).To(Equal(secrets.KeyCurrent))
+		Expect(s.state(ctx, oldDerivation).State).To(Equal(secrets.KeyFormer))
 		Expect(keeper.Follower.Keys.SealingKey()).To(Equal(sealing))
 		Expect(facade.Refresh(ctx)).To(Succeed())
 		Expect(facade.Keys.SealingKey()).To(Equal(sealing))
@@ -187,9 +186,9 @@ var _ = Describe("The platform's keys", func() {
 	It("seal values again, and a revoked one is removed when it is no longer needed", func(ctx SpecContext) {
 		s := newKeyScene(ctx)
 		keeper := s.begun(ctx)
-		old := s.ring(ctx).IDs(keyring.Sealing)[0]
+		old := s.ring(ctx).IDs(secrets.Sealing)[0]
 		key := store.Key{ProjectID: uuid.New(), ID: uuid.New()}
-		field := seal.CredentialsField(key.ProjectID, key.ID)
+		field := secrets.CredentialsField(key.ProjectID, key.ID)
 		sealed, by, err := keeper.Follower.Keys.Seal(field, []byte("CANARY"))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(by).To(Equal(old))
@@ -199,7 +198,7 @@ var _ = Describe("The platform's keys", func() {
 			Sealed: sealed, SealedKey: by, SecretVersion: 1,
 		})).To(Succeed())
 
-		ring, sealing, err := s.ring(ctx).WithNewKey(keyring.Sealing)
+		ring, sealing, err := s.ring(ctx).WithNewKey(secrets.Sealing)
 		Expect(err).NotTo(HaveOccurred())
 		s.change(ctx, ring.WithRevoked(old, 0))
 		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
@@ -208,7 +207,7 @@ var _ = Describe("The platform's keys", func() {
 		Expect(row.SealedKey).To(Equal(sealing))
 		Expect(keeper.Follower.Keys.Open(field, row.Sealed)).To(BeEquivalentTo("CANARY"))
 		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
-		Expect(s.ring(ctx).IDs(keyring.Sealing)).To(Equal([]string{sealing}))
+		Expect(s.ring(ctx).IDs(secrets.Sealing)).To(Equal([]string{sealing}))
 		Expect(s.ring(ctx).Revoked()).To(BeEmpty())
 		Expect(s.state(ctx, old)).To(BeZero())
 		Expect(keeper.UpdateKeys(ctx)).To(Succeed(), "it is not missed")
@@ -236,15 +235,15 @@ var _ = Describe("The platform's keys", func() {
 		keeper := s.begun(ctx)
 		anew := make(chan event.GenericEvent, 10)
 		keeper.Changed, keeper.Namespaces = anew, namespaces.Set{"ours"}
-		old := s.ring(ctx).IDs(keyring.Derivation)[0]
+		old := s.ring(ctx).IDs(secrets.Derivation)[0]
 		for _, namespace := range []string{"ours", "theirs"} {
 			Expect(s.db.PutConnector(ctx, store.Connector{
 				Ref: store.ObjectRef{Namespace: namespace, Kind: store.KindConnector, Name: "ask", ObjectUID: namespace, Generation: 1},
 				ID:  uuid.New(), ProjectID: uuid.New(), EnvironmentID: uuid.New(), Name: "ask", Type: "webhook", Mode: "sync",
-				SecretVersion: 1, SecretKey: old, SecretDigest: seal.Digest("old"),
+				SecretVersion: 1, SecretKey: old, SecretDigest: secrets.Digest("old"),
 			})).To(Succeed())
 		}
-		ring, _, err := s.ring(ctx).WithNewKey(keyring.Derivation)
+		ring, _, err := s.ring(ctx).WithNewKey(secrets.Derivation)
 		Expect(err).NotTo(HaveOccurred())
 		s.change(ctx, ring.WithRevoked(old, time.Hour))
 		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
@@ -257,19 +256,19 @@ var _ = Describe("The platform's keys", func() {
 		keeper := s.begun(ctx)
 		anew := make(chan event.GenericEvent, 10)
 		keeper.Changed = anew
-		old := s.ring(ctx).IDs(keyring.Derivation)[0]
+		old := s.ring(ctx).IDs(secrets.Derivation)[0]
 		row := store.Connector{
 			Ref: store.ObjectRef{Namespace: "a", Kind: store.KindConnector, Name: "ask", ObjectUID: "1", Generation: 1},
 			ID:  uuid.New(), ProjectID: uuid.New(), EnvironmentID: uuid.New(), Name: "ask", Type: "webhook", Mode: "sync",
-			SecretVersion: 1, SecretKey: old, SecretDigest: seal.Digest("old"),
+			SecretVersion: 1, SecretKey: old, SecretDigest: secrets.Digest("old"),
 		}
 		Expect(s.db.PutConnector(ctx, row)).To(Succeed())
-		ring, _, err := s.ring(ctx).WithNewKey(keyring.Derivation)
+		ring, _, err := s.ring(ctx).WithNewKey(secrets.Derivation)
 		Expect(err).NotTo(HaveOccurred())
 		s.change(ctx, ring.WithRevoked(old, time.Hour))
 		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
 		Expect((<-anew).Object.GetName()).To(Equal("ask"))
-		Expect(s.ring(ctx).IDs(keyring.Derivation)).To(HaveLen(2))
+		Expect(s.ring(ctx).IDs(secrets.Derivation)).To(HaveLen(2))
 		Expect(s.state(ctx, old).Needed).To(BeEquivalentTo(1))
 
 		entries, err := s.db.ListAudit(ctx, store.AuditQuery{Limit: 1})
@@ -277,10 +276,10 @@ var _ = Describe("The platform's keys", func() {
 		Expect(entries[0].Operation + " " + entries[0].Object.ID).To(Equal("revokePlatformKey " + old))
 		row.SecretKey, err = s.db.DerivationKey(ctx, row.Key(), 1)
 		Expect(err).NotTo(HaveOccurred())
-		row.SecretDigest = seal.Digest("anew")
+		row.SecretDigest = secrets.Digest("anew")
 		Expect(s.db.PutConnector(ctx, row)).To(Succeed())
 		Expect(keeper.UpdateKeys(ctx)).To(Succeed())
-		Expect(s.ring(ctx).IDs(keyring.Derivation)).To(Equal([]string{row.SecretKey}))
+		Expect(s.ring(ctx).IDs(secrets.Derivation)).To(Equal([]string{row.SecretKey}))
 	})
 
 	It("change under a running manager, which derives the secrets of a leaked key again", func(ctx SpecContext) {
@@ -300,8 +299,8 @@ var _ = Describe("The platform's keys", func() {
 		shown := &corev1.Secret{ObjectMeta: at(connector.Status.SecretName)}
 		p.eventually(ctx, shown, func() bool { return len(shown.Data["secret"]) > 0 })
 		leaked := string(shown.Data["secret"])
-		old := s.ring(ctx).IDs(keyring.Derivation)
-		ring, _, err := s.ring(ctx).WithNewKey(keyring.Derivation)
+		old := s.ring(ctx).IDs(secrets.Derivation)
+		ring, _, err := s.ring(ctx).WithNewKey(secrets.Derivation)
 		Expect(err).NotTo(HaveOccurred())
 		for _, id := range old {
 			ring = ring.WithRevoked(id, 24*time.Hour)
@@ -312,9 +311,9 @@ var _ = Describe("The platform's keys", func() {
 		route, err := p.store.Route(ctx, key)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(route.Connector.Secrets).To(HaveLen(2))
-		Expect(route.Connector.Secrets[0].SHA256).To(Equal(seal.Digest(string(shown.Data["secret"]))))
-		Expect(route.Connector.Secrets[1].SHA256).To(Equal(seal.Digest(leaked)))
+		Expect(route.Connector.Secrets[0].SHA256).To(Equal(secrets.Digest(string(shown.Data["secret"]))))
+		Expect(route.Connector.Secrets[1].SHA256).To(Equal(secrets.Digest(leaked)))
 		Expect(route.Connector.Secrets[1].NotAfter).NotTo(BeNil())
-		Eventually(ctx, func() []string { return s.ring(ctx).IDs(keyring.Derivation) }).Should(HaveLen(1))
+		Eventually(ctx, func() []string { return s.ring(ctx).IDs(secrets.Derivation) }).Should(HaveLen(1))
 	})
 })

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 )
 
@@ -62,7 +62,7 @@ var _ = Describe("NetworkPolicies", func() {
 		}
 
 		By("allowing only build and runner pods to reach dispatch")
-		stranger := wired{template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{object.LabelComponent: "runner"}}}}
+		stranger := wired{template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{base.LabelComponent: "runner"}}}}
 		rule := ruleOf(policies["agentplatform-gateway"], "dispatch")
 		for name, pod := range pods {
 			Expect(admits(rule.From, pod)).To(Equal(name == "runner" || name == "build"), name)
@@ -110,19 +110,19 @@ var _ = Describe("NetworkPolicies", func() {
 		t := start().empty()
 		t.populate(ctx)
 		DeferCleanup(t.clear)
-		trusted := &corev1.ConfigMap{ObjectMeta: t.at(object.DispatchCA)}
-		t.eventually(ctx, trusted, func() bool { return strings.Contains(trusted.Data[object.DispatchCAKey], "BEGIN CERTIFICATE") })
+		trusted := &corev1.ConfigMap{ObjectMeta: t.at(base.DispatchCA)}
+		t.eventually(ctx, trusted, func() bool { return strings.Contains(trusted.Data[base.DispatchCAKey], "BEGIN CERTIFICATE") })
 		certificate := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kube.SystemNamespace, Name: "agentplatform-dispatch-tls"}}
-		t.eventually(ctx, certificate, func() bool { return string(certificate.Data["ca.crt"]) == trusted.Data[object.DispatchCAKey] })
+		t.eventually(ctx, certificate, func() bool { return string(certificate.Data["ca.crt"]) == trusted.Data[base.DispatchCAKey] })
 		pool := &appsv1.Deployment{ObjectMeta: t.at("dev-runner")}
 		t.eventually(ctx, pool, func() bool { return pool.UID != "" })
 		Expect(pool.Spec.Template.Spec.Containers[0].Args).To(ContainElement("--dispatch-ca-file=/etc/agentplatform/dispatch/ca.crt"))
 
 		By("after they are deleted or edited")
 		was := trusted.DeepCopy()
-		trusted.Data[object.DispatchCAKey] = "another"
+		trusted.Data[base.DispatchCAKey] = "another"
 		Expect(t.client.Patch(ctx, trusted, client.MergeFrom(was))).To(Succeed())
-		t.eventually(ctx, trusted, func() bool { return trusted.Data[object.DispatchCAKey] == string(certificate.Data["ca.crt"]) })
+		t.eventually(ctx, trusted, func() bool { return trusted.Data[base.DispatchCAKey] == string(certificate.Data["ca.crt"]) })
 		policy := &networkingv1.NetworkPolicy{ObjectMeta: t.at("agentplatform-runner")}
 		t.eventually(ctx, policy, func() bool { return policy.UID != "" })
 		before := policy.UID

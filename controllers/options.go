@@ -13,10 +13,10 @@ import (
 
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/internal/egress"
-	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/internal/plan"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -30,7 +30,7 @@ type Options struct {
 	// the lease.
 	Lease *Lease
 	// Keys derives the secrets of connectors and seals credentials.
-	Keys *keyring.Keys
+	Keys *secrets.Keys
 	// KeyKeeper maintains the platform's keys while the controllers run. If nil, the keys stay
 	// unchanged.
 	KeyKeeper *platformkeys.Keeper

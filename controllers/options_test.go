@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
@@ -25,7 +25,7 @@ func TestOptions_BoundStabilizationWindow(t *testing.T) {
 	} {
 		t.Run(window.String(), func(t *testing.T) {
 			err := Options{
-				Store: db.ForCluster("cluster"), Hints: db, Keys: &keyring.Keys{}, Image: "platform:1", DispatchURL: "http://dispatch:8081",
+				Store: db.ForCluster("cluster"), Hints: db, Keys: &secrets.Keys{}, Image: "platform:1", DispatchURL: "http://dispatch:8081",
 				SystemNamespace: "system", GatewayURL: "http://gateway", PlatformID: uuid.New(), StabilizationWindow: window,
 			}.validate()
 			if allowed {

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -77,7 +77,7 @@ var _ = Describe("The path of a change", func() {
 		route, err := p.store.Route(ctx, key(connector))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(route.Links).To(HaveLen(2))
-		Expect(route.Connector.Secrets[0].SHA256).To(Equal(seal.Digest(string(shown.Data["secret"]))))
+		Expect(route.Connector.Secrets[0].SHA256).To(Equal(secrets.Digest(string(shown.Data["secret"]))))
 
 		By("removing a deleted connector from the store")
 		Expect(p.client.Delete(ctx, connector)).To(Succeed())

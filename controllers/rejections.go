@@ -17,7 +17,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -35,13 +35,13 @@ const (
 // not call Kubernetes. Each count is reported at most once: if the manager stops between the query and
 // the event, only the REST API has the count.
 type rejections struct {
-	base  *object.Base
+	base  *base.Base
 	store store.RejectionTeller
 	// wait is called between two queries.
 	wait func(ctx context.Context, pause time.Duration) error
 }
 
-func newRejections(base *object.Base, teller store.RejectionTeller) *rejections {
+func newRejections(base *base.Base, teller store.RejectionTeller) *rejections {
 	return &rejections{base: base, store: teller, wait: pause.For}
 }
 

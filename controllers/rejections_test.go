@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -51,7 +51,7 @@ func TestRejections_AreEventsOfTheirConnector(t *testing.T) {
 		newsOf("shop", "orders", "1", map[string]int64{"no_agent": 2, "invalid_secret": 35, "backlog_full": 2}),
 		newsOf("shop", "one", "4", map[string]int64{"no_agent": 1}),
 	}}
-	r := newRejections(&object.Base{
+	r := newRejections(&base.Base{
 		Client: controllertest.Cached(t, connector("shop", "orders", "1"), connector("shop", "another", "2"), connector("elsewhere", "theirs", "3"), connector("shop", "one", "4")),
 		Events: events, Namespaces: namespaces.Set{"shop"},
 	}, from)

@@ -19,8 +19,8 @@ import (
 	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/internal/egress"
-	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
@@ -100,8 +100,8 @@ func startAs(
 // newKeeper returns the keeper of a process with this name.
 func newKeeper(secret platformkeys.Secret, db store.Store, process string) *platformkeys.Keeper {
 	logger := slog.New(slog.DiscardHandler)
-	return &platformkeys.Keeper{Secret: secret, Store: db, Logger: logger, Follower: &keyring.Follower{
-		Read: secret.Read, Register: db, Process: process, Keys: &keyring.Keys{}, Logger: logger, Pause: shortPause,
+	return &platformkeys.Keeper{Secret: secret, Store: db, Logger: logger, Follower: &secrets.Follower{
+		Read: secret.Read, Register: db, Process: process, Keys: &secrets.Keys{}, Logger: logger, Pause: shortPause,
 	}}
 }
 

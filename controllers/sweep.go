@@ -21,11 +21,11 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -96,10 +96,10 @@ func (s *sweep) writeWarning(ctx context.Context, message string) error {
 	now := metav1.Now()
 	return s.events.Create(ctx, &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{GenerateName: "agentplatform-sweep-", Namespace: s.system},
-		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: s.system, Name: keyring.SecretName},
+		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: s.system, Name: secrets.SecretName},
 		Type:           corev1.EventTypeWarning, Reason: "SweepRefused", Message: message, Source: corev1.EventSource{Component: "agentplatform"},
 		FirstTimestamp: now, LastTimestamp: now, Count: 1,
-	}, client.FieldOwner(object.FieldManager))
+	}, client.FieldOwner(base.FieldManager))
 }
 
 // removeDeleted removes rows of deleted objects and returns their number. If most rows of a kind would be

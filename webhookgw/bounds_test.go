@@ -15,7 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/runerror"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -61,7 +61,7 @@ func TestBuildToken_StaysWithinStoreLimits(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, b.store.StartBuild(t.Context(), store.Key{ProjectID: b.project, ID: id}, ""))
 	require.NoError(t, b.store.PutToken(t.Context(), store.Token{
-		SHA256: seal.Digest(token), Kind: store.TokenBuild, ProjectID: b.project, EnvironmentID: b.environment, DeploymentID: &id,
+		SHA256: secrets.Digest(token), Kind: store.TokenBuild, ProjectID: b.project, EnvironmentID: b.environment, DeploymentID: &id,
 	}))
 	chunk := strings.Repeat("l", dispatchapi.MaxBuildLog)
 	for number := range int64(4) {
@@ -108,7 +108,7 @@ func TestBuildToken_StoresOneBundle(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, b.store.StartBuild(t.Context(), store.Key{ProjectID: b.project, ID: id}, ""))
 	require.NoError(t, b.store.PutToken(t.Context(), store.Token{
-		SHA256: seal.Digest(token), Kind: store.TokenBuild, ProjectID: b.project, EnvironmentID: b.environment, DeploymentID: &id,
+		SHA256: secrets.Digest(token), Kind: store.TokenBuild, ProjectID: b.project, EnvironmentID: b.environment, DeploymentID: &id,
 	}))
 	port, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + b.gateway.InternalAddr(), Token: token})
 	require.NoError(t, err)

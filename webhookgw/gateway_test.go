@@ -19,7 +19,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/expr"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/internal/testenv/webhooktest"
 	"github.com/agentplatform/agentplatform/store"
@@ -59,7 +59,7 @@ func setupWith(t *testing.T, edit func(*Options)) *bundle {
 		ObjectCreatedAt: time.Unix(1, 0),
 	}))
 	require.NoError(t, st.PutToken(ctx, store.Token{
-		SHA256: seal.Digest(runnerToken), Kind: store.TokenRunner, ProjectID: b.project, EnvironmentID: b.environment,
+		SHA256: secrets.Digest(runnerToken), Kind: store.TokenRunner, ProjectID: b.project, EnvironmentID: b.environment,
 	}))
 	b.deploy("hello")
 	return b
@@ -121,7 +121,7 @@ func (b *bundle) deployAgents(agents ...store.Agent) {
 func hexDigest(data []byte) string {
 	const digits = "0123456789abcdef"
 	var out strings.Builder
-	for _, c := range seal.Digest(string(data)) {
+	for _, c := range secrets.Digest(string(data)) {
 		out.WriteByte(digits[c>>4])
 		out.WriteByte(digits[c&15])
 	}
@@ -134,7 +134,7 @@ func (b *bundle) connector(mode string, edit func(*store.Connector), agents ...s
 	c := store.Connector{
 		Ref: ref("Connector", name, 1), ID: uuid.New(), ProjectID: b.project, EnvironmentID: b.environment,
 		Name: name, Type: "webhook", Mode: mode, Enabled: true, Config: json.RawMessage(`{"timeout_seconds":30}`),
-		SecretDigest: seal.Digest(secret),
+		SecretDigest: secrets.Digest(secret),
 	}
 	if edit != nil {
 		edit(&c)

@@ -19,8 +19,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
-	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
@@ -45,11 +44,11 @@ func sending(t *testing.T) (b *bundle, out store.Connector, arrived <-chan arriv
 		}
 	}))
 	t.Cleanup(receiver.Close)
-	ring, err := keyring.New()
+	ring, err := secrets.NewRing()
 	require.NoError(t, err)
-	keys := &keyring.Keys{}
-	derivation := ring.IDs(keyring.Derivation)[0]
-	require.NoError(t, keys.Set(ring, []string{derivation, ring.IDs(keyring.Sealing)[0]}))
+	keys := &secrets.Keys{}
+	derivation := ring.IDs(secrets.Derivation)[0]
+	require.NoError(t, keys.Set(ring, []string{derivation, ring.IDs(secrets.Sealing)[0]}))
 	b = setupWith(t, func(o *Options) {
 		o.Keys = keys
 		o.Guard = egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Webhook: {netip.MustParsePrefix("127.0.0.0/8")}}})
@@ -58,10 +57,10 @@ func sending(t *testing.T) (b *bundle, out store.Connector, arrived <-chan arriv
 		c.Config = json.RawMessage(`{"url":"${URL}"}`) // as for a connector of a repository: its resolved value is sealed
 		c.SecretKey, c.SecretVersion = derivation, 2
 		var err error
-		c.Sealed, c.SealedKey, err = keys.Seal(seal.CredentialsField(c.ProjectID, c.ID), fmt.Appendf(nil, `{"headers":{"X-Team":"payments"},"url":%q}`, receiver.URL))
+		c.Sealed, c.SealedKey, err = keys.Seal(secrets.CredentialsField(c.ProjectID, c.ID), fmt.Appendf(nil, `{"headers":{"X-Team":"payments"},"url":%q}`, receiver.URL))
 		require.NoError(t, err)
 	})
-	secret, err := keys.SigningSecret(derivation, seal.Generated{ProjectID: b.project, ConnectorID: out.ID, Version: 2})
+	secret, err := keys.SigningSecret(derivation, secrets.Generated{ProjectID: b.project, ConnectorID: out.ID, Version: 2})
 	require.NoError(t, err)
 	verify, err = standardwebhooks.NewWebhook(secret)
 	require.NoError(t, err)
@@ -141,10 +140,10 @@ func TestTelemetry_ExportsRun(t *testing.T) {
 	}))
 	t.Cleanup(collector.Close)
 	b := setupWith(t, func(o *Options) {
-		ring, err := keyring.New()
+		ring, err := secrets.NewRing()
 		require.NoError(t, err)
-		keys := &keyring.Keys{}
-		require.NoError(t, keys.Set(ring, []string{ring.IDs(keyring.Derivation)[0], ring.IDs(keyring.Sealing)[0]}))
+		keys := &secrets.Keys{}
+		require.NoError(t, keys.Set(ring, []string{ring.IDs(secrets.Derivation)[0], ring.IDs(secrets.Sealing)[0]}))
 		o.Keys = keys
 		o.Guard = egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Telemetry: {netip.MustParsePrefix("127.0.0.0/8")}}})
 	})

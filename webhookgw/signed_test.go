@@ -22,9 +22,8 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
-	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/metrics"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -34,16 +33,16 @@ var signedAt = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // signing is a setup with the platform's keys.
 type signing struct {
 	*bundle
-	keys       *keyring.Keys
+	keys       *secrets.Keys
 	derivation string
 }
 
 func newSigning(t *testing.T, edit func(*Options)) *signing {
 	t.Helper()
-	ring, err := keyring.New()
+	ring, err := secrets.NewRing()
 	require.NoError(t, err)
-	s := &signing{keys: &keyring.Keys{}, derivation: ring.IDs(keyring.Derivation)[0]}
-	require.NoError(t, s.keys.Set(ring, []string{s.derivation, ring.IDs(keyring.Sealing)[0]}))
+	s := &signing{keys: &secrets.Keys{}, derivation: ring.IDs(secrets.Derivation)[0]}
+	require.NoError(t, s.keys.Set(ring, []string{s.derivation, ring.IDs(secrets.Sealing)[0]}))
 	s.bundle = setupWith(t, func(o *Options) {
 		o.Keys, o.Guard, o.Now = s.keys, egress.New(egress.Rules{}), func() time.Time { return signedAt }
 		if edit != nil {
@@ -55,7 +54,7 @@ func newSigning(t *testing.T, edit func(*Options)) *signing {
 
 // generated returns a version of a connector's generated secret.
 func (s *signing) generated(c store.Connector, version int64) string {
-	secret, err := s.keys.Secret(s.derivation, seal.Generated{
+	secret, err := s.keys.Secret(s.derivation, secrets.Generated{
 		ProjectID: c.ProjectID, ConnectorID: c.ID, Version: version, Standard: strings.Contains(string(c.Config), "standard_webhooks"),
 	})
 	require.NoError(s.t, err)
@@ -66,18 +65,18 @@ func (s *signing) generated(c store.Connector, version int64) string {
 func (s *signing) derives(scheme string, version int64) func(*store.Connector) {
 	return func(c *store.Connector) {
 		c.Config, c.SecretVersion, c.SecretKey, c.SecretGracePeriod = authenticatedBy(scheme), version, s.derivation, time.Hour
-		c.SecretDigest = seal.Digest(s.generated(*c, version))
+		c.SecretDigest = secrets.Digest(s.generated(*c, version))
 	}
 }
 
 // brings gives a connector the user's own secrets, newest first.
-func (s *signing) brings(scheme string, secrets ...string) func(*store.Connector) {
+func (s *signing) brings(scheme string, values ...string) func(*store.Connector) {
 	return func(c *store.Connector) {
-		plain, err := seal.Credentials{Secrets: secrets}.JSON()
+		plain, err := secrets.Credentials{Secrets: values}.JSON()
 		require.NoError(s.t, err)
-		c.Sealed, c.SealedKey, err = s.keys.Seal(seal.CredentialsField(c.ProjectID, c.ID), plain)
+		c.Sealed, c.SealedKey, err = s.keys.Seal(secrets.CredentialsField(c.ProjectID, c.ID), plain)
 		require.NoError(s.t, err)
-		c.Config, c.SecretDigest, c.SecretGracePeriod = authenticatedBy(scheme), seal.Digest(secrets[0]), time.Hour
+		c.Config, c.SecretDigest, c.SecretGracePeriod = authenticatedBy(scheme), secrets.Digest(values[0]), time.Hour
 	}
 }
 
@@ -375,7 +374,7 @@ func (s *signing) unreadable(scheme, secret string) []store.Connector {
 		s.connector("inbound", func(c *store.Connector) {
 			s.brings(scheme, secret)(c)
 			var err error
-			c.Sealed, _, err = s.keys.Seal(seal.CredentialsField(c.ProjectID, c.ID), []byte(`{"secrets":"`+secret+`"}`))
+			c.Sealed, _, err = s.keys.Seal(secrets.CredentialsField(c.ProjectID, c.ID), []byte(`{"secrets":"`+secret+`"}`))
 			require.NoError(s.t, err)
 		}),
 		s.connector("inbound", func(c *store.Connector) {

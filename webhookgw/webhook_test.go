@@ -18,7 +18,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/runerror"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -272,13 +272,13 @@ func TestWebhook_ChangesApplyToNextRequest(t *testing.T) {
 	}
 	for i := range 100 {
 		now := secret + strings.Repeat("x", i+1)
-		put(func(c *store.Connector) { c.SecretDigest, c.SecretGracePeriod = seal.Digest(now), 0 })
+		put(func(c *store.Connector) { c.SecretDigest, c.SecretGracePeriod = secrets.Digest(now), 0 })
 		for _, g := range gateways {
 			require.Equal(t, 401, b.post(g, c.ID.String(), `{}`, nil).status, "rotation %d", i)
 			require.Equal(t, 200, b.post(g, c.ID.String(), `{}`, func(r *http.Request) { r.Header.Set("X-Service-Secret", now) }).status)
 		}
 	}
-	put(func(c *store.Connector) { c.SecretDigest = seal.Digest(secret) })
+	put(func(c *store.Connector) { c.SecretDigest = secrets.Digest(secret) })
 	for i := range 20 {
 		b.link(c, fmt.Sprint("agent-", i), i)
 		for _, g := range gateways {
@@ -300,7 +300,7 @@ func (o *otherClock) Route(ctx context.Context, key store.Key) (store.Route, err
 	route, err := o.Store.Route(ctx, key)
 	o.asked.Add(1)
 	if o.valid || o.asked.Load() == 1 {
-		route.Connector.Secrets = append(route.Connector.Secrets, store.AcceptedSecret{SHA256: seal.Digest("old"), NotAfter: &o.end})
+		route.Connector.Secrets = append(route.Connector.Secrets, store.AcceptedSecret{SHA256: secrets.Digest("old"), NotAfter: &o.end})
 	}
 	return route, err
 }
@@ -458,7 +458,7 @@ func TestTokens_ReachOwnEnvironmentOnly(t *testing.T) {
 		ObjectCreatedAt: time.Unix(2, 0),
 	}))
 	require.NoError(t, b.store.PutToken(t.Context(), store.Token{
-		SHA256: seal.Digest("other"), Kind: store.TokenRunner, ProjectID: b.project, EnvironmentID: other,
+		SHA256: secrets.Digest("other"), Kind: store.TokenRunner, ProjectID: b.project, EnvironmentID: other,
 	}))
 	mine, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + b.gateway.InternalAddr(), Token: runnerToken})
 	require.NoError(t, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
-	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/store"
@@ -39,7 +39,7 @@ type Project struct {
 	ProjectID    uuid.UUID
 	Server       *apiserver.Server
 	Options      apiserver.Options
-	PlatformKeys *keyring.Keys
+	PlatformKeys *secrets.Keys
 	contract     *Contract
 	// FacadeClient is the client of the facade without the effects of controllers.
 	FacadeClient client.WithWatch
@@ -76,7 +76,7 @@ func NewProjectOn(t testing.TB, db store.Store) *Project {
 	platformID := uuid.New()
 	p := &Project{Client: direct, Store: db, Namespace: control.Namespace(t), FacadeClient: facade}
 	p.ProjectID = v1alpha1.ProjectID(platformID, p.Namespace)
-	ring, err := keyring.New()
+	ring, err := secrets.NewRing()
 	require.NoError(t, err)
 	p.PlatformKeys = useRing(t, db, ring)
 	p.Options = apiserver.Options{
@@ -149,18 +149,18 @@ func WithoutLookupLimit(x *rest.Index) *rest.Index {
 }
 
 // useRing makes the keys of a ring the current keys of the platform.
-func useRing(t testing.TB, db store.Store, ring keyring.Ring) *keyring.Keys {
+func useRing(t testing.TB, db store.Store, ring secrets.Ring) *secrets.Keys {
 	t.Helper()
 	var admitted []store.PlatformKey
 	for id, fingerprint := range ring.Fingerprints() {
-		admitted = append(admitted, store.PlatformKey{ID: id, Ring: keyring.RingOf(id), Fingerprint: fingerprint})
+		admitted = append(admitted, store.PlatformKey{ID: id, Ring: secrets.RingOf(id), Fingerprint: fingerprint})
 	}
 	require.NoError(t, db.AdmitKeys(t.Context(), admitted, nil))
 	_, err := db.ReportKeys(t.Context(), "test", ring.Fingerprints())
 	require.NoError(t, err)
 	current, err := db.PromoteKeys(t.Context(), store.KeyHolderAge)
 	require.NoError(t, err)
-	keys := &keyring.Keys{}
+	keys := &secrets.Keys{}
 	require.NoError(t, keys.Set(ring, current))
 	return keys
 }

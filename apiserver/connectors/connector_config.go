@@ -20,7 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/connector/crd"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 )
 
 // ConnectorConfig is the config of a connector in responses: its settings by name, with masked credentials.
@@ -124,14 +124,14 @@ func (s *API) sealSecret(
 		return "", rest.InvalidField(at, fmt.Sprintf("comes from the Secret %q: change it there", spec.SecretRef.Name))
 	case authentication == v1alpha1.AuthenticationNone:
 		return "", rest.InvalidField(at, "has no effect because authentication is none: leave the secret out, or choose another authentication")
-	case *sent != "" && *sent != rest.Masked && seal.CheckBrought(*sent) != "":
-		return "", rest.InvalidField(at, seal.CheckBrought(*sent))
+	case *sent != "" && *sent != rest.Masked && secrets.CheckUserSecret(*sent) != "":
+		return "", rest.InvalidField(at, secrets.CheckUserSecret(*sent))
 	}
 	fresh, kept, err := keepCredentials("body.config", map[string]string{"secret": *sent}, stored)
 	if err != nil {
 		return "", err
 	}
-	field := seal.SecretField(c.ProjectID, id)
+	field := secrets.SecretField(c.ProjectID, id)
 	value, anew := fresh["secret"]
 	if !anew {
 		if value, anew = s.Keys.OpenOutdated(field, kept["secret"]); !anew {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 )
 
 // sealHeaders returns the sealed headers of the object. It seals new values, and seals unchanged values again if they
@@ -24,12 +24,12 @@ func (s *API) sealHeaders(c *rest.Caller, id uuid.UUID, sent, stored map[string]
 	out := map[string]string{}
 	for name, sealed := range kept {
 		out[name] = sealed
-		if value, anew := s.Keys.OpenOutdated(seal.HeaderField(c.ProjectID, id, name), sealed); anew {
+		if value, anew := s.Keys.OpenOutdated(secrets.HeaderField(c.ProjectID, id, name), sealed); anew {
 			fresh[name] = value
 		}
 	}
 	for name, value := range fresh {
-		sealed, _, err := s.Keys.Seal(seal.HeaderField(c.ProjectID, id, name), []byte(value))
+		sealed, _, err := s.Keys.Seal(secrets.HeaderField(c.ProjectID, id, name), []byte(value))
 		if err != nil {
 			return nil, fmt.Errorf("sealing the header %q: %w", name, err)
 		}

@@ -20,8 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/connectors"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/connector"
-	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -30,7 +29,7 @@ func sealedHeader(t *testing.T, w *apiservertest.Project, id, name string) strin
 	t.Helper()
 	sealed, err := base64.StdEncoding.DecodeString(w.ConnectorObject(t, id).Spec.Webhook.SealedHeaders[name])
 	require.NoError(t, err)
-	plain, err := w.PlatformKeys.Open(seal.HeaderField(w.ProjectID, uuid.MustParse(id), name), sealed)
+	plain, err := w.PlatformKeys.Open(secrets.HeaderField(w.ProjectID, uuid.MustParse(id), name), sealed)
 	require.NoError(t, err)
 	return string(plain)
 }
@@ -90,9 +89,9 @@ func TestOutboundHeaders_AreCredentials(t *testing.T) {
 
 	ring, err := w.PlatformKeys.Ring()
 	require.NoError(t, err)
-	ring, added, err := ring.WithNewKey(keyring.Sealing)
+	ring, added, err := ring.WithNewKey(secrets.Sealing)
 	require.NoError(t, err)
-	require.NoError(t, w.PlatformKeys.Set(ring, append(ring.IDs(keyring.Derivation), added)))
+	require.NoError(t, w.PlatformKeys.Set(ring, append(ring.IDs(secrets.Derivation), added)))
 	patch(`{"config":{"url":"https://b.example","headers":{"Authorization":"********"}}}`)
 	sealed, err := base64.StdEncoding.DecodeString(w.ConnectorObject(t, made.ID).Spec.Webhook.SealedHeaders["Authorization"])
 	require.NoError(t, err)
@@ -147,7 +146,7 @@ func TestRotateSecret_RotatesSigningSecret(t *testing.T) {
 	key := w.CreateKey(t, nil)
 	made := w.CreateOutboundConnector(t, key, "Results", `{"url":"https://a.example"}`)
 	require.NotNil(t, made.SigningSecret)
-	require.Contains(t, *made.SigningSecret, seal.SigningSecretPrefix)
+	require.Contains(t, *made.SigningSecret, secrets.SigningSecretPrefix)
 	status, body := w.Call(t, key, http.MethodPost, "/connectors/"+made.ID+"/rotate-secret", "")
 	require.Equal(t, http.StatusOK, status, string(body))
 	require.NotEqual(t, *made.SigningSecret, *apiservertest.Decode[connectors.Connector](t, body).SigningSecret)

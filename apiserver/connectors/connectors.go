@@ -16,8 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/connector/crd"
-	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -26,7 +25,7 @@ type API struct {
 	Service     *rest.Service
 	Store       Store
 	Links       *Links
-	Keys        *keyring.Keys
+	Keys        *secrets.Keys
 	Derivations Derivations
 	// GatewayURL is the public URL of the gateway.
 	GatewayURL string
@@ -283,7 +282,7 @@ func (s *API) secretOf(
 	if !crd.GeneratesSecret(conn) {
 		return rest.Masked, nil
 	}
-	of := seal.Generated{ProjectID: c.ProjectID, ConnectorID: id, Version: int64(conn.SecretVersionInEffect()),
+	of := secrets.Generated{ProjectID: c.ProjectID, ConnectorID: id, Version: int64(conn.SecretVersionInEffect()),
 		Standard: conn.Authentication() == v1alpha1.AuthenticationStandardWebhooks}
 	key, known := derivations[store.Derivation{ConnectorID: id, Version: of.Version}]
 	if !known {

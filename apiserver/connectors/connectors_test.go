@@ -17,8 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
 	"github.com/agentplatform/agentplatform/apiserver/connectors"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
-	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -33,7 +32,7 @@ func TestCreateConnector_CreatesLink(t *testing.T) {
 	made := apiservertest.Decode[connectors.Connector](t, r.Body.Bytes())
 	require.Equal(t, path+"/"+made.ID, r.Header().Get("Location"))
 	require.Equal(t, apiservertest.GatewayURL+"/hooks/"+w.ProjectID.String()+"/"+made.ID, *made.WebhookURL)
-	of := seal.Generated{ProjectID: w.ProjectID, ConnectorID: uuid.MustParse(made.ID), Version: 1}
+	of := secrets.Generated{ProjectID: w.ProjectID, ConnectorID: uuid.MustParse(made.ID), Version: 1}
 	keyID, err := w.Store.DerivationKey(t.Context(), store.Key{ProjectID: of.ProjectID, ID: of.ConnectorID}, of.Version)
 	require.NoError(t, err)
 	derived, err := w.PlatformKeys.Secret(keyID, of)
@@ -73,7 +72,7 @@ func TestGetConnector_Returns503WithoutPlatformKey(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	before, err := w.PlatformKeys.Ring()
 	require.NoError(t, err)
-	other, err := keyring.New()
+	other, err := secrets.NewRing()
 	require.NoError(t, err)
 	require.NoError(t, w.PlatformKeys.Set(other, nil))
 	status, body := get()

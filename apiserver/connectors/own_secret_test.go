@@ -18,8 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/connectors"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -28,7 +27,7 @@ func openOwnSecret(t *testing.T, w *apiservertest.Project, id string) string {
 	t.Helper()
 	sealed, err := base64.StdEncoding.DecodeString(w.ConnectorObject(t, id).Spec.Webhook.SealedSecret)
 	require.NoError(t, err)
-	plain, err := w.PlatformKeys.Open(seal.SecretField(w.ProjectID, uuid.MustParse(id)), sealed)
+	plain, err := w.PlatformKeys.Open(secrets.SecretField(w.ProjectID, uuid.MustParse(id)), sealed)
 	require.NoError(t, err)
 	return string(plain)
 }
@@ -71,9 +70,9 @@ func TestOwnSecret_IsCredential(t *testing.T) {
 
 	ring, err := w.PlatformKeys.Ring()
 	require.NoError(t, err)
-	ring, added, err := ring.WithNewKey(keyring.Sealing)
+	ring, added, err := ring.WithNewKey(secrets.Sealing)
 	require.NoError(t, err)
-	require.NoError(t, w.PlatformKeys.Set(ring, append(ring.IDs(keyring.Derivation), added)))
+	require.NoError(t, w.PlatformKeys.Set(ring, append(ring.IDs(secrets.Derivation), added)))
 	patch(`{"config":{"authentication":"slack","secret":"********"}}`)
 	sealed, err := base64.StdEncoding.DecodeString(w.ConnectorObject(t, made.ID).Spec.Webhook.SealedSecret)
 	require.NoError(t, err)

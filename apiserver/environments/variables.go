@@ -17,15 +17,14 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 )
 
 // Variables serves the variables of environments.
 type Variables struct {
 	Service *rest.Service
-	Keys    *keyring.Keys
+	Keys    *secrets.Keys
 }
 
 // VariableSection has the endpoints of variables; Variables serves them.
@@ -295,7 +294,7 @@ func (s *Variables) withValue(
 
 // sealVariable seals the value of a variable for an environment.
 func (s *Variables) sealVariable(c *rest.Caller, environment uuid.UUID, name v1alpha1.VariableName, value string) (string, error) {
-	sealed, _, err := s.Keys.Seal(seal.VariableField(c.ProjectID, environment, string(name)), []byte(value))
+	sealed, _, err := s.Keys.Seal(secrets.VariableField(c.ProjectID, environment, string(name)), []byte(value))
 	if err != nil {
 		return "", fmt.Errorf("sealing the variable %q: %w", name, err)
 	}
@@ -308,7 +307,7 @@ func (s *Variables) resealed(c *rest.Caller, e *v1alpha1.Environment, v v1alpha1
 		return v, nil
 	}
 	id := uuid.MustParse(rest.ObjectID(e))
-	value, anew := s.Keys.OpenOutdated(seal.VariableField(c.ProjectID, id, string(v.Name)), v.SealedValue)
+	value, anew := s.Keys.OpenOutdated(secrets.VariableField(c.ProjectID, id, string(v.Name)), v.SealedValue)
 	if !anew {
 		return v, nil
 	}
@@ -341,9 +340,9 @@ func (s *Variables) variableValue(c *rest.Caller, e *v1alpha1.Environment, v *v1
 	}
 	raw, err := base64.StdEncoding.DecodeString(v.SealedValue)
 	if err != nil {
-		return "", seal.ErrUnsealable
+		return "", secrets.ErrUnsealable
 	}
-	plain, err := s.Keys.Open(seal.VariableField(c.ProjectID, uuid.MustParse(rest.ObjectID(e)), string(v.Name)), raw)
+	plain, err := s.Keys.Open(secrets.VariableField(c.ProjectID, uuid.MustParse(rest.ObjectID(e)), string(v.Name)), raw)
 	return string(plain), err
 }
 

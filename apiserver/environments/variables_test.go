@@ -19,8 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/environments"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 )
 
 // openVariable is the value of a sealed variable, as its controller opens it.
@@ -28,7 +27,7 @@ func openVariable(t testing.TB, w *apiservertest.Project, environment string, v 
 	t.Helper()
 	raw, err := base64.StdEncoding.DecodeString(v.SealedValue)
 	require.NoError(t, err)
-	plain, err := w.PlatformKeys.Open(seal.VariableField(w.ProjectID, uuid.MustParse(environment), string(v.Name)), raw)
+	plain, err := w.PlatformKeys.Open(secrets.VariableField(w.ProjectID, uuid.MustParse(environment), string(v.Name)), raw)
 	require.NoError(t, err)
 	return string(plain)
 }
@@ -286,9 +285,9 @@ func TestReplaceVariables_SealsWithCurrentKey(t *testing.T) {
 	before := w.EnvironmentObject(t, id).Variable("PASSWORD").SealedValue
 	ring, err := w.PlatformKeys.Ring()
 	require.NoError(t, err)
-	ring, added, err := ring.WithNewKey(keyring.Sealing)
+	ring, added, err := ring.WithNewKey(secrets.Sealing)
 	require.NoError(t, err)
-	require.NoError(t, w.PlatformKeys.Set(ring, append(ring.IDs(keyring.Derivation), added)))
+	require.NoError(t, w.PlatformKeys.Set(ring, append(ring.IDs(secrets.Derivation), added)))
 	got := w.Request(t, key, http.MethodPut, "/environments/"+id+"/variables", `[{"name":"PASSWORD","sensitive":true}]`)
 	require.Equal(t, http.StatusOK, got.Code, got.Body)
 	after := w.EnvironmentObject(t, id).Variable("PASSWORD")

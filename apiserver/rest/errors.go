@@ -21,7 +21,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -103,8 +103,8 @@ func wrapped(target error) func(error) bool {
 
 // lacksKey reports whether this process lacks a key of the store, or no key is in use yet.
 func lacksKey(err error) bool {
-	var missing *keyring.MissingError
-	return errors.As(err, &missing) || errors.Is(err, keyring.ErrNoKeys) || errors.Is(err, store.ErrNoCurrentKey)
+	var missing *secrets.MissingKeyError
+	return errors.As(err, &missing) || errors.Is(err, secrets.ErrNoKeys) || errors.Is(err, store.ErrNoCurrentKey)
 }
 
 func isIDTaken(err error) bool {

@@ -16,7 +16,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/internal/restclient"
-	"github.com/agentplatform/agentplatform/internal/signing"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 )
 
@@ -68,12 +67,12 @@ func (f *forwarder) sendDelivery(ctx context.Context, api *apiClient, connector 
 		return 0, fmt.Errorf("making a request: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("User-Agent", signing.UserAgent)
-	request.Header.Set(signing.HeaderEvent, string(restclient.ValueOf(d.Kind)))
+	request.Header.Set("User-Agent", webhookapi.UserAgent)
+	request.Header.Set(webhookapi.HeaderEvent, string(restclient.ValueOf(d.Kind)))
 	if hops := restclient.ValueOf(d.Hops); hops > 0 { // An older version of the REST API has no hops.
 		request.Header.Set(webhookapi.HopsHeader, strconv.FormatInt(hops, 10))
 	}
-	signing.Sign(request.Header, f.secret, nil, id, f.now(), body)
+	webhookapi.Sign(request.Header, f.secret, nil, id, f.now(), body)
 	response, err := f.http.Do(request)
 	if err != nil {
 		return 0, fmt.Errorf("forwarding the delivery: %w", err)

@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 )
 
 // platformIDEntry is the entry of the Secret with the ID of the platform.
@@ -39,7 +39,7 @@ func newKeysCommand() *cobra.Command {
 		Use:   "keys",
 		Short: "Manage the keys of the platform",
 		Long: `Manage the keys of the platform: derivation keys, from which webhook secrets derive, and
-sealing keys, which encrypt stored credentials. They are in the Secret ` + keyring.SecretName + `
+sealing keys, which encrypt stored credentials. They are in the Secret ` + secrets.SecretName + `
 of the system namespace. Back up the Secret before and after each change.`,
 	}
 	flags := keys.PersistentFlags()
@@ -105,7 +105,7 @@ again. Credentials that a lost sealing key encrypted cannot be read any more.`,
 }
 
 // changeRing reads the ring, changes it, and writes it. It fails if the ring has changed meanwhile.
-func (o *keysOptions) changeRing(ctx context.Context, change func(keyring.Ring) (keyring.Ring, error)) error {
+func (o *keysOptions) changeRing(ctx context.Context, change func(secrets.Ring) (secrets.Ring, error)) error {
 	c, err := (&cluster{options: o.clusterOptions}).newClient()
 	if err != nil {
 		return err
@@ -133,38 +133,38 @@ func (o *keysOptions) changeRing(ctx context.Context, change func(keyring.Ring) 
 		err = c.Update(ctx, secret)
 	}
 	if err != nil {
-		return fmt.Errorf("writing Secret %s/%s (run the command again): %w", o.namespace, keyring.SecretName, err)
+		return fmt.Errorf("writing Secret %s/%s (run the command again): %w", o.namespace, secrets.SecretName, err)
 	}
 	return nil
 }
 
 // readRing reads the Secret and its ring. With --lost it creates a missing Secret.
-func (o *keysOptions) readRing(ctx context.Context, c client.Client) (*corev1.Secret, keyring.Ring, error) {
+func (o *keysOptions) readRing(ctx context.Context, c client.Client) (*corev1.Secret, secrets.Ring, error) {
 	secret := &corev1.Secret{}
-	err := c.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: keyring.SecretName}, secret)
+	err := c.Get(ctx, client.ObjectKey{Namespace: o.namespace, Name: secrets.SecretName}, secret)
 	if apierrors.IsNotFound(err) && o.lost {
 		return o.newSecret()
 	}
 	if err != nil {
-		return nil, keyring.Ring{}, fmt.Errorf("reading Secret %s/%s: %w", o.namespace, keyring.SecretName, err)
+		return nil, secrets.Ring{}, fmt.Errorf("reading Secret %s/%s: %w", o.namespace, secrets.SecretName, err)
 	}
-	ring, err := keyring.Parse(secret.Data)
+	ring, err := secrets.ParseRing(secret.Data)
 	if err != nil {
-		return nil, keyring.Ring{}, fmt.Errorf("reading Secret %s/%s: %w", o.namespace, keyring.SecretName, err)
+		return nil, secrets.Ring{}, fmt.Errorf("reading Secret %s/%s: %w", o.namespace, secrets.SecretName, err)
 	}
 	return secret, ring, nil
 }
 
 // newSecret returns a Secret with new keys for an existing platform.
-func (o *keysOptions) newSecret() (*corev1.Secret, keyring.Ring, error) {
+func (o *keysOptions) newSecret() (*corev1.Secret, secrets.Ring, error) {
 	id, err := uuid.Parse(o.platformID)
 	if err != nil {
-		return nil, keyring.Ring{}, errors.New("--platform-id: must be the ID of the platform, because the Secret with it is missing; " +
+		return nil, secrets.Ring{}, errors.New("--platform-id: must be the ID of the platform, because the Secret with it is missing; " +
 			"it is the value of the manager's flag, or in the log of the manager")
 	}
-	ring, err := keyring.New()
+	ring, err := secrets.NewRing()
 	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: keyring.SecretName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: secrets.SecretName},
 		Data:       map[string][]byte{platformIDEntry: []byte(id.String())},
 	}, ring, err
 }
@@ -172,13 +172,13 @@ func (o *keysOptions) newSecret() (*corev1.Secret, keyring.Ring, error) {
 func (o *keysOptions) addKeys(ctx context.Context, out io.Writer) error {
 	var rings []string
 	if o.derivation || !o.sealing {
-		rings = append(rings, keyring.Derivation)
+		rings = append(rings, secrets.Derivation)
 	}
 	if o.sealing || !o.derivation {
-		rings = append(rings, keyring.Sealing)
+		rings = append(rings, secrets.Sealing)
 	}
 	var added []string
-	err := o.changeRing(ctx, func(ring keyring.Ring) (keyring.Ring, error) {
+	err := o.changeRing(ctx, func(ring secrets.Ring) (secrets.Ring, error) {
 		for _, name := range rings {
 			next, id, err := ring.WithNewKey(name)
 			if err != nil {
@@ -194,20 +194,20 @@ func (o *keysOptions) addKeys(ctx context.Context, out io.Writer) error {
 	_, err = fmt.Fprintf(out, `Added %s.
 Back up the Secret %s now: without it, secrets and credentials of the new key are lost.
 The key becomes current when every manager and facade has it; see `+"`agentctl keys status`"+`.
-`, strings.Join(added, " and "), keyring.SecretName)
+`, strings.Join(added, " and "), secrets.SecretName)
 	return err
 }
 
 func (o *keysOptions) revokeKey(ctx context.Context, id string, out io.Writer) error {
-	name := keyring.RingOf(id)
+	name := secrets.RingOf(id)
 	switch {
 	case name == "":
 		return fmt.Errorf("KEY-ID: %q is not the ID of a key; `agentctl keys status` lists the IDs", id)
-	case o.within < 0 || o.within > keyring.MaxWithin:
-		return fmt.Errorf("--within %s: must be 0 to %s", o.within, keyring.MaxWithin)
+	case o.within < 0 || o.within > secrets.MaxRevocation:
+		return fmt.Errorf("--within %s: must be 0 to %s", o.within, secrets.MaxRevocation)
 	}
 	var added string
-	err := o.changeRing(ctx, func(ring keyring.Ring) (keyring.Ring, error) {
+	err := o.changeRing(ctx, func(ring secrets.Ring) (secrets.Ring, error) {
 		if _, held := ring.Fingerprints()[id]; !held && !o.lost {
 			return ring, fmt.Errorf("the ring does not have %s; if the key is lost, give --lost", id)
 		}
@@ -225,9 +225,9 @@ func (o *keysOptions) revokeKey(ctx context.Context, id string, out io.Writer) e
 		return err
 	}
 	if added != "" {
-		fmt.Fprintf(out, "Added %s as its replacement. Back up the Secret %s now.\n", added, keyring.SecretName)
+		fmt.Fprintf(out, "Added %s as its replacement. Back up the Secret %s now.\n", added, secrets.SecretName)
 	}
-	if name == keyring.Derivation {
+	if name == secrets.Derivation {
 		fmt.Fprintf(out, "Revoked %s: its connectors get new secrets; the old secrets end after %s.\n", id, o.within)
 	} else {
 		fmt.Fprintf(out, "Revoked %s: the credentials in the store are encrypted again. Headers and secrets in Connectors are not: send them to the REST API again.\n", id)
@@ -245,21 +245,21 @@ func (o *keysOptions) printStatus(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	states, err := keyring.ParseStatus(secret.Annotations[keyring.StatusAnnotation])
+	states, err := secrets.ParseKeyStatus(secret.Annotations[secrets.KeyStatusAnnotation])
 	if err != nil {
 		return err
 	}
-	known := map[string]keyring.KeyStatus{}
+	known := map[string]secrets.KeyStatus{}
 	for _, state := range states {
 		known[state.ID] = state
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(table, "KEY\tSTATE\tMESSAGE")
-	for _, name := range []string{keyring.Derivation, keyring.Sealing} {
+	for _, name := range []string{secrets.Derivation, secrets.Sealing} {
 		for _, id := range ring.IDs(name) {
 			state, ok := known[id]
-			if _, revoked := ring.Revoked()[id]; revoked && state.State != keyring.StateRevoked {
-				state, ok = keyring.KeyStatus{State: keyring.StateRevoked}, false
+			if _, revoked := ring.Revoked()[id]; revoked && state.State != secrets.KeyRevoked {
+				state, ok = secrets.KeyStatus{State: secrets.KeyRevoked}, false
 			}
 			fmt.Fprintf(table, "%s\t%s\t%s\n", id, state.State, explainKey(state, ok))
 		}
@@ -268,15 +268,15 @@ func (o *keysOptions) printStatus(ctx context.Context, out io.Writer) error {
 }
 
 // explainKey returns what a key waits for. known is false until the manager has seen the key.
-func explainKey(state keyring.KeyStatus, known bool) string {
+func explainKey(state secrets.KeyStatus, known bool) string {
 	switch {
 	case !known:
 		return "the manager has not seen the key yet"
-	case state.State == keyring.StateNew && len(state.Lacking) > 0:
+	case state.State == secrets.KeyNew && len(state.Lacking) > 0:
 		return "waits until these processes have it: " + strings.Join(state.Lacking, ", ")
-	case state.State == keyring.StateNew:
+	case state.State == secrets.KeyNew:
 		return "becomes current within seconds"
-	case state.State == keyring.StateRevoked:
+	case state.State == secrets.KeyRevoked:
 		return fmt.Sprintf("%d connectors still need it; its secrets end at %s", state.Needed, state.EndsAt.Format(time.RFC3339))
 	default:
 		return ""

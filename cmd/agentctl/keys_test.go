@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 )
 
@@ -35,15 +35,15 @@ func newKeysScene(t *testing.T) keysScene {
 }
 
 // createKeys creates the Secret as a manager does.
-func (s keysScene) createKeys() keyring.Ring {
+func (s keysScene) createKeys() secrets.Ring {
 	s.t.Helper()
-	ring, err := keyring.New()
+	ring, err := secrets.NewRing()
 	require.NoError(s.t, err)
 	data, err := ring.Data()
 	require.NoError(s.t, err)
 	data[platformIDEntry] = []byte(uuid.NewString())
 	require.NoError(s.t, s.control.Client.Create(s.t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: keyring.SecretName}, Data: data,
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: secrets.SecretName}, Data: data,
 	}))
 	return ring
 }
@@ -53,12 +53,12 @@ func (s keysScene) runKeys(args ...string) (string, error) {
 	return out, err
 }
 
-func (s keysScene) readSecret() (*corev1.Secret, keyring.Ring) {
+func (s keysScene) readSecret() (*corev1.Secret, secrets.Ring) {
 	s.t.Helper()
 	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: s.namespace, Name: keyring.SecretName}
+	key := client.ObjectKey{Namespace: s.namespace, Name: secrets.SecretName}
 	require.NoError(s.t, s.control.Client.Get(s.t.Context(), key, secret))
-	ring, err := keyring.Parse(secret.Data)
+	ring, err := secrets.ParseRing(secret.Data)
 	require.NoError(s.t, err)
 	return secret, ring
 }
@@ -74,9 +74,9 @@ func TestKeys_AreRotated(t *testing.T) {
 	out, err := s.runKeys("rotate", "--derivation")
 	require.NoError(t, err)
 	secret, ring := s.readSecret()
-	require.Len(t, ring.IDs(keyring.Derivation), 2)
-	require.Len(t, ring.IDs(keyring.Sealing), 1)
-	require.Contains(t, out, ring.IDs(keyring.Derivation)[1])
+	require.Len(t, ring.IDs(secrets.Derivation), 2)
+	require.Len(t, ring.IDs(secrets.Sealing), 1)
+	require.Contains(t, out, ring.IDs(secrets.Derivation)[1])
 	require.Equal(t, before.Data[platformIDEntry], secret.Data[platformIDEntry])
 	out, err = s.runKeys("status")
 	require.NoError(t, err)
@@ -84,35 +84,35 @@ func TestKeys_AreRotated(t *testing.T) {
 	_, err = s.runKeys("rotate")
 	require.NoError(t, err)
 	_, ring = s.readSecret()
-	require.Len(t, ring.IDs(keyring.Derivation), 3)
-	require.Len(t, ring.IDs(keyring.Sealing), 2)
+	require.Len(t, ring.IDs(secrets.Derivation), 3)
+	require.Len(t, ring.IDs(secrets.Sealing), 2)
 }
 
 func TestKeys_AreRevoked(t *testing.T) {
 	t.Parallel()
 	s := newKeysScene(t)
 	first := s.createKeys()
-	old, sealing := first.IDs(keyring.Derivation)[0], first.IDs(keyring.Sealing)[0]
+	old, sealing := first.IDs(secrets.Derivation)[0], first.IDs(secrets.Sealing)[0]
 	_, err := s.runKeys("rotate", "--derivation")
 	require.NoError(t, err)
 	_, err = s.runKeys("revoke", old, "--within", "168h")
 	require.NoError(t, err)
 	_, ring := s.readSecret()
 	require.Equal(t, map[string]time.Duration{old: 168 * time.Hour}, ring.Revoked())
-	require.Len(t, ring.IDs(keyring.Derivation), 2, "there is another one")
+	require.Len(t, ring.IDs(secrets.Derivation), 2, "there is another one")
 	out, err := s.runKeys("revoke", sealing)
 	require.NoError(t, err)
 	secret, ring := s.readSecret()
-	require.Len(t, ring.IDs(keyring.Sealing), 2, "another one takes its place")
-	require.Contains(t, out, ring.IDs(keyring.Sealing)[1])
+	require.Len(t, ring.IDs(secrets.Sealing), 2, "another one takes its place")
+	require.Contains(t, out, ring.IDs(secrets.Sealing)[1])
 
 	end := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	status, err := json.Marshal([]keyring.KeyStatus{
-		{ID: old, State: keyring.StateRevoked, Needed: 7, EndsAt: &end},
-		{ID: ring.IDs(keyring.Derivation)[1], State: keyring.StateNew, Lacking: []string{"facade/a"}},
+	status, err := json.Marshal([]secrets.KeyStatus{
+		{ID: old, State: secrets.KeyRevoked, Needed: 7, EndsAt: &end},
+		{ID: ring.IDs(secrets.Derivation)[1], State: secrets.KeyNew, Lacking: []string{"facade/a"}},
 	})
 	require.NoError(t, err)
-	secret.Annotations = map[string]string{keyring.StatusAnnotation: string(status)}
+	secret.Annotations = map[string]string{secrets.KeyStatusAnnotation: string(status)}
 	require.NoError(t, s.control.Client.Update(t.Context(), secret))
 	out, err = s.runKeys("status")
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestKeys_AreRevoked(t *testing.T) {
 func TestKeys_AreReplacedIfLost(t *testing.T) {
 	t.Parallel()
 	s := newKeysScene(t)
-	old := s.createKeys().IDs(keyring.Derivation)[0]
+	old := s.createKeys().IDs(secrets.Derivation)[0]
 	_, err := s.runKeys("revoke", "derivation-00000000", "--lost")
 	require.NoError(t, err)
 	secret, ring := s.readSecret()

@@ -10,7 +10,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/cmd/internal/gateway"
 	"github.com/agentplatform/agentplatform/controllers"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/rates"
 	"github.com/agentplatform/agentplatform/controllers/runnerpool"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
@@ -67,7 +67,7 @@ func (o *options) bindManager(flags *pflag.FlagSet) {
 		"file of the European Central Bank with exchange rates, which convert costs; if empty, costs are not converted")
 	flags.IntVar(&o.sweepLimit, "sweep-limit", controllers.DefaultSweepLimit,
 		"objects of a kind that a sweep may remove from the store if Kubernetes lacks most objects of that kind; raise it for one start after a deletion on purpose")
-	flags.IntVar(&o.workers, "workers", object.DefaultWorkers, "objects of a kind that the manager reconciles at once, round-robin by project")
+	flags.IntVar(&o.workers, "workers", base.DefaultWorkers, "objects of a kind that the manager reconciles at once, round-robin by project")
 	flags.DurationVar(&o.stabilization, "scale-down-window", runnerpool.DefaultStabilizationWindow,
 		"time that a scaled pool keeps its runners before it removes them, also before it scales to zero; 10s to 24h")
 	flags.BoolVar(&o.leaderElect, "leader-elect", true, "elect a leader among managers")

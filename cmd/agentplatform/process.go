@@ -19,11 +19,11 @@ import (
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
 	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/internal/probe"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -36,7 +36,7 @@ type process struct {
 	proxies httpserver.Proxies
 	logger  *slog.Logger
 	// keys are the controllers' keys. The gateway of the same process delivers with them.
-	keys *keyring.Keys
+	keys *secrets.Keys
 	// within are the namespaces of projects that the process works in.
 	within namespaces.Set
 	// registry holds the metrics of the process, except for the controllers' metrics, which have a separate registry.
@@ -66,7 +66,7 @@ func newProcess(ctx context.Context, name string, opts *options) (*process, erro
 	}
 	p := &process{
 		options: opts, name: name, store: st, scheme: scheme, proxies: proxies, logger: slog.Default(), within: within,
-		keys: &keyring.Keys{},
+		keys: &secrets.Keys{},
 	}
 	p.registerMetrics()
 	return p, nil
@@ -95,8 +95,8 @@ func (p *process) givenPlatform() (uuid.UUID, error) {
 }
 
 // follower keeps the platform's keys as they are read; keys has none yet.
-func (p *process) follower(role string, keys *keyring.Keys, read func(context.Context) (keyring.Ring, error)) *keyring.Follower {
-	return &keyring.Follower{Read: read, Register: p.store, Process: keyring.ProcessName(role), Keys: keys, Logger: p.logger}
+func (p *process) follower(role string, keys *secrets.Keys, read func(context.Context) (secrets.Ring, error)) *secrets.Follower {
+	return &secrets.Follower{Read: read, Register: p.store, Process: secrets.ProcessName(role), Keys: keys, Logger: p.logger}
 }
 
 // uncached returns a client that reads from kube-apiserver without a cache.

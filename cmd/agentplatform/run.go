@@ -20,10 +20,10 @@ import (
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/internal/plan"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw"
 )
@@ -154,9 +154,9 @@ func runAPIServer(ctx context.Context, p *process) error {
 	}
 	read := platformkeys.Secret{Client: c, Namespace: p.namespace}.Read
 	if p.KeysDir != "" {
-		read = keyring.FromFolder(p.KeysDir)
+		read = secrets.RingFromFolder(p.KeysDir)
 	}
-	follower := p.follower("facade", &keyring.Keys{}, read)
+	follower := p.follower("facade", &secrets.Keys{}, read)
 	if err := follower.Await(ctx); err != nil {
 		return fmt.Errorf("taking up the platform's keys: %w", err)
 	}
@@ -241,7 +241,7 @@ func (p *process) takeUpKeys(ctx context.Context, mounted string) {
 	if mounted == "" {
 		return
 	}
-	follower := p.follower("gateway", p.keys, keyring.FromFolder(mounted))
+	follower := p.follower("gateway", p.keys, secrets.RingFromFolder(mounted))
 	for p.keys.SealingKey() == "" {
 		err := follower.Refresh(ctx)
 		if pause.For(ctx, keysInterval) != nil {

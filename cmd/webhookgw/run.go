@@ -14,9 +14,9 @@ import (
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw"
 )
@@ -63,18 +63,18 @@ func serveGateway(ctx context.Context, flags *gateway.Flags) error {
 
 // newFollower returns a follower of the mounted platform keys, which deliveries are signed and provider signatures verified
 // with. It returns nil if no keys are mounted.
-func newFollower(keysDir string, st store.Store) *keyring.Follower {
+func newFollower(keysDir string, st store.Store) *secrets.Follower {
 	if keysDir == "" {
 		return nil
 	}
-	return &keyring.Follower{
-		Read: keyring.FromFolder(keysDir), Register: st, Process: keyring.ProcessName("gateway"), Keys: &keyring.Keys{}, Logger: slog.Default(),
+	return &secrets.Follower{
+		Read: secrets.RingFromFolder(keysDir), Register: st, Process: secrets.ProcessName("gateway"), Keys: &secrets.Keys{}, Logger: slog.Default(),
 	}
 }
 
 // followKeys keeps the keys current. While the keys are unavailable, deliveries wait, and webhooks with a provider's
 // signature are answered 503, so that the provider sends them again. Other webhooks need no key.
-func followKeys(ctx context.Context, follower *keyring.Follower) error {
+func followKeys(ctx context.Context, follower *secrets.Follower) error {
 	for {
 		err := follower.Await(ctx)
 		if err == nil {
@@ -83,7 +83,7 @@ func followKeys(ctx context.Context, follower *keyring.Follower) error {
 		if ctx.Err() == nil {
 			follower.Logger.ErrorContext(ctx, "reading the platform keys; until then deliveries wait, and webhooks with a provider's signature are rejected", "error", err)
 		}
-		if pause.For(ctx, keyring.Interval) != nil {
+		if pause.For(ctx, secrets.FollowInterval) != nil {
 			return nil
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/redact"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -30,7 +30,7 @@ func (r *Reconciler) recordAudit(ctx context.Context, project, id uuid.UUID, key
 			Outcome: &store.AuditOutcome{After: redact.JSON(key.Spec, store.MaxAuditDocument)},
 		})
 		if err != nil {
-			return object.FromStore(err)
+			return base.FromStore(err)
 		}
 	}
 	return nil

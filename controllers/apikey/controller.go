@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -24,7 +24,7 @@ import (
 
 // Reconciler reconciles APIKeys.
 type Reconciler struct {
-	*object.Base
+	*base.Base
 	// Audit records the creation and revocation of keys, by any client.
 	Audit Auditor
 }
@@ -106,7 +106,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.APIKey{}).
 		Watches(&v1alpha1.APIKey{}, r.Deleted()).
-		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.APIKeyList{}, nil), object.IDChanged).
-		Watches(&v1alpha1.Environment{}, r.Enqueue(&v1alpha1.APIKeyList{}, namesEnvironments), object.IDChanged).
+		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.APIKeyList{}, nil), base.IDChanged).
+		Watches(&v1alpha1.Environment{}, r.Enqueue(&v1alpha1.APIKeyList{}, namesEnvironments), base.IDChanged).
 		Complete(r)
 }

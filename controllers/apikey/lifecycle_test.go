@@ -11,8 +11,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -20,7 +20,7 @@ var _ = Describe("An APIKey", func() {
 	It("goes from created to revoked, with one audit log entry for each", func(ctx SpecContext) {
 		s := newScene()
 		k := s.key("ci")
-		Expect(s.reconciled(ctx, k)).To(Equal(object.MaxRetryInterval))
+		Expect(s.reconciled(ctx, k)).To(Equal(base.MaxRetryInterval))
 		Expect(State(k)).To(Equal("Ready=False/ProjectMissing Reconciling"))
 		Expect(s.told(ctx)).To(BeEmpty(), "the project has no log yet")
 		s.ExpectProject(ctx)

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 )
 
 // Options returns the cache configuration. The cache has all objects of the platform's kinds, and only
@@ -27,7 +27,7 @@ import (
 // and deleted children at once. Controllers read the values of Secrets when they need them.
 func Options() cache.Options {
 	ours := func(strip toolscache.TransformFunc) cache.ByObject {
-		return cache.ByObject{Label: labels.SelectorFromSet(labels.Set{object.LabelManagedBy: object.ManagedBy}), Transform: strip}
+		return cache.ByObject{Label: labels.SelectorFromSet(labels.Set{base.LabelManagedBy: base.ManagedBy}), Transform: strip}
 	}
 	return cache.Options{ByObject: map[client.Object]cache.ByObject{
 		&v1alpha1.Project{}: {Transform: stripMeta}, &v1alpha1.Environment{}: {Transform: stripMeta},
@@ -115,5 +115,5 @@ func stripPool(in any) (any, error) {
 	}
 	pool.Spec = appsv1.DeploymentSpec{Replicas: pool.Spec.Replicas}
 	pool.SetManagedFields(nil)
-	return keepAnnotation(in, object.AnnotationPlatform)
+	return keepAnnotation(in, base.AnnotationPlatform)
 }

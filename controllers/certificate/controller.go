@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/certs"
 )
 
@@ -78,7 +78,7 @@ func (r *Reconciler) sendEvent(ctx context.Context) error {
 	if err != nil || bytes.Equal(secret.Data[CAKey], r.publishedCA) {
 		return err
 	}
-	if err := object.Queue(ctx, r.Changed, secret); err != nil {
+	if err := base.Queue(ctx, r.Changed, secret); err != nil {
 		return err
 	}
 	r.publishedCA = secret.Data[CAKey]
@@ -134,7 +134,7 @@ func (r *Reconciler) readSecret(ctx context.Context, name string) (*corev1.Secre
 	err := r.Reader.Get(ctx, types.NamespacedName{Namespace: r.Namespace, Name: name}, secret)
 	if apierrors.IsNotFound(err) {
 		return &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: name, Labels: map[string]string{object.LabelManagedBy: object.ManagedBy}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: name, Labels: map[string]string{base.LabelManagedBy: base.ManagedBy}},
 			Type:       corev1.SecretTypeTLS,
 		}, nil
 	}
@@ -150,13 +150,13 @@ func (r *Reconciler) writeSecret(ctx context.Context, secret *corev1.Secret, pai
 	before := secret.DeepCopy()
 	secret.Data = want
 	if secret.ResourceVersion == "" {
-		return r.Client.Create(ctx, secret, client.FieldOwner(object.FieldManager))
+		return r.Client.Create(ctx, secret, client.FieldOwner(base.FieldManager))
 	}
-	return r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(object.FieldManager))
+	return r.Client.Patch(ctx, secret, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(base.FieldManager))
 }
 
 func isManaged(secret *corev1.Secret) bool {
-	return secret.Labels[object.LabelManagedBy] == object.ManagedBy
+	return secret.Labels[base.LabelManagedBy] == base.ManagedBy
 }
 
 func readPair(secret *corev1.Secret) certs.Pair {
@@ -167,7 +167,7 @@ func readPair(secret *corev1.Secret) certs.Pair {
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("certificate").
-		WithOptions((&object.Base{}).ControllerOptions()).
+		WithOptions((&base.Base{}).ControllerOptions()).
 		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			queue.Add(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: Authority}})
 			return nil

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -36,7 +36,7 @@ type Store interface {
 
 // Reconciler mirrors the connectors of an Environment's live deployment.
 type Reconciler struct {
-	*object.Base
+	*base.Base
 	Store Store
 }
 
@@ -45,7 +45,7 @@ type Reconciler struct {
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	name := v1alpha1.EnvironmentName(req.Name)
 	of, environment, err := r.Environment(ctx, req.Namespace, name)
-	var missing *object.MissingError
+	var missing *base.MissingError
 	if errors.As(err, &missing) && missing.Unready {
 		return ctrl.Result{}, nil // a restored environment triggers a reconcile
 	}
@@ -66,7 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err // the queue has its own backoff
 	}
 	if m.cacheStale {
-		return ctrl.Result{RequeueAfter: object.MaxRetryInterval}, nil
+		return ctrl.Result{RequeueAfter: base.MaxRetryInterval}, nil
 	}
 	return ctrl.Result{}, nil
 }
@@ -100,11 +100,11 @@ func (r *Reconciler) readMirrors(
 	live := store.Key{ProjectID: environment.ProjectID, ID: *environment.LiveDeploymentID}
 	d, err := r.Store.Deployment(ctx, live)
 	if err != nil {
-		return nil, object.FromStore(err)
+		return nil, base.FromStore(err)
 	}
 	files, err := r.Store.ConnectorFiles(ctx, live)
 	if err != nil {
-		return nil, object.FromStore(err)
+		return nil, base.FromStore(err)
 	}
 	m := &mirrors{
 		environment: name, key: environment.Key(), rank: environment.LiveRank, deployment: d.Ref.Name, unchanged: map[string]bool{}, unknown: map[string]bool{},
@@ -173,10 +173,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("code").
 		WithOptions(r.ControllerOptions()).
-		For(&v1alpha1.Environment{}, builder.WithPredicates(object.Changed(liveDeployment))).
-		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(environmentOf), builder.WithPredicates(object.Changed(liveSince))).
-		Watches(&v1alpha1.Connector{}, mirrored, builder.WithPredicates(object.Changed(generationAndLabels))).
-		Watches(&v1alpha1.ConnectorLink{}, mirrored, builder.WithPredicates(object.Changed(generationAndLabels))).
+		For(&v1alpha1.Environment{}, builder.WithPredicates(base.Changed(liveDeployment))).
+		Watches(&v1alpha1.Deployment{}, handler.EnqueueRequestsFromMapFunc(environmentOf), builder.WithPredicates(base.Changed(liveSince))).
+		Watches(&v1alpha1.Connector{}, mirrored, builder.WithPredicates(base.Changed(generationAndLabels))).
+		Watches(&v1alpha1.ConnectorLink{}, mirrored, builder.WithPredicates(base.Changed(generationAndLabels))).
 		Complete(r)
 }
 

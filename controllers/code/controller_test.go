@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 )
 
 // environmentOf returns the environment of a deployment and of a mirror of its code.
@@ -54,7 +54,7 @@ func TestEnvironmentOf_FindsEnvironment(t *testing.T) {
 func TestWatches_PassRelevantChanges(t *testing.T) {
 	t.Parallel()
 	changed := func(of func(v1alpha1.ConditionedObject) any, before, after client.Object) bool {
-		return object.Changed(of).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
+		return base.Changed(of).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
 	}
 	mirror := func(change func(*v1alpha1.Connector)) *v1alpha1.Connector {
 		c := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Generation: 1, Labels: map[string]string{v1alpha1.LabelDefinedInCode: "true"}}}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 )
 
@@ -46,7 +46,7 @@ func (r *Reconciler) createObject(ctx context.Context, m *mirrors, wanted v1alph
 	there := wanted.DeepCopyObject().(v1alpha1.ConditionedObject)
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(wanted), there)
 	if apierrors.IsNotFound(err) {
-		err = r.Client.Create(ctx, wanted, client.FieldOwner(object.FieldManager))
+		err = r.Client.Create(ctx, wanted, client.FieldOwner(base.FieldManager))
 		if !apierrors.IsAlreadyExists(err) {
 			return wrapCreate(err, wanted)
 		}
@@ -97,7 +97,7 @@ func (r *Reconciler) sendWarnings(ctx context.Context, environment *v1alpha1.Env
 		notes[reasonUnread] = "connectors of the code are served, but their objects are not updated, because this release of the platform " +
 			"cannot read their files: " + strings.Join(m.unreadable, "; ")
 	}
-	if words := object.RejectionMessage(failed); words != "" {
+	if words := base.RejectionMessage(failed); words != "" {
 		notes[v1alpha1.ReasonRefused] = "connectors of the code are served, but not all of them have objects. " + words
 	}
 	if len(notes) == 0 {

@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -23,7 +23,7 @@ func (r *Reconciler) keepMirrors(ctx context.Context, namespace string, m *mirro
 	}
 	rows, err := r.Store.CodeConnectors(ctx, m.key)
 	if err != nil {
-		return object.FromStore(err)
+		return base.FromStore(err)
 	}
 	for _, key := range keys {
 		name := v1alpha1.CodeConnectorName(m.environment, key)
@@ -48,11 +48,11 @@ func (r *Reconciler) keepMirror(ctx context.Context, namespace string, m *mirror
 	from := store.Key{ProjectID: row.ProjectID, ID: *row.DeploymentID}
 	d, err := r.Store.Deployment(ctx, from)
 	if err != nil {
-		return object.FromStore(err)
+		return base.FromStore(err)
 	}
 	files, err := r.Store.ConnectorFiles(ctx, from)
 	if err != nil {
-		return object.FromStore(err)
+		return base.FromStore(err)
 	}
 	at := slices.IndexFunc(files, func(f store.ConnectorFile) bool { return f.Key == key })
 	if at < 0 {

@@ -19,7 +19,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -84,7 +84,7 @@ func (r *Reconciler) restoreSecret(ctx context.Context, m *mirrors, mirror *proj
 	case errors.Is(err, store.ErrNotFound), err == nil && !row.DefinedInCode:
 		return nil
 	case err != nil:
-		return object.FromStore(err)
+		return base.FromStore(err)
 	}
 	version := max(mirror.Connector.SecretVersion(), int32(row.SecretVersion)) //nolint:gosec // it was that of a spec
 	grace := int32(row.SecretGracePeriod / time.Second)                        //nolint:gosec // as that was
@@ -201,7 +201,7 @@ func (r *Reconciler) deleteRetired(ctx context.Context, m *mirrors, c *v1alpha1.
 	row, err := r.Store.Connector(ctx, (&projection.Mirror{Connector: c}).Identity(m.key).Key())
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
-		return object.FromStore(err)
+		return base.FromStore(err)
 	case err != nil, !row.DefinedInCode, !row.Retired, row.SecretVersion > 1:
 		return nil
 	}
@@ -225,7 +225,7 @@ func (r *Reconciler) patchObject(ctx context.Context, from, to client.Object) er
 		return nil
 	}
 	patch := client.MergeFromWithOptions(from, client.MergeFromWithOptimisticLock{})
-	err := r.Client.Patch(ctx, to, patch, client.FieldOwner(object.FieldManager))
+	err := r.Client.Patch(ctx, to, patch, client.FieldOwner(base.FieldManager))
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("updating %T %q from the code: %w", to, to.GetName(), err)
 	}

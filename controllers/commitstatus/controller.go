@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
@@ -44,7 +44,7 @@ const (
 // Reconciler sends the commit statuses of Deployments. It writes only status.commitStatus, and no other
 // controller writes that field.
 type Reconciler struct {
-	*object.Base
+	*base.Base
 	// Guard decides which addresses can be reached.
 	Guard *egress.Guard
 
@@ -70,7 +70,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return again, client.IgnoreNotFound(err)
 	}
 	result, err := r.sendStatus(ctx, d, r.recordStatus)
-	if errors.Is(err, object.ErrProjectMissing) { // the namespace is being deleted; a new Project triggers a reconcile
+	if errors.Is(err, base.ErrProjectMissing) { // the namespace is being deleted; a new Project triggers a reconcile
 		result, err = ctrl.Result{}, nil
 	}
 	if result.RequeueAfter == 0 || again.RequeueAfter > 0 && again.RequeueAfter < result.RequeueAfter {
@@ -147,7 +147,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("commitstatus").
 		WithOptions(options).
-		For(&v1alpha1.Deployment{}, builder.WithPredicates(object.Changed(reportedFields))).
+		For(&v1alpha1.Deployment{}, builder.WithPredicates(base.Changed(reportedFields))).
 		Watches(&v1alpha1.Deployment{}, r.deletionHandler()).
 		Watches(&v1alpha1.Project{}, r.Enqueue(&v1alpha1.DeploymentList{}, isUnreported), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.unreportedWith),
@@ -198,7 +198,7 @@ func (r *Reconciler) unreportedWith(ctx context.Context, secret client.Object) (
 	}
 	for i := range list.Items {
 		if d := &list.Items[i]; isUnreported(secret, d) {
-			out = append(out, object.Request(d))
+			out = append(out, base.Request(d))
 		}
 	}
 	return out

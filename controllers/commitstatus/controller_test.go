@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/commitstatus"
 	"github.com/agentplatform/agentplatform/controllers/deployment"
-	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
 var _ = Describe("The status of a Deployment's commit", func() {
@@ -40,7 +40,7 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		for _, p := range []*provider{hanging, well} {
 			d := p.Deployment("three")
 			p.ExpectApplied(ctx, d)
-			builds := &deployment.Reconciler{Base: p.Base, Store: p.Store, Keys: p.Keys, Pods: object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"}}
+			builds := &deployment.Reconciler{Base: p.Base, Store: p.Store, Keys: p.Keys, Pods: base.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"}}
 			p.ExpectReconciled(ctx, builds, d)
 			Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentBuilding))
 		}

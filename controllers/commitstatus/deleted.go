@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 )
 
 // deletionHandler returns the event handler for deleted deployments. If the commit status of one is pending, the
@@ -58,7 +58,7 @@ func (r *Reconciler) endDeletedStatus(ctx context.Context, name types.Namespaced
 		return false, nil
 	}
 	again, err := r.sendStatus(ctx, d.(*v1alpha1.Deployment), nowhere)
-	if errors.Is(err, object.ErrProjectMissing) {
+	if errors.Is(err, base.ErrProjectMissing) {
 		again, err = ctrl.Result{}, nil
 	}
 	if again.RequeueAfter == 0 && err == nil {

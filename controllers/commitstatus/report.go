@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/gitremote"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
@@ -49,7 +49,7 @@ func (r *Reconciler) statusOf(ctx context.Context, d *v1alpha1.Deployment) (s St
 		return s, false, err
 	}
 	list := &v1alpha1.DeploymentList{}
-	err = r.Client.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{object.ByEnvironment: string(d.Spec.Environment)})
+	err = r.Client.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingFields{base.ByEnvironment: string(d.Spec.Environment)})
 	if err != nil {
 		return s, false, fmt.Errorf("listing the deployments of a commit: %w", err)
 	}
@@ -91,7 +91,7 @@ func (r *Reconciler) reportStatus(
 		return not(v1alpha1.CommitStatusCredentialsMissing, "no status is reported: set spec.git.secretRef of the Project to a Secret with a token")
 	}
 	values, err := r.Secret(ctx, d.Namespace, string(git.SecretRef.Name))
-	if missing := (*object.SecretError)(nil); errors.As(err, &missing) {
+	if missing := (*base.SecretError)(nil); errors.As(err, &missing) {
 		return not(v1alpha1.CommitStatusCredentialsMissing, missing.Error())
 	}
 	if err != nil {

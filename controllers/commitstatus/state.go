@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 )
 
 // wantedState returns the state of a deployment's commit for the provider and since when it holds. It
@@ -74,12 +74,12 @@ func decidingDeployment(d *v1alpha1.Deployment, all []v1alpha1.Deployment) *v1al
 		if other.Status.Commit != d.Status.Commit {
 			continue
 		}
-		if object.OldestFirst(d, other) < 0 {
+		if base.OldestFirst(d, other) < 0 {
 			return nil
 		}
 		built = built || other.Status.StartedAt != nil
 		state, _ := wantedState(other)
-		if state != "" && state != Error && (known == nil || object.OldestFirst(known, other) < 0) {
+		if state != "" && state != Error && (known == nil || base.OldestFirst(known, other) < 0) {
 			known = other
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -28,7 +28,7 @@ func (r *Reconciler) reconcileMirror(
 ) (time.Duration, error) {
 	c.Status.DefinedInCode, c.Status.Retired = true, false
 	if c.Activation() == 0 {
-		return 0, &object.WaitingError{Message: fmt.Sprintf("the label %s is reserved for the platform; remove it to use the connector as your own", v1alpha1.LabelDefinedInCode)}
+		return 0, &base.WaitingError{Message: fmt.Sprintf("the label %s is reserved for the platform; remove it to use the connector as your own", v1alpha1.LabelDefinedInCode)}
 	}
 	if c.Retired() {
 		return 0, reportRetired(c, row)
@@ -50,14 +50,14 @@ func (r *Reconciler) reconcileMirror(
 // credentials to seal.
 func (r *Reconciler) expandTexts(
 	ctx context.Context, c *v1alpha1.Connector, environment *v1alpha1.Environment, ids projection.Identity, row store.Connector,
-) (*v1alpha1.Connector, seal.Credentials, error) {
+) (*v1alpha1.Connector, secrets.Credentials, error) {
 	variables, err := projection.VariablesOf(ctx, r.Base, environment, store.Key{ProjectID: ids.Project, ID: ids.Environment}, r.Keys, projection.Texts(c))
 	if err != nil {
-		return nil, seal.Credentials{}, err
+		return nil, secrets.Credentials{}, err
 	}
 	expanded, err := projection.ExpandTexts(c, variables)
 	if err != nil {
-		return nil, seal.Credentials{}, err
+		return nil, secrets.Credentials{}, err
 	}
 	credentials, err := projection.Credentials(c, variables)
 	if err != nil || credentials.Said == "" {
@@ -75,10 +75,10 @@ func (r *Reconciler) checkCodeDestination(ctx context.Context, c *v1alpha1.Conne
 	if same && projection.OpenCredentials(r.Keys, row).Said == said {
 		return nil
 	}
-	elsewhere := &object.WaitingError{Message: "its URL and headers name variables and differ from the project's code; only the code decides where values are sent"}
+	elsewhere := &base.WaitingError{Message: "its URL and headers name variables and differ from the project's code; only the code decides where values are sent"}
 	environment, err := r.Base.Store.Environment(ctx, store.Key{ProjectID: ids.Project, ID: ids.Environment})
 	if err != nil {
-		return object.FromStore(err)
+		return base.FromStore(err)
 	}
 	if environment.LiveDeploymentID == nil {
 		return elsewhere
@@ -86,11 +86,11 @@ func (r *Reconciler) checkCodeDestination(ctx context.Context, c *v1alpha1.Conne
 	live := store.Key{ProjectID: environment.ProjectID, ID: *environment.LiveDeploymentID}
 	d, err := r.Store.Deployment(ctx, live)
 	if err != nil {
-		return object.FromStore(err)
+		return base.FromStore(err)
 	}
 	files, err := r.Store.ConnectorFiles(ctx, live)
 	if err != nil {
-		return object.FromStore(err)
+		return base.FromStore(err)
 	}
 	for _, file := range files {
 		if v1alpha1.CodeConnectorName(c.Spec.Environment, file.Key) != c.Name {
@@ -123,12 +123,12 @@ func (r *Reconciler) connectorsUsing(ctx context.Context, secret client.Object) 
 		}) {
 			continue
 		}
-		if err := r.Client.List(ctx, connectors, at, client.MatchingFields{object.ByEnvironment: e.Name}); err != nil {
+		if err := r.Client.List(ctx, connectors, at, client.MatchingFields{base.ByEnvironment: e.Name}); err != nil {
 			ctrl.LoggerFrom(ctx).Error(err, "listing the connectors that send values of a Secret")
 		}
 		for i := range connectors.Items {
 			if c := &connectors.Items[i]; c.Sends() && projection.NamesVariables(c) {
-				out = append(out, object.Request(c))
+				out = append(out, base.Request(c))
 			}
 		}
 	}
@@ -139,7 +139,7 @@ func (r *Reconciler) connectorsUsing(ctx context.Context, secret client.Object) 
 // write labels.
 func reportRetired(c *v1alpha1.Connector, row store.Connector) error {
 	if !row.DefinedInCode || !row.Retired {
-		return &object.WaitingError{Message: fmt.Sprintf(
+		return &base.WaitingError{Message: fmt.Sprintf(
 			"no activation has retired the connector, although it has the label %s; if it is your own object, remove this label and %s", v1alpha1.LabelRetired, v1alpha1.LabelDefinedInCode)}
 	}
 	c.MarkRetired()
@@ -156,7 +156,7 @@ func (r *Reconciler) findCodeRow(ctx context.Context, c *v1alpha1.Connector, key
 	case errors.Is(err, store.ErrNotFound):
 		return store.Connector{}, c.DefinedInCode(), nil // its activation is not in the store yet
 	case err != nil:
-		return row, false, object.FromStore(fmt.Errorf("reading the connector with the ID: %w", err))
+		return row, false, base.FromStore(fmt.Errorf("reading the connector with the ID: %w", err))
 	case !row.DefinedInCode:
 		return row, false, nil
 	case c.DefinedInCode() && strings.HasPrefix(c.Name, string(c.Spec.Environment)+"."):
@@ -167,7 +167,7 @@ func (r *Reconciler) findCodeRow(ctx context.Context, c *v1alpha1.Connector, key
 			return row, false, err
 		}
 	}
-	return row, false, &object.StalledError{Reason: v1alpha1.ReasonNameCollision, Message: fmt.Sprintf(
+	return row, false, &base.StalledError{Reason: v1alpha1.ReasonNameCollision, Message: fmt.Sprintf(
 		"a connector of the project's code has the name %q and stays in effect; delete this object or rename it", c.Name)}
 }
 
@@ -176,7 +176,7 @@ func (r *Reconciler) findCodeRow(ctx context.Context, c *v1alpha1.Connector, key
 func (r *Reconciler) reconcileMislabelled(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
 	own := c.DeepCopy()
 	delete(own.Labels, v1alpha1.LabelDefinedInCode)
-	after, err := r.reconcileByType(ctx, own, ids, seal.Credentials{})
+	after, err := r.reconcileByType(ctx, own, ids, secrets.Credentials{})
 	c.Status = own.Status
 	if v1alpha1.IsReady(c) {
 		v1alpha1.MarkReady(c, fmt.Sprintf("in effect as your own connector; remove the label %s, which is reserved for the platform", v1alpha1.LabelDefinedInCode))

@@ -21,11 +21,10 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/connector/crd"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
-	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/metrics"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -47,10 +46,10 @@ type Store interface {
 
 // Reconciler reconciles Connectors.
 type Reconciler struct {
-	*object.Base
+	*base.Base
 	Store Store
 	// Keys derives secrets.
-	Keys *keyring.Keys
+	Keys *secrets.Keys
 	// Changed names connectors to reconcile, because their secrets must be derived again or the state of
 	// their deliveries changed. It may be nil.
 	Changed <-chan event.GenericEvent
@@ -87,7 +86,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		case c.DefinedInCode():
 			return r.reconcileMislabelled(ctx, c, ids)
 		}
-		return r.reconcileByType(ctx, c, ids, seal.Credentials{})
+		return r.reconcileByType(ctx, c, ids, secrets.Credentials{})
 	})
 }
 
@@ -101,7 +100,7 @@ func (r *Reconciler) environmentOf(ctx context.Context, c *v1alpha1.Connector) (
 
 // reconcileByType projects a connector into the store, in the way of its type and mode. ofCode has the
 // credentials from expanded texts of the code.
-func (r *Reconciler) reconcileByType(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials) (time.Duration, error) {
+func (r *Reconciler) reconcileByType(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode secrets.Credentials) (time.Duration, error) {
 	switch {
 	case c.Type() == v1alpha1.ConnectorCron:
 		return r.reconcileCron(ctx, c, ids)
@@ -115,7 +114,7 @@ func (r *Reconciler) reconcileByType(ctx context.Context, c *v1alpha1.Connector,
 func (r *Reconciler) reconcileWebhook(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
 	key := ids.Key()
 	row, secret, err := r.inboundRow(ctx, c, ids)
-	if errors.Is(err, seal.ErrUnsealable) {
+	if errors.Is(err, secrets.ErrUnsealable) {
 		c.MarkInvalidWebhook("sealedSecret", "cannot be decrypted. The REST API seals it for one connector, with a key that the platform must still have; "+
 			"send the secret to the REST API again, or keep it in a Secret that secretRef names")
 		return 0, nil
@@ -124,7 +123,7 @@ func (r *Reconciler) reconcileWebhook(ctx context.Context, c *v1alpha1.Connector
 		return 0, err
 	}
 	if held, err := r.projectRow(ctx, c, ids, row); err != nil || !held {
-		return object.MaxRetryInterval, err
+		return base.MaxRetryInterval, err
 	}
 	if err := r.checkProjected(ctx, c, key); err != nil {
 		return 0, err
@@ -148,7 +147,7 @@ func (r *Reconciler) disable(ctx context.Context, c *v1alpha1.Connector, key sto
 		return nil
 	}
 	if err := r.Store.DisableConnector(ctx, key, r.Ref(c)); err != nil {
-		return object.FromStore(fmt.Errorf("disabling the connector: %w", err))
+		return base.FromStore(fmt.Errorf("disabling the connector: %w", err))
 	}
 	c.MarkDisabled()
 	return nil
@@ -169,12 +168,12 @@ func (r *Reconciler) projectRow(ctx context.Context, c *v1alpha1.Connector, ids 
 		c.MarkSecretVersionWentBack(back.Stored)
 		return false, r.keepStoredVersion(ctx, c, ids, row, back.Stored)
 	case errors.Is(err, store.ErrNothingLive):
-		return false, &object.WaitingError{Reason: v1alpha1.ReasonNotLive, Message: fmt.Sprintf(
+		return false, &base.WaitingError{Reason: v1alpha1.ReasonNotLive, Message: fmt.Sprintf(
 			"Environment %q has no live deployment; deploy code with this connector to restore it", c.Spec.Environment)}
 	case errors.Is(err, store.ErrNotLive):
-		return false, &object.WaitingError{Message: "another activation is in effect in the environment; its mirror follows"}
+		return false, &base.WaitingError{Message: "another activation is in effect in the environment; its mirror follows"}
 	case err != nil:
-		return false, object.FromStore(fmt.Errorf("projecting the connector: %w", err))
+		return false, base.FromStore(fmt.Errorf("projecting the connector: %w", err))
 	}
 	if !c.IsEnabled() {
 		c.MarkDisabled()
@@ -192,8 +191,8 @@ func (r *Reconciler) keepStoredVersion(ctx context.Context, c *v1alpha1.Connecto
 	if err != nil {
 		return err
 	}
-	row.SecretVersion, row.SecretKey, row.SecretDigest = version, keyID, seal.Digest(secret)
-	return object.FromStore(r.Store.PutConnector(ctx, row))
+	row.SecretVersion, row.SecretKey, row.SecretDigest = version, keyID, secrets.Digest(secret)
+	return base.FromStore(r.Store.PutConnector(ctx, row))
 }
 
 // checkProjected reads the row as the gateway reads it. A connector is disabled there while its project is not in
@@ -201,10 +200,10 @@ func (r *Reconciler) keepStoredVersion(ctx context.Context, c *v1alpha1.Connecto
 func (r *Reconciler) checkProjected(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
 	row, err := r.Store.Connector(ctx, key)
 	if err != nil {
-		return object.FromStore(fmt.Errorf("reading the projected connector: %w", err))
+		return base.FromStore(fmt.Errorf("reading the projected connector: %w", err))
 	}
 	if row.Enabled != c.IsEnabled() {
-		return &object.MissingError{Kind: store.KindProject, Name: v1alpha1.ProjectName, Unready: true}
+		return &base.MissingError{Kind: store.KindProject, Name: v1alpha1.ProjectName, Unready: true}
 	}
 	return nil
 }
@@ -228,11 +227,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Connector{}).
 		Watches(&v1alpha1.Connector{}, r.Deleted()).
-		Watches(&v1alpha1.Connector{}, object.EnqueueAfterRemoval(r.waitingForName), builder.WithPredicates(object.Changed(displayName))).
-		Watches(&v1alpha1.Project{}, r.Enqueue(connectors, nil), object.IDChanged).
-		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, nil), object.IDChanged).
-		Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, connectors, namesVariables), builder.WithPredicates(object.Changed(generationOf)))
-	return object.WatchSecrets(b, r.EnqueueBy(object.BySecret, connectors, nil)).
+		Watches(&v1alpha1.Connector{}, base.EnqueueAfterRemoval(r.waitingForName), builder.WithPredicates(base.Changed(displayName))).
+		Watches(&v1alpha1.Project{}, r.Enqueue(connectors, nil), base.IDChanged).
+		Watches(&v1alpha1.Environment{}, r.EnqueueBy(base.ByEnvironment, connectors, nil), base.IDChanged).
+		Watches(&v1alpha1.Environment{}, r.EnqueueBy(base.ByEnvironment, connectors, namesVariables), builder.WithPredicates(base.Changed(generationOf)))
+	return base.WatchSecrets(b, r.EnqueueBy(base.BySecret, connectors, nil)).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.connectorsUsing), builder.OnlyMetadata).Complete(r)
 }
 
@@ -257,7 +256,7 @@ func namesVariables(_ client.Object, connector v1alpha1.ConditionedObject) bool 
 func (r *Reconciler) waitingForName(ctx context.Context, other client.Object) (out []ctrl.Request) {
 	list := &v1alpha1.ConnectorList{}
 	err := r.Client.List(ctx, list, client.InNamespace(other.GetNamespace()),
-		client.MatchingFields{object.ByEnvironment: string(other.(*v1alpha1.Connector).Spec.Environment)})
+		client.MatchingFields{base.ByEnvironment: string(other.(*v1alpha1.Connector).Spec.Environment)})
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "listing the connectors that wait for a name")
 	}
@@ -265,7 +264,7 @@ func (r *Reconciler) waitingForName(ctx context.Context, other client.Object) (o
 		c := &list.Items[i]
 		if c.Name != other.GetName() && v1alpha1.IsStalled(c) &&
 			c.Status.Condition(v1alpha1.ConditionStalled).Reason == v1alpha1.ReasonNameTaken {
-			out = append(out, object.Request(c))
+			out = append(out, base.Request(c))
 		}
 	}
 	return out

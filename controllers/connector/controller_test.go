@@ -11,10 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
-	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -38,12 +37,12 @@ func (a *ahead) PutConnector(_ context.Context, c store.Connector) error {
 // A kept version derives from the current key, because the earlier key may be revoked.
 func TestKeepVersion_UsesCurrentKey(t *testing.T) {
 	t.Parallel()
-	ring, err := keyring.New()
+	ring, err := secrets.NewRing()
 	require.NoError(t, err)
-	keys, key := &keyring.Keys{}, ring.IDs(keyring.Derivation)[0]
+	keys, key := &secrets.Keys{}, ring.IDs(secrets.Derivation)[0]
 	require.NoError(t, keys.Set(ring, []string{key}))
 	data := &ahead{key: key}
-	r := &Reconciler{Base: &object.Base{}, Store: data, Keys: keys}
+	r := &Reconciler{Base: &base.Base{}, Store: data, Keys: keys}
 	ids := projection.Identity{Project: uuid.New(), Environment: uuid.New(), Connector: uuid.New()}
 	c := &v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "ask"}, Spec: v1alpha1.ConnectorSpec{Mode: v1alpha1.ModeInbound}}
 	row, err := r.connectorRow(c, ids, "of version 1", key)
@@ -54,11 +53,11 @@ func TestKeepVersion_UsesCurrentKey(t *testing.T) {
 	require.False(t, held)
 	require.Equal(t, v1alpha1.ReasonSecretVersionWentBack, c.Status.Condition(v1alpha1.ConditionStalled).Reason)
 	require.EqualValues(t, 2, c.Status.SecretVersion)
-	want, err := keys.Secret(key, seal.Generated{ProjectID: ids.Project, ConnectorID: ids.Connector, Version: 2})
+	want, err := keys.Secret(key, secrets.Generated{ProjectID: ids.Project, ConnectorID: ids.Connector, Version: 2})
 	require.NoError(t, err)
 	last := data.rows[len(data.rows)-1]
 	require.Equal(t, int64(2), last.SecretVersion)
-	require.Equal(t, seal.Digest(want), last.SecretDigest)
+	require.Equal(t, secrets.Digest(want), last.SecretDigest)
 }
 
 // A connector that the store rejects is not ready.

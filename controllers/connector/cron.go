@@ -9,7 +9,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/connector/crd"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 )
 
@@ -24,7 +24,7 @@ func (r *Reconciler) reconcileCron(ctx context.Context, c *v1alpha1.Connector, i
 		return 0, err
 	}
 	if held, err := r.projectRow(ctx, c, ids, row); err != nil || !held {
-		return object.MaxRetryInterval, err
+		return base.MaxRetryInterval, err
 	}
 	if err := r.checkProjected(ctx, c, ids.Key()); err != nil {
 		return 0, err

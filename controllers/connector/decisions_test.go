@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/projection"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -36,7 +36,7 @@ func TestRow_HasEveryField(t *testing.T) {
 	ids := projection.Identity{Project: uuid.New(), Environment: uuid.New(), Connector: uuid.New()}
 	row := func(t *testing.T, change func(*v1alpha1.Connector)) store.Connector {
 		t.Helper()
-		row, err := (&Reconciler{Base: &object.Base{}}).connectorRow(ask(change), ids, "the secret", "key-1")
+		row, err := (&Reconciler{Base: &base.Base{}}).connectorRow(ask(change), ids, "the secret", "key-1")
 		require.NoError(t, err)
 		return row
 	}
@@ -44,7 +44,7 @@ func TestRow_HasEveryField(t *testing.T) {
 		Ref: store.ObjectRef{Namespace: "team", Kind: "Connector", Name: "ask", ObjectUID: "u", Generation: 3},
 		ID:  ids.Connector, ProjectID: ids.Project, EnvironmentID: ids.Environment, Name: "ask", Type: "webhook", Mode: "inbound", Enabled: true,
 		Config: []byte(`{"require_authentication":true,"authentication":"secret"}`), SecretVersion: 1, SecretKey: "key-1",
-		SecretDigest: seal.Digest("the secret"), SecretGracePeriod: 24 * time.Hour,
+		SecretDigest: secrets.Digest("the secret"), SecretGracePeriod: 24 * time.Hour,
 	}
 	for name, c := range map[string]struct {
 		ask  func(*v1alpha1.Connector)
@@ -99,9 +99,9 @@ func TestChildSecret_HasNameAndLabels(t *testing.T) {
 			s := childSecret(&v1alpha1.Connector{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}, "the secret")
 			require.Equal(t, name+"-connector", s.Name)
 			require.Equal(t, map[string][]byte{"secret": []byte("the secret")}, s.Data)
-			require.Equal(t, object.ManagedBy, s.Labels[object.LabelManagedBy])
+			require.Equal(t, base.ManagedBy, s.Labels[base.LabelManagedBy])
 			require.Equal(t, labelled, s.Labels[v1alpha1.LabelConnector] == name)
-			require.NotContains(t, s.Labels, object.LabelInstance)
+			require.NotContains(t, s.Labels, base.LabelInstance)
 		})
 	}
 }
@@ -116,7 +116,7 @@ func TestWaitingForName_FindsStalledConnectors(t *testing.T) {
 		})
 	}
 	taken := func(c *v1alpha1.Connector) { c.MarkNameTaken("x") }
-	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
+	r := &Reconciler{Base: &base.Base{Client: controllertest.Cached(t,
 		waiting("team", "ask", "dev", taken), waiting("team", "b", "dev", taken), waiting("team", "elsewhere", "prod", taken),
 		waiting("other", "b", "dev", taken), waiting("team", "ready", "dev", func(c *v1alpha1.Connector) { v1alpha1.MarkReady(c, "") }),
 		waiting("team", "back", "dev", func(c *v1alpha1.Connector) { c.MarkSecretVersionWentBack(2) }),
@@ -138,7 +138,7 @@ func TestTitle_ChangesWithTheName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			update := event.UpdateEvent{ObjectOld: ask(func(*v1alpha1.Connector) {}), ObjectNew: ask(c.change)}
-			require.Equal(t, c.told, object.Changed(displayName).Update(update))
+			require.Equal(t, c.told, base.Changed(displayName).Update(update))
 		})
 	}
 	require.Nil(t, displayName(&v1alpha1.Project{}))

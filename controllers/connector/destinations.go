@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -91,5 +91,5 @@ func (d *Destinations) queueConnector(ctx context.Context, ref store.ObjectRef) 
 	}
 	c := &v1alpha1.Connector{}
 	c.Namespace, c.Name = ref.Namespace, ref.Name
-	return object.Queue(ctx, d.Changed, c)
+	return base.Queue(ctx, d.Changed, c)
 }

@@ -12,9 +12,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -23,12 +23,12 @@ var _ = Describe("A Connector", func() {
 		s := bare()
 		c := s.Connector("ask")
 		s.ExpectApplied(ctx, c)
-		Expect(s.ExpectReconciled(ctx, s.r, c).RequeueAfter).To(Equal(object.MaxRetryInterval))
+		Expect(s.ExpectReconciled(ctx, s.r, c).RequeueAfter).To(Equal(base.MaxRetryInterval))
 		Expect(State(c)).To(Equal("Ready=False/ProjectMissing Reconciling"))
 		Expect(c.Status.ID).NotTo(BeEmpty(), "the id is claimed first")
 
 		s.ExpectProject(ctx)
-		Expect(s.ExpectReconciled(ctx, s.r, c).RequeueAfter).To(Equal(object.MaxRetryInterval))
+		Expect(s.ExpectReconciled(ctx, s.r, c).RequeueAfter).To(Equal(base.MaxRetryInterval))
 		Expect(State(c)).To(Equal("Ready=False/ReferenceMissing Reconciling"))
 		Expect(Message(c)).To(ContainSubstring(`Environment "dev"`))
 
@@ -44,7 +44,7 @@ var _ = Describe("A Connector", func() {
 		Expect(c.Status.IsTrue(v1alpha1.ConditionSecretReady)).To(BeTrue())
 		Expect(c.Status.IsTrue(v1alpha1.ConditionRoutesReady)).To(BeTrue())
 		Expect(c.Status.URL).To(Equal("https://hooks.example.com/hooks/" + s.Key(c).String()))
-		Expect(s.row(ctx, c).Secrets[0].SHA256).To(Equal(seal.Digest(s.shown(ctx, c))))
+		Expect(s.row(ctx, c).Secrets[0].SHA256).To(Equal(secrets.Digest(s.shown(ctx, c))))
 		Expect(s.Children(ctx, c.UID)).To(ConsistOf("Secret ask-connector"))
 		Expect(s.ExpectAtRest(ctx, s.r, c).RequeueAfter).To(BeZero())
 
@@ -87,7 +87,7 @@ var _ = Describe("A Connector", func() {
 
 		second := s.Connector("other", func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask" })
 		s.ExpectApplied(ctx, second)
-		Expect(s.ExpectReconciled(ctx, s.r, second).RequeueAfter).To(Equal(object.MaxRetryInterval))
+		Expect(s.ExpectReconciled(ctx, s.r, second).RequeueAfter).To(Equal(base.MaxRetryInterval))
 		Expect(State(second)).To(Equal("Ready=False/NameTaken Stalled observed"))
 		Expect(Message(second)).To(ContainSubstring(s.Namespace + "/ask"))
 		Expect(s.Children(ctx, second.UID)).To(BeEmpty(), "a connector that is not served has no Secret")
@@ -118,12 +118,12 @@ var _ = Describe("A Connector", func() {
 		accepted := s.row(ctx, c).Secrets
 		Expect(accepted).To(HaveLen(2), "the secret before has its time of grace")
 		Expect(accepted[0].NotAfter).To(BeNil())
-		Expect(accepted[1].SHA256).To(Equal(seal.Digest(before)))
+		Expect(accepted[1].SHA256).To(Equal(secrets.Digest(before)))
 
 		c.Spec.SecretVersion = 2
 		s.reconciled(ctx, c)
 		Expect(State(c)).To(Equal("Ready=False/SecretVersionWentBack Stalled observed"))
-		Expect(s.row(ctx, c).Secrets[0].SHA256).To(Equal(seal.Digest(after)))
+		Expect(s.row(ctx, c).Secrets[0].SHA256).To(Equal(secrets.Digest(after)))
 		c.Spec.SecretVersion = 3
 		s.reconciled(ctx, c)
 		Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
@@ -156,7 +156,7 @@ var _ = Describe("A Connector", func() {
 		} {
 			By(name)
 			s := newScene(ctx)
-			own := s.Secret("own", map[string]string{seal.PurposeSecret: "a-secret-of-mine"})
+			own := s.Secret("own", map[string]string{secrets.PurposeSecret: "a-secret-of-mine"})
 			s.ExpectApplied(ctx, own)
 			c := s.reconciled(ctx, s.Connector("ask", func(c *v1alpha1.Connector) { c.Spec.SecretRef = &v1alpha1.SecretReference{Name: "own"} }))
 			Expect(s.row(ctx, c).Enabled).To(BeTrue())
@@ -198,16 +198,16 @@ var _ = Describe("A Connector", func() {
 		s.ExpectApplied(ctx, own)
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(State(c)).To(Equal("Ready=False/SecretInvalid Reconciling"))
-		own.StringData = map[string]string{seal.PurposeSecret: ""}
+		own.StringData = map[string]string{secrets.PurposeSecret: ""}
 		s.ExpectApplied(ctx, own)
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(State(c)).To(Equal("Ready=False/SecretInvalid Reconciling"), "nothing is no secret")
 		for _, value := range []string{"a-secret-of-mine", "another-of-mine"} {
-			own.StringData = map[string]string{seal.PurposeSecret: value}
+			own.StringData = map[string]string{secrets.PurposeSecret: value}
 			s.ExpectApplied(ctx, own)
 			s.ExpectReconciled(ctx, s.r, c)
 			Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
-			Expect(s.row(ctx, c).Secrets[0].SHA256).To(Equal(seal.Digest(value)))
+			Expect(s.row(ctx, c).Secrets[0].SHA256).To(Equal(secrets.Digest(value)))
 			Expect(s.row(ctx, c).SecretKey).To(BeEmpty())
 		}
 		Expect(c.Status.SecretName).To(Equal("own"))
@@ -236,7 +236,7 @@ var _ = Describe("A Connector", func() {
 
 		c.Spec.Webhook.Authentication, c.Spec.SecretVersion = v1alpha1.AuthenticationSecret, 2
 		s.reconciled(ctx, c)
-		Expect(s.row(ctx, c).Secrets[0].SHA256).To(Equal(seal.Digest(s.shown(ctx, c))))
+		Expect(s.row(ctx, c).Secrets[0].SHA256).To(Equal(secrets.Digest(s.shown(ctx, c))))
 		secret := s.shown(ctx, c)
 
 		c.Spec.Webhook.Authentication = v1alpha1.AuthenticationNone
@@ -268,12 +268,12 @@ var _ = Describe("A Connector", func() {
 		value := s.shown(ctx, c)
 		shown := &corev1.Secret{ObjectMeta: s.At("ask-connector")}
 		s.ExpectExists(ctx, shown)
-		shown.Data, shown.Labels = map[string][]byte{seal.PurposeSecret: []byte("edited")}, nil
+		shown.Data, shown.Labels = map[string][]byte{secrets.PurposeSecret: []byte("edited")}, nil
 		s.ExpectApplied(ctx, shown)
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(s.shown(ctx, c)).To(Equal(value))
 		s.ExpectExists(ctx, shown)
-		Expect(shown.Labels).To(HaveKeyWithValue(object.LabelManagedBy, object.ManagedBy))
+		Expect(shown.Labels).To(HaveKeyWithValue(base.LabelManagedBy, base.ManagedBy))
 		s.ExpectGone(ctx, shown)
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(s.shown(ctx, c)).To(Equal(value))

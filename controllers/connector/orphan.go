@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -34,7 +34,7 @@ func (r *Reconciler) handleOrphan(ctx context.Context, c *v1alpha1.Connector, ke
 	known := err == nil
 	switch {
 	case err != nil && !errors.Is(err, store.ErrNotFound):
-		return 0, object.FromStore(err)
+		return 0, base.FromStore(err)
 	case known && !row.Retired, !known && !projection.IsCreatedByPlatform(c): // its environment is not restored yet, or a user created it
 		return 0, because
 	}

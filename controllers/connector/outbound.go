@@ -18,10 +18,10 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/connector/crd"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/metrics"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -32,7 +32,7 @@ func (e *invalidError) Error() string { return e.field + " " + e.problem }
 
 // reconcileOutbound projects an outbound connector into the store. It has no URL of its own. ofCode has the
 // credentials from expanded texts of the code.
-func (r *Reconciler) reconcileOutbound(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials) (time.Duration, error) {
+func (r *Reconciler) reconcileOutbound(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode secrets.Credentials) (time.Duration, error) {
 	row, secret, err := r.outboundRow(ctx, c, ids, ofCode)
 	var invalid *invalidError
 	if errors.As(err, &invalid) {
@@ -43,7 +43,7 @@ func (r *Reconciler) reconcileOutbound(ctx context.Context, c *v1alpha1.Connecto
 		return 0, err
 	}
 	if held, err := r.projectRow(ctx, c, ids, row); err != nil || !held {
-		return object.MaxRetryInterval, err
+		return base.MaxRetryInterval, err
 	}
 	key := ids.Key()
 	if err := r.checkProjected(ctx, c, key); err != nil {
@@ -65,7 +65,7 @@ func (r *Reconciler) reconcileOutbound(ctx context.Context, c *v1alpha1.Connecto
 
 // outboundRow returns the connector's row and its signing secret, or *invalidError for an invalid spec.
 func (r *Reconciler) outboundRow(
-	ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode seal.Credentials,
+	ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode secrets.Credentials,
 ) (row store.Connector, secret string, err error) {
 	config := crd.ConfigOf(c)
 	config.URL, config.Headers = cmp.Or(ofCode.URL, config.URL), nil // resolveHeaders checks them
@@ -108,7 +108,7 @@ func (r *Reconciler) resolveHeaders(ctx context.Context, c *v1alpha1.Connector, 
 			headers[name] = string(value)
 		}
 		if wrong := connector.CheckHeaders(headers); len(wrong) > 0 {
-			return nil, &object.SecretError{Name: string(ref.Name), Problem: "it " + wrong[0].Problem}
+			return nil, &base.SecretError{Name: string(ref.Name), Problem: "it " + wrong[0].Problem}
 		}
 		return headers, nil
 	}
@@ -119,7 +119,7 @@ func (r *Reconciler) resolveHeaders(ctx context.Context, c *v1alpha1.Connector, 
 	headers := map[string]string{}
 	sealed := c.Spec.Webhook.SealedHeaders
 	for _, name := range slices.Sorted(maps.Keys(sealed)) {
-		value, err := r.openHeader(seal.HeaderField(ids.Project, ids.Connector, name), sealed[name])
+		value, err := r.openHeader(secrets.HeaderField(ids.Project, ids.Connector, name), sealed[name])
 		if err != nil {
 			return nil, err
 		}
@@ -132,21 +132,21 @@ func (r *Reconciler) resolveHeaders(ctx context.Context, c *v1alpha1.Connector, 
 }
 
 // openHeader returns a value that the facade has sealed in the object.
-func (r *Reconciler) openHeader(field seal.Field, sealed string) (string, error) {
+func (r *Reconciler) openHeader(field secrets.Field, sealed string) (string, error) {
 	value, err := r.decryptSealed(field, sealed)
-	if !errors.Is(err, seal.ErrUnsealable) {
+	if !errors.Is(err, secrets.ErrUnsealable) {
 		return value, err
 	}
 	return "", &invalidError{"sealedHeaders", "cannot be decrypted. The REST API seals them for one connector, " +
 		"with a key that the platform must still have; send them to the REST API again, or keep them in a Secret that headersSecretRef names"}
 }
 
-// decryptSealed returns a value that the facade has sealed in the object, or seal.ErrUnsealable if it was
+// decryptSealed returns a value that the facade has sealed in the object, or secrets.ErrUnsealable if it was
 // not sealed for this field.
-func (r *Reconciler) decryptSealed(field seal.Field, sealed string) (string, error) {
+func (r *Reconciler) decryptSealed(field secrets.Field, sealed string) (string, error) {
 	raw, err := base64.StdEncoding.DecodeString(sealed)
 	if err != nil {
-		return "", seal.ErrUnsealable
+		return "", secrets.ErrUnsealable
 	}
 	plain, err := r.Keys.Open(field, raw)
 	if err != nil {
@@ -159,7 +159,7 @@ func (r *Reconciler) decryptSealed(field seal.Field, sealed string) (string, err
 func (r *Reconciler) reportDeliveries(ctx context.Context, c *v1alpha1.Connector, key store.Key) error {
 	of, err := r.Store.DestinationsOf(ctx, key.ProjectID, []uuid.UUID{key.ID})
 	if err != nil {
-		return object.FromStore(fmt.Errorf("reading the state of deliveries: %w", err))
+		return base.FromStore(fmt.Errorf("reading the state of deliveries: %w", err))
 	}
 	was := ""
 	if condition := c.Status.Condition(v1alpha1.ConditionDelivering); condition != nil {

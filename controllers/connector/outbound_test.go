@@ -21,7 +21,7 @@ import (
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -34,7 +34,7 @@ func sends(c *v1alpha1.Connector) {
 func (s *scene) sealed(ctx context.Context, c *v1alpha1.Connector) string {
 	GinkgoHelper()
 	row := s.row(ctx, c)
-	plain, err := s.Keys.Open(seal.CredentialsField(row.ProjectID, row.ID), row.Sealed)
+	plain, err := s.Keys.Open(secrets.CredentialsField(row.ProjectID, row.ID), row.Sealed)
 	Expect(err).NotTo(HaveOccurred())
 	return string(plain)
 }
@@ -42,7 +42,7 @@ func (s *scene) sealed(ctx context.Context, c *v1alpha1.Connector) string {
 // sealedHeader returns a header value, sealed as by the facade for this ID.
 func (s *scene) sealedHeader(id, name, value string) string {
 	GinkgoHelper()
-	sealed, _, err := s.Keys.Seal(seal.HeaderField(s.ProjectID(s.Namespace), uuid.MustParse(id), name), []byte(value))
+	sealed, _, err := s.Keys.Seal(secrets.HeaderField(s.ProjectID(s.Namespace), uuid.MustParse(id), name), []byte(value))
 	Expect(err).NotTo(HaveOccurred())
 	return base64.StdEncoding.EncodeToString(sealed)
 }
@@ -59,7 +59,7 @@ var _ = Describe("An outbound Connector", func() {
 		Expect(row.Sealed).To(BeNil())
 		secret := &corev1.Secret{ObjectMeta: s.At("results-connector")}
 		s.ExpectExists(ctx, secret)
-		signing, err := s.Keys.SigningSecret(row.SecretKey, seal.Generated{ProjectID: row.ProjectID, ConnectorID: row.ID, Version: 1})
+		signing, err := s.Keys.SigningSecret(row.SecretKey, secrets.Generated{ProjectID: row.ProjectID, ConnectorID: row.ID, Version: 1})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(secret.Data).To(Equal(map[string][]byte{"signing_secret": []byte(signing)}))
 		s.ExpectAtRest(ctx, s.r, c)

@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -22,8 +22,8 @@ func (r *Reconciler) connectorRow(c *v1alpha1.Connector, ids projection.Identity
 
 // childSecret returns the Secret with the generated secret, which pods can mount.
 func childSecret(c *v1alpha1.Connector, secret string) *corev1.Secret {
-	labels := object.Labels("connector", "")
-	delete(labels, object.LabelInstance)
+	labels := base.Labels("connector", "")
+	delete(labels, base.LabelInstance)
 	if len(c.Name) <= maxLabel {
 		labels[v1alpha1.LabelConnector] = c.Name
 	}

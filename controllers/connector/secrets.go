@@ -11,18 +11,18 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/connector/crd"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // secretPurpose returns the purpose of the connector's secret: callers send it, or it signs deliveries.
 func secretPurpose(c *v1alpha1.Connector) string {
 	if c.Sends() {
-		return seal.PurposeSigningSecret
+		return secrets.PurposeSigningSecret
 	}
-	return seal.PurposeSecret
+	return secrets.PurposeSecret
 }
 
 // resolveSecret returns the connector's secret: a derived one with the ID of its key, the user's own, or "" if
@@ -32,7 +32,7 @@ func (r *Reconciler) resolveSecret(ctx context.Context, c *v1alpha1.Connector, i
 		return "", "", nil
 	}
 	if sealed := c.SealedSecret(); sealed != "" {
-		value, err = r.decryptSealed(seal.SecretField(ids.Project, ids.Connector), sealed)
+		value, err = r.decryptSealed(secrets.SecretField(ids.Project, ids.Connector), sealed)
 		return value, "", err
 	}
 	if c.Spec.SecretRef == nil {
@@ -43,8 +43,8 @@ func (r *Reconciler) resolveSecret(ctx context.Context, c *v1alpha1.Connector, i
 	if err != nil {
 		return "", "", err
 	}
-	if problem := seal.CheckBrought(value); problem != "" {
-		return "", "", &object.SecretError{Name: string(name), Problem: fmt.Sprintf("its key %q %s", secretPurpose(c), problem)}
+	if problem := secrets.CheckUserSecret(value); problem != "" {
+		return "", "", &base.SecretError{Name: string(name), Problem: fmt.Sprintf("its key %q %s", secretPurpose(c), problem)}
 	}
 	return value, "", nil
 }
@@ -68,7 +68,7 @@ func (r *Reconciler) inboundRow(ctx context.Context, c *v1alpha1.Connector, ids 
 
 // userCredentials returns the user's own secrets that callers or deliveries sign with, which the gateway needs
 // in plain text: the current one and the earlier ones that are still valid.
-func (r *Reconciler) userCredentials(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, secret string) (out seal.Credentials, err error) {
+func (r *Reconciler) userCredentials(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, secret string) (out secrets.Credentials, err error) {
 	signature := crd.ConfigOf(c).Signature(crd.KindOf(c))
 	if digest := signature == "" || signature == v1alpha1.AuthenticationGitLab.EnumValue(); digest && !c.Sends() { // the digest is enough
 		return out, nil
@@ -81,12 +81,12 @@ func (r *Reconciler) userCredentials(ctx context.Context, c *v1alpha1.Connector,
 	case errors.Is(err, store.ErrNotFound):
 		return out, nil
 	case err != nil:
-		return out, object.FromStore(fmt.Errorf("reading the previous secrets: %w", err))
+		return out, base.FromStore(fmt.Errorf("reading the previous secrets: %w", err))
 	case len(stored.Sealed) == 0 || c.SecretGracePeriod() == 0:
 		return out, nil
 	}
 	for _, s := range projection.OpenCredentials(r.Keys, stored).Secrets { // a secret that cannot be decrypted is no longer valid
-		accepted := slices.ContainsFunc(stored.Secrets, func(a store.AcceptedSecret) bool { return bytes.Equal(a.SHA256, seal.Digest(s)) })
+		accepted := slices.ContainsFunc(stored.Secrets, func(a store.AcceptedSecret) bool { return bytes.Equal(a.SHA256, secrets.Digest(s)) })
 		if accepted && !slices.Contains(out.Secrets, s) && len(out.Secrets) < store.MaxAcceptedSecrets {
 			out.Secrets = append(out.Secrets, s)
 		}

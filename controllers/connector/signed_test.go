@@ -14,7 +14,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 )
 
 var _ = Describe("A Connector of a provider that signs requests", func() {
@@ -27,7 +27,7 @@ var _ = Describe("A Connector of a provider that signs requests", func() {
 		Expect(row.Config).To(MatchJSON(`{"require_authentication":true,"authentication":"github"}`))
 		Expect(row.Sealed).To(BeNil())
 		Expect(s.shown(ctx, c)).To(HavePrefix("whs_"))
-		Expect(row.SecretDigest).To(Equal(seal.Digest(s.shown(ctx, c))))
+		Expect(row.SecretDigest).To(Equal(secrets.Digest(s.shown(ctx, c))))
 		s.ExpectAtRest(ctx, s.r, c)
 
 		By("signing in the format of Standard Webhooks")
@@ -35,7 +35,7 @@ var _ = Describe("A Connector of a provider that signs requests", func() {
 		s.reconciled(ctx, c)
 		Expect(s.row(ctx, c).Config).To(MatchJSON(`{"require_authentication":true,"authentication":"standard_webhooks"}`))
 		Expect(s.shown(ctx, c)).To(HavePrefix("whsec_"))
-		Expect(s.row(ctx, c).SecretDigest).To(Equal(seal.Digest(s.shown(ctx, c))))
+		Expect(s.row(ctx, c).SecretDigest).To(Equal(secrets.Digest(s.shown(ctx, c))))
 	})
 
 	It("seals the user's own secrets while they are accepted", func(ctx SpecContext) {
@@ -77,7 +77,7 @@ var _ = Describe("A Connector of a provider that signs requests", func() {
 	It("decrypts the secret that the REST API has sealed for it", func(ctx SpecContext) {
 		const id = "7b0c7a52-6c1f-4c3e-9a55-eeeeeeeeeeee"
 		s := newScene(ctx)
-		sealed, _, err := s.Keys.Seal(seal.SecretField(s.ProjectID(s.Namespace), uuid.MustParse(id)), []byte("mine"))
+		sealed, _, err := s.Keys.Seal(secrets.SecretField(s.ProjectID(s.Namespace), uuid.MustParse(id)), []byte("mine"))
 		Expect(err).NotTo(HaveOccurred())
 		c := s.reconciled(ctx, s.Connector("ask", func(c *v1alpha1.Connector) {
 			c.Spec.ID, c.Spec.Webhook.Authentication, c.Spec.Webhook.SealedSecret = id, v1alpha1.AuthenticationSlack, base64.StdEncoding.EncodeToString(sealed)
@@ -105,7 +105,7 @@ var _ = Describe("A Connector of a provider that signs requests", func() {
 			}))
 			Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
 			Expect(s.row(ctx, c).Sealed).To(BeNil())
-			Expect(s.row(ctx, c).SecretDigest).To(Equal(seal.Digest("mine")))
+			Expect(s.row(ctx, c).SecretDigest).To(Equal(secrets.Digest("mine")))
 		}
 	})
 

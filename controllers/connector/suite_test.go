@@ -13,7 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/connector"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -66,5 +66,5 @@ func (s *scene) shown(ctx context.Context, c *v1alpha1.Connector) string {
 	GinkgoHelper()
 	secret := &corev1.Secret{ObjectMeta: s.At(c.Name + "-connector")}
 	s.ExpectExists(ctx, secret)
-	return string(secret.Data[seal.PurposeSecret])
+	return string(secret.Data[secrets.PurposeSecret])
 }

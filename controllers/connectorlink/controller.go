@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -34,7 +34,7 @@ type Store interface {
 
 // Reconciler reconciles ConnectorLinks.
 type Reconciler struct {
-	*object.Base
+	*base.Base
 	Store Store
 }
 
@@ -55,7 +55,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return 0, nil
 		}
 		if link.DefinedInCode() && link.Activation() == 0 {
-			return 0, &object.WaitingError{Message: fmt.Sprintf("the label %s is reserved for the platform; remove it to use the link as your own", v1alpha1.LabelDefinedInCode)}
+			return 0, &base.WaitingError{Message: fmt.Sprintf("the label %s is reserved for the platform; remove it to use the link as your own", v1alpha1.LabelDefinedInCode)}
 		}
 		written := projection.LinkRow(r.Ref(link), link, key, store.Key{ProjectID: key.ProjectID, ID: id})
 		policy, problem, err := r.outboundPolicy(ctx, link, connector)
@@ -68,7 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		written.Outbound = policy
 		if held, err := r.projectRow(ctx, link, written); err != nil || !held {
-			return object.MaxRetryInterval, err
+			return base.MaxRetryInterval, err
 		}
 		if waits != nil {
 			return 0, waits
@@ -100,11 +100,11 @@ func (r *Reconciler) projectRow(ctx context.Context, link *v1alpha1.ConnectorLin
 		link.MarkTooManyOutbound(store.MaxOutboundLinks)
 		return false, nil
 	case errors.Is(err, store.ErrNothingLive):
-		return false, &object.WaitingError{Reason: v1alpha1.ReasonNotLive, Message: "the connector's environment has no live deployment; deploy code with this link to restore it"}
+		return false, &base.WaitingError{Reason: v1alpha1.ReasonNotLive, Message: "the connector's environment has no live deployment; deploy code with this link to restore it"}
 	case errors.Is(err, store.ErrNotLive):
-		return false, &object.WaitingError{Message: "another activation is in effect in the environment; its mirror follows"}
+		return false, &base.WaitingError{Message: "another activation is in effect in the environment; its mirror follows"}
 	case err != nil:
-		return false, object.FromStore(fmt.Errorf("projecting the link: %w", err))
+		return false, base.FromStore(fmt.Errorf("projecting the link: %w", err))
 	}
 	return true, nil
 }
@@ -118,11 +118,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.ConnectorLink{}).
 		Watches(&v1alpha1.ConnectorLink{}, r.Deleted()).
-		Watches(&v1alpha1.ConnectorLink{}, object.EnqueueAfterRemoval(r.waitingLinks), builder.WithPredicates(object.Changed(noFields))).
-		Watches(&v1alpha1.Project{}, r.Enqueue(links, nil), object.IDChanged).
-		Watches(&v1alpha1.Connector{}, r.EnqueueBy(object.ByConnector, links, nil), builder.WithPredicates(object.Changed(connectorState))).
-		Watches(&v1alpha1.Connector{}, r.EnqueueBy(object.BySource, links, nil), object.IDChanged).
-		Watches(&v1alpha1.Environment{}, inEnvironment, builder.WithPredicates(object.Changed(liveState))).
+		Watches(&v1alpha1.ConnectorLink{}, base.EnqueueAfterRemoval(r.waitingLinks), builder.WithPredicates(base.Changed(noFields))).
+		Watches(&v1alpha1.Project{}, r.Enqueue(links, nil), base.IDChanged).
+		Watches(&v1alpha1.Connector{}, r.EnqueueBy(base.ByConnector, links, nil), builder.WithPredicates(base.Changed(connectorState))).
+		Watches(&v1alpha1.Connector{}, r.EnqueueBy(base.BySource, links, nil), base.IDChanged).
+		Watches(&v1alpha1.Environment{}, inEnvironment, builder.WithPredicates(base.Changed(liveState))).
 		Complete(r)
 }
 
@@ -169,7 +169,7 @@ func (r *Reconciler) waitingLinks(ctx context.Context, deleted client.Object) []
 func (r *Reconciler) linksOfEnvironment(ctx context.Context, environment client.Object) (out []ctrl.Request) {
 	connectors := &v1alpha1.ConnectorList{}
 	err := r.Client.List(ctx, connectors, client.InNamespace(environment.GetNamespace()),
-		client.MatchingFields{object.ByEnvironment: environment.GetName()})
+		client.MatchingFields{base.ByEnvironment: environment.GetName()})
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "listing the connectors of an environment")
 	}
@@ -181,7 +181,7 @@ func (r *Reconciler) linksOfEnvironment(ctx context.Context, environment client.
 
 // linksOf returns the links of a connector that pick selects, or all if pick is nil.
 func (r *Reconciler) linksOf(ctx context.Context, namespace, connector string, pick func(*v1alpha1.ConnectorLink) bool) (out []ctrl.Request) {
-	return r.selectLinks(ctx, pick, client.InNamespace(namespace), client.MatchingFields{object.ByConnector: connector})
+	return r.selectLinks(ctx, pick, client.InNamespace(namespace), client.MatchingFields{base.ByConnector: connector})
 }
 
 // selectLinks returns the links that match the list options and that pick selects.
@@ -192,7 +192,7 @@ func (r *Reconciler) selectLinks(ctx context.Context, pick func(*v1alpha1.Connec
 	}
 	for i := range links.Items {
 		if pick == nil || pick(&links.Items[i]) {
-			out = append(out, object.Request(&links.Items[i]))
+			out = append(out, base.Request(&links.Items[i]))
 		}
 	}
 	return out

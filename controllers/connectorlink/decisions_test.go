@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -32,7 +32,7 @@ func asIs(*v1alpha1.ConnectorLink) {}
 func TestTwins_FindStalledLinks(t *testing.T) {
 	t.Parallel()
 	duplicate := func(l *v1alpha1.ConnectorLink) { l.MarkDuplicate("x") }
-	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
+	r := &Reconciler{Base: &base.Base{Client: controllertest.Cached(t,
 		link("team", "gone", "ask", duplicate), link("team", "twin", "ask", duplicate), link("team", "more", "ask", func(l *v1alpha1.ConnectorLink) { l.MarkTooMany(1) }),
 		link("team", "fine", "ask", asIs), link("team", "elsewhere", "other", duplicate), link("other", "twin", "ask", duplicate),
 	)}}
@@ -53,7 +53,7 @@ func TestLinksOfEnvironment_FindsLinksOfAllConnectors(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: v1alpha1.ConnectorSpec{Environment: v1alpha1.EnvironmentName(environment)},
 		}
 	}
-	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
+	r := &Reconciler{Base: &base.Base{Client: controllertest.Cached(t,
 		connector("team", "a", "dev"), connector("team", "b", "dev"), connector("team", "c", "prod"), connector("other", "a", "dev"),
 		link("team", "a1", "a", asIs), link("team", "a2", "a", asIs), link("team", "b1", "b", asIs), link("team", "c1", "c", asIs), link("other", "a3", "a", asIs),
 	)}}
@@ -81,7 +81,7 @@ func TestIsInEffect_SelectsConnectorChanges(t *testing.T) {
 			before.MarkRoutesReady()
 			after := before.DeepCopy()
 			c.change(after)
-			require.Equal(t, c.told, object.Changed(connectorState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+			require.Equal(t, c.told, base.Changed(connectorState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
 }
@@ -104,13 +104,13 @@ func TestWhatRuns_SelectsEnvironmentChanges(t *testing.T) {
 			before := &v1alpha1.Environment{}
 			after := before.DeepCopy()
 			c.change(after)
-			require.Equal(t, c.told, object.Changed(liveState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+			require.Equal(t, c.told, base.Changed(liveState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
 	require.Nil(t, liveState(&v1alpha1.Project{}))
 	changed := link("team", "l", "other", asIs)
-	require.False(t, object.Changed(noFields).Update(event.UpdateEvent{ObjectOld: link("team", "l", "ask", asIs), ObjectNew: changed}))
-	require.True(t, object.Changed(noFields).Delete(event.DeleteEvent{Object: changed}))
+	require.False(t, base.Changed(noFields).Update(event.UpdateEvent{ObjectOld: link("team", "l", "ask", asIs), ObjectNew: changed}))
+	require.True(t, base.Changed(noFields).Delete(event.DeleteEvent{Object: changed}))
 }
 
 // scripts is a store with the agents whose middleware sends.

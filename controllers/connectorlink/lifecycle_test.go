@@ -10,8 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -25,9 +25,9 @@ var _ = Describe("A ConnectorLink", func() {
 			Expect(s.ExpectReconciled(ctx, s.r, link).RequeueAfter).To(Equal(wait))
 			Expect(State(link)).To(Equal(state))
 		}
-		step("Ready=False/ProjectMissing Reconciling", object.MaxRetryInterval)
+		step("Ready=False/ProjectMissing Reconciling", base.MaxRetryInterval)
 		s.ExpectProject(ctx)
-		step("Ready=False/ReferenceMissing Reconciling", object.MaxRetryInterval)
+		step("Ready=False/ReferenceMissing Reconciling", base.MaxRetryInterval)
 		Expect(link.Status.Condition(v1alpha1.ConditionReferencesResolved).Reason).To(Equal(v1alpha1.ReasonReferenceMissing))
 		s.connector = s.Connector("ask")
 		s.ExpectApplied(ctx, s.connector)
@@ -64,7 +64,7 @@ var _ = Describe("A ConnectorLink", func() {
 
 		By("losing its connector")
 		s.ExpectGone(ctx, s.connector)
-		step("Ready=False/ReferenceMissing Reconciling observed", object.MaxRetryInterval)
+		step("Ready=False/ReferenceMissing Reconciling observed", base.MaxRetryInterval)
 		Expect(link.Status.IsTrue(v1alpha1.ConditionReferencesResolved)).To(BeFalse())
 	})
 
@@ -153,7 +153,7 @@ var _ = Describe("A ConnectorLink", func() {
 		first, second := s.Link("a", "ask", "hello"), s.Link("b", "ask", "hello")
 		s.ExpectApplied(ctx, first, second)
 		s.ExpectReconciled(ctx, s.r, first)
-		Expect(s.ExpectReconciled(ctx, s.r, second).RequeueAfter).To(Equal(object.MaxRetryInterval))
+		Expect(s.ExpectReconciled(ctx, s.r, second).RequeueAfter).To(Equal(base.MaxRetryInterval))
 		Expect(State(second)).To(Equal("Ready=False/DuplicateLink Stalled observed"))
 		Expect(Message(second)).To(ContainSubstring(s.Namespace + "/a"))
 		s.ExpectDeleted(ctx, s.r, first)
@@ -174,7 +174,7 @@ var _ = Describe("A ConnectorLink", func() {
 		}
 		link := s.Link("more", "ask", "hello")
 		s.ExpectApplied(ctx, link)
-		Expect(s.ExpectReconciled(ctx, s.r, link).RequeueAfter).To(Equal(object.MaxRetryInterval))
+		Expect(s.ExpectReconciled(ctx, s.r, link).RequeueAfter).To(Equal(base.MaxRetryInterval))
 		Expect(State(link)).To(Equal("Ready=False/LimitReached Stalled observed"))
 		Expect(s.agents(ctx)).To(HaveLen(store.MaxLinks))
 	})

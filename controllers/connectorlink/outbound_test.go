@@ -10,8 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -39,7 +39,7 @@ var _ = Describe("A ConnectorLink to an outbound connector", func() {
 			SourceConnectors: []v1alpha1.ConnectorName{"ask", "later"}, Statuses: []v1alpha1.LinkStatus{v1alpha1.LinkCompleted, v1alpha1.LinkFailed},
 		}
 		s.ExpectApplied(ctx, l)
-		Expect(s.ExpectReconciled(ctx, s.r, l).RequeueAfter).To(Equal(object.MaxRetryInterval))
+		Expect(s.ExpectReconciled(ctx, s.r, l).RequeueAfter).To(Equal(base.MaxRetryInterval))
 		Expect(State(l)).To(HavePrefix("Ready=False/ReferenceMissing Reconciling"))
 		Expect(Message(l)).To(ContainSubstring(`"later"`))
 		Expect(policy().Statuses).To(BeEmpty(), "the last valid policy stays in effect")
@@ -73,7 +73,7 @@ var _ = Describe("A ConnectorLink to an outbound connector", func() {
 		s.ExpectApplied(ctx, first, second)
 		s.ExpectReconciled(ctx, s.r, first)
 		Expect(v1alpha1.IsReady(first)).To(BeTrue(), Message(first))
-		Expect(s.ExpectReconciled(ctx, s.r, second).RequeueAfter).To(Equal(object.MaxRetryInterval))
+		Expect(s.ExpectReconciled(ctx, s.r, second).RequeueAfter).To(Equal(base.MaxRetryInterval))
 		Expect(State(second)).To(Equal("Ready=False/ActionNameTaken Stalled observed"))
 		Expect(Message(second)).To(ContainSubstring(s.Namespace + "/first"))
 		tools := func() (names []string) {
@@ -117,7 +117,7 @@ var _ = Describe("A ConnectorLink to an outbound connector", func() {
 		}
 		link := s.Link("more", "results", "hello")
 		s.ExpectApplied(ctx, link)
-		Expect(s.ExpectReconciled(ctx, s.r, link).RequeueAfter).To(Equal(object.MaxRetryInterval))
+		Expect(s.ExpectReconciled(ctx, s.r, link).RequeueAfter).To(Equal(base.MaxRetryInterval))
 		Expect(State(link)).To(Equal("Ready=False/LimitReached Stalled observed"))
 		Expect(Message(link)).To(ContainSubstring("32 links to outbound connectors"))
 		Expect(s.Store.Remove(ctx, stored.ProjectID, first.Ref)).To(Succeed())

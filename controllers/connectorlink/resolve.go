@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -51,7 +51,7 @@ func (r *Reconciler) findConnector(
 	ctx context.Context, namespace string, name v1alpha1.ConnectorName,
 ) (connector *v1alpha1.Connector, id uuid.UUID, waits, err error) {
 	connector, stored, err := r.Connector(ctx, namespace, name)
-	var missing *object.MissingError
+	var missing *base.MissingError
 	if !errors.As(err, &missing) || !missing.Unready {
 		return connector, stored.ID, nil, err
 	}
@@ -64,7 +64,7 @@ func (r *Reconciler) findConnector(
 	case errors.Is(err, store.ErrNotFound):
 		return nil, uuid.Nil, nil, missing
 	case err != nil:
-		return nil, uuid.Nil, nil, object.FromStore(fmt.Errorf("reading the holder of the connector's ID: %w", err))
+		return nil, uuid.Nil, nil, base.FromStore(fmt.Errorf("reading the holder of the connector's ID: %w", err))
 	case !holder.SameObject(r.Ref(connector)), holder.ObjectUID != string(connector.UID):
 		return nil, uuid.Nil, nil, missing
 	}
@@ -95,14 +95,14 @@ func (r *Reconciler) findAgent(ctx context.Context, link *v1alpha1.ConnectorLink
 	live := store.Key{ProjectID: environment.ProjectID, ID: *environment.LiveDeploymentID}
 	has, err := r.Store.HasAgent(ctx, live, string(link.Spec.Agent))
 	if err != nil {
-		return object.FromStore(fmt.Errorf("finding the agent: %w", err))
+		return base.FromStore(fmt.Errorf("finding the agent: %w", err))
 	}
 	if has {
 		return r.findMiddleware(ctx, link, live)
 	}
 	known, err := r.Store.AgentNames(ctx, live, v1alpha1.ShownAgents+1)
 	if err != nil {
-		return object.FromStore(fmt.Errorf("listing the live agents: %w", err))
+		return base.FromStore(fmt.Errorf("listing the live agents: %w", err))
 	}
 	link.MarkAgentUnknown(known)
 	return nil
@@ -114,7 +114,7 @@ func (r *Reconciler) findMiddleware(ctx context.Context, link *v1alpha1.Connecto
 	if o := link.Spec.Outbound; o != nil && o.Mode == v1alpha1.LinkMiddleware {
 		sends, err := r.Store.SendsByMiddleware(ctx, live, string(link.Spec.Agent))
 		if err != nil {
-			return object.FromStore(fmt.Errorf("finding the middleware of the agent: %w", err))
+			return base.FromStore(fmt.Errorf("finding the middleware of the agent: %w", err))
 		}
 		if !sends {
 			link.MarkMiddlewareMissing()

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 )
 
 // Cached returns a client with the indexes of the cache, for tests of the map functions of watches,
@@ -27,7 +27,7 @@ func Cached(t testing.TB, objects ...client.Object) client.Client {
 		}
 	}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)
-	if err := object.IndexFields(t.Context(), indexer{builder}); err != nil {
+	if err := base.IndexFields(t.Context(), indexer{builder}); err != nil {
 		t.Fatalf("indexing: %v", err)
 	}
 	return builder.Build()

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 )
 
 // Fault is an error of kube-apiserver.
@@ -112,7 +112,7 @@ func (f *Fixture) ExpectSurvives(ctx context.Context, fault Fault, r reconcile.R
 			Expect(number > 0).To(Equal(!fault.OfCreates || len(children) > 0), "%s: calls that met it: %d", fault.Name, number)
 			return
 		}
-		Expect(result.RequeueAfter).To(BeNumerically("<=", object.MaxRetryInterval), fault.Name)
+		Expect(result.RequeueAfter).To(BeNumerically("<=", base.MaxRetryInterval), fault.Name)
 		Expect(err != nil || result.RequeueAfter > 0 || fault.Final).To(BeTrue(), "%s, call %d: it is tried again", fault.Name, number+1)
 	}
 	Fail("a reconciliation has more calls than that")

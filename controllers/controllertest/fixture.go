@@ -30,10 +30,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/cached"
-	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/plan"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/store"
@@ -44,7 +44,7 @@ import (
 type Fixture struct {
 	// Base is for reconcilers. Its Client is Cluster behind AsCache, its Reader is Cluster, its Store
 	// is Store and its Clock is Clock.
-	*object.Base
+	*base.Base
 	// Admin is the administrator's client. Its calls are not recorded.
 	Admin client.Client
 	// Cluster is the reconcilers' client. It records calls and can make them fail.
@@ -56,7 +56,7 @@ type Fixture struct {
 	// Events are the recorded events.
 	Events *Events
 	// Keys derives connectors' secrets. KeyID is the key in use.
-	Keys  *keyring.Keys
+	Keys  *secrets.Keys
 	KeyID string
 	// Namespace is the namespace of the spec.
 	Namespace string
@@ -68,16 +68,16 @@ func New() *Fixture {
 	plane := kube.Start(GinkgoTB())
 	f := &Fixture{
 		Admin: plane.Client, Cluster: newCluster(plane), Store: newStore(), Clock: clocktesting.NewFakeClock(time.Now()),
-		Events: &Events{}, Keys: &keyring.Keys{}, Namespace: plane.Namespace(GinkgoTB()),
+		Events: &Events{}, Keys: &secrets.Keys{}, Namespace: plane.Namespace(GinkgoTB()),
 	}
-	f.Base = &object.Base{
+	f.Base = &base.Base{
 		Client: AsCache(f.Cluster, cached.Options()), Reader: f.Cluster, Store: f.Store, Events: f.Events, PlatformID: uuid.New(),
 		PlatformPlan: plan.Default(), Clock: f.Clock,
 	}
-	ring, err := keyring.New()
+	ring, err := secrets.NewRing()
 	Expect(err).NotTo(HaveOccurred())
-	f.KeyID = ring.IDs(keyring.Derivation)[0]
-	Expect(f.Keys.Set(ring, []string{f.KeyID, ring.IDs(keyring.Sealing)[0]})).To(Succeed())
+	f.KeyID = ring.IDs(secrets.Derivation)[0]
+	Expect(f.Keys.Set(ring, []string{f.KeyID, ring.IDs(secrets.Sealing)[0]})).To(Succeed())
 	f.Store.takeKeys(ring)
 	return f
 }
@@ -126,11 +126,11 @@ func newStore() *Store {
 }
 
 // takeKeys puts the keys of a ring into use.
-func (s *Store) takeKeys(ring keyring.Ring) {
+func (s *Store) takeKeys(ring secrets.Ring) {
 	GinkgoHelper()
 	ctx, held := context.Background(), ring.Fingerprints()
 	var known []store.PlatformKey
-	for _, of := range []string{keyring.Derivation, keyring.Sealing} {
+	for _, of := range []string{secrets.Derivation, secrets.Sealing} {
 		for _, id := range ring.IDs(of) {
 			known = append(known, store.PlatformKey{ID: id, Ring: of, Fingerprint: held[id]})
 		}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -53,11 +53,11 @@ func (r *Reconciler) activateBuilt(ctx context.Context, v *deploymentState) erro
 func (r *Reconciler) requestPrefetch(ctx context.Context, v *deploymentState) (bool, error) {
 	digest := v.outcome.BundleDigest
 	if err := r.Store.RequestPrefetch(ctx, v.environmentKey, digest); err != nil {
-		return false, object.FromStore(fmt.Errorf("requesting a prefetch: %w", err))
+		return false, base.FromStore(fmt.Errorf("requesting a prefetch: %w", err))
 	}
 	runners, err := r.Store.Runners(ctx, v.environmentKey, maxRunnerAge)
 	if err != nil {
-		return false, object.FromStore(fmt.Errorf("listing the runners: %w", err))
+		return false, base.FromStore(fmt.Errorf("listing the runners: %w", err))
 	}
 	held := slices.ContainsFunc(runners, func(runner store.Runner) bool { return slices.Contains(runner.Digests, digest) })
 	return held || len(runners) == 0, nil
@@ -82,7 +82,7 @@ func (r *Reconciler) activate(ctx context.Context, v *deploymentState, a store.A
 		return false, err
 	}
 	if v.outcome, err = r.Store.Deployment(ctx, v.key); err != nil {
-		return false, object.FromStore(err)
+		return false, base.FromStore(err)
 	}
 	return result.Live, nil
 }
@@ -105,7 +105,7 @@ func (r *Reconciler) activateInStore(
 		}
 		name, problem := refusalOf(with.Connectors, err)
 		if name == "" {
-			return result, object.FromStore(fmt.Errorf("activating: %w", err))
+			return result, base.FromStore(fmt.Errorf("activating: %w", err))
 		}
 		refused[name] = problem
 	}
@@ -143,7 +143,7 @@ func (r *Reconciler) restore(ctx context.Context, v *deploymentState) error {
 	}
 	environment, err := r.Store.Environment(ctx, v.environmentKey)
 	if err != nil {
-		return object.FromStore(err)
+		return base.FromStore(err)
 	}
 	if v.outcome.ActivationRank <= environment.LiveRank {
 		return nil
@@ -152,7 +152,7 @@ func (r *Reconciler) restore(ctx context.Context, v *deploymentState) error {
 	// cannot go live again.
 	all, err := r.Store.ListDeployments(ctx, v.environmentKey)
 	if err != nil {
-		return object.FromStore(err)
+		return base.FromStore(err)
 	}
 	if slices.ContainsFunc(all, func(d store.Deployment) bool { return d.ActivationRank > v.outcome.ActivationRank }) {
 		return nil
@@ -239,10 +239,10 @@ func (v *deploymentState) toleratesFailures() bool {
 func (r *Reconciler) laterRequest(ctx context.Context, v *deploymentState) (string, error) {
 	environment, err := r.Store.Environment(ctx, v.environmentKey)
 	if err != nil {
-		return "", object.FromStore(err)
+		return "", base.FromStore(err)
 	}
 	list := &v1alpha1.DeploymentList{}
-	err = r.Client.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingFields{object.ByEnvironment: string(v.Spec.Environment)})
+	err = r.Client.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingFields{base.ByEnvironment: string(v.Spec.Environment)})
 	if err != nil {
 		return "", fmt.Errorf("listing the deployments: %w", err)
 	}
@@ -273,7 +273,7 @@ func (r *Reconciler) wasHandled(ctx context.Context, v *deploymentState) (bool, 
 	}
 	environment, err := r.Store.Environment(ctx, v.environmentKey)
 	if err != nil {
-		return false, object.FromStore(err)
+		return false, base.FromStore(err)
 	}
 	at := environment.LiveActivatedAt
 	return at != nil && at.After(v.Spec.Activation.RequestedAt.Add(time.Second)), nil

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/controllers/deployment"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -239,7 +239,7 @@ var _ = Describe("A Deployment that was live before another one", func() {
 var _ = Describe("Deployments of the platform", func() {
 	It("are deleted beyond the newest, except for live ones", func(ctx SpecContext) {
 		s := newScene(ctx)
-		live := s.deployed(ctx, s.Deployment("a-live", func(d *v1alpha1.Deployment) { d.Labels = object.Labels("deployment", "dev") }))
+		live := s.deployed(ctx, s.Deployment("a-live", func(d *v1alpha1.Deployment) { d.Labels = base.Labels("deployment", "dev") }))
 		ours := func(name string, labels map[string]string) *v1alpha1.Deployment {
 			GinkgoHelper()
 			d := s.Deployment(name, func(d *v1alpha1.Deployment) { d.Labels = labels })
@@ -250,12 +250,12 @@ var _ = Describe("Deployments of the platform", func() {
 		}
 		users := ours("b-user", nil)
 		elsewhere := s.Deployment("b-elsewhere", func(d *v1alpha1.Deployment) {
-			d.Labels, d.Spec.Environment = object.Labels("deployment", "prod"), "prod"
+			d.Labels, d.Spec.Environment = base.Labels("deployment", "prod"), "prod"
 		})
 		s.ExpectApplied(ctx, elsewhere)
-		oldest := ours("c-oldest", object.Labels("deployment", "dev"))
+		oldest := ours("c-oldest", base.Labels("deployment", "dev"))
 		for i := range 20 {
-			ours(fmt.Sprintf("d-%02d", i), object.Labels("deployment", "dev"))
+			ours(fmt.Sprintf("d-%02d", i), base.Labels("deployment", "dev"))
 		}
 		s.ExpectReconciled(ctx, s.r, live)
 		s.ExpectNotFound(ctx, oldest)

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -44,10 +44,10 @@ func (r *Reconciler) beginDeployment(ctx context.Context, v *deploymentState) er
 	if errors.Is(err, store.ErrNameReused) {
 		v.MarkNameReused()
 		stalled := v.Status.Condition(v1alpha1.ConditionStalled)
-		return &object.StalledError{Reason: stalled.Reason, Message: stalled.Message}
+		return &base.StalledError{Reason: stalled.Reason, Message: stalled.Message}
 	}
 	if err != nil {
-		return object.FromStore(fmt.Errorf("claiming the deployment: %w", err))
+		return base.FromStore(fmt.Errorf("claiming the deployment: %w", err))
 	}
 	return nil
 }
@@ -60,10 +60,10 @@ func (r *Reconciler) beginOlder(ctx context.Context, v *deploymentState) error {
 	case err == nil:
 		return nil
 	case !errors.Is(err, store.ErrNotFound):
-		return object.FromStore(fmt.Errorf("reading the deployment: %w", err))
+		return base.FromStore(fmt.Errorf("reading the deployment: %w", err))
 	}
 	list := &v1alpha1.DeploymentList{}
-	err := r.Client.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingFields{object.ByEnvironment: string(v.Spec.Environment)})
+	err := r.Client.List(ctx, list, client.InNamespace(v.Namespace), client.MatchingFields{base.ByEnvironment: string(v.Spec.Environment)})
 	if err != nil {
 		return fmt.Errorf("listing the deployments: %w", err)
 	}
@@ -81,7 +81,7 @@ func (r *Reconciler) beginOlder(ctx context.Context, v *deploymentState) error {
 		var taken *store.IDTakenError
 		_, err = r.Store.BeginDeployment(ctx, spec)
 		if err != nil && !errors.Is(err, store.ErrNameReused) && !errors.As(err, &taken) {
-			return object.FromStore(fmt.Errorf("claiming the older Deployment %q: %w", d.Name, err))
+			return base.FromStore(fmt.Errorf("claiming the older Deployment %q: %w", d.Name, err))
 		}
 	}
 	return nil
@@ -93,11 +93,11 @@ func notBegun(all []v1alpha1.Deployment, d *v1alpha1.Deployment) (out []*v1alpha
 	for i := range all {
 		other := &all[i]
 		if other.Spec.Environment == d.Spec.Environment && other.Status.Phase == "" && !v1alpha1.IsStalled(other) &&
-			other.DeletionTimestamp == nil && object.OldestFirst(other, d) < 0 {
+			other.DeletionTimestamp == nil && base.OldestFirst(other, d) < 0 {
 			out = append(out, other)
 		}
 	}
-	slices.SortFunc(out, object.OldestFirst[*v1alpha1.Deployment])
+	slices.SortFunc(out, base.OldestFirst[*v1alpha1.Deployment])
 	return out
 }
 

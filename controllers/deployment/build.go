@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/controllers/base"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -80,7 +80,7 @@ func (r *Reconciler) startBuild(ctx context.Context, v *deploymentState) (*batch
 		}
 	}
 	if err := r.Store.StartBuild(ctx, v.key, from.Path); err != nil && !errors.Is(err, store.ErrConflict) {
-		return nil, object.FromStore(fmt.Errorf("starting the build: %w", err))
+		return nil, base.FromStore(fmt.Errorf("starting the build: %w", err))
 	}
 	job = buildJob(v.Deployment, from, in, r.Pods)
 	owner, err := r.OwnerReference(v.Deployment)
@@ -88,7 +88,7 @@ func (r *Reconciler) startBuild(ctx context.Context, v *deploymentState) (*batch
 		return nil, err
 	}
 	job.OwnerReferences = []metav1.OwnerReference{owner}
-	err = r.Client.Create(ctx, job, client.FieldOwner(object.FieldManager))
+	err = r.Client.Create(ctx, job, client.FieldOwner(base.FieldManager))
 	switch {
 	case apierrors.IsAlreadyExists(err):
 		job = nil // the cache does not have it yet
@@ -96,7 +96,7 @@ func (r *Reconciler) startBuild(ctx context.Context, v *deploymentState) (*batch
 		return nil, fmt.Errorf("launching job %q: %w", job.Name, err)
 	}
 	v.outcome, err = r.Store.Deployment(ctx, v.key)
-	return job, object.FromStore(err)
+	return job, base.FromStore(err)
 }
 
 // createToken creates the build's token if it is missing, in a Secret that is owned by the Job. The pod
@@ -105,15 +105,15 @@ func (r *Reconciler) createToken(ctx context.Context, v *deploymentState, job *b
 	seen := &metav1.PartialObjectMetadata{}
 	seen.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
 	err := r.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: tokenName(v.Deployment)}, seen)
-	if err == nil && metav1.IsControlledBy(seen, job) && object.IsLabelled(seen) {
+	if err == nil && metav1.IsControlledBy(seen, job) && base.IsLabelled(seen) {
 		return nil
 	}
-	_, err = r.Token(ctx, job, tokenName(v.Deployment), object.Labels(component, v.Name), func(token string) error {
+	_, err = r.Token(ctx, job, tokenName(v.Deployment), base.Labels(component, v.Name), func(token string) error {
 		err := r.Store.PutToken(ctx, store.Token{
-			SHA256: seal.Digest(token), Kind: store.TokenBuild,
+			SHA256: secrets.Digest(token), Kind: store.TokenBuild,
 			ProjectID: v.key.ProjectID, EnvironmentID: v.environmentKey.ID, DeploymentID: &v.key.ID,
 		})
-		return object.FromStore(err)
+		return base.FromStore(err)
 	})
 	return err
 }
@@ -178,7 +178,7 @@ func (r *Reconciler) buildProblem(ctx context.Context, job *batchv1.Job) (string
 		return "", err
 	}
 	for i := range pods {
-		if problem := object.PodProblem(&pods[i]); problem != "" {
+		if problem := base.PodProblem(&pods[i]); problem != "" {
 			return problem, nil
 		}
 	}
@@ -210,7 +210,7 @@ func (r *Reconciler) listPods(ctx context.Context, job *batchv1.Job) ([]corev1.P
 // after the store has the outcome, so the store was restored from a backup from during the build.
 func (r *Reconciler) checkOutcome(ctx context.Context, v *deploymentState, job *batchv1.Job) (err error) {
 	if v.outcome, err = r.Store.Deployment(ctx, v.key); err != nil {
-		return object.FromStore(err)
+		return base.FromStore(err)
 	}
 	if v.outcome.Status != store.DeploymentBuilding || v.outcome.Built {
 		return nil
@@ -228,10 +228,10 @@ func (r *Reconciler) terminationMessage(ctx context.Context, job *batchv1.Job, f
 	for _, pod := range pods {
 		for _, status := range append(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses...) {
 			if end := status.State.Terminated; end != nil && end.ExitCode != 0 {
-				words = object.TerminationMessage(status.Name, end)
+				words = base.TerminationMessage(status.Name, end)
 			}
 		}
-		if problem := object.PodProblem(&pod); problem != "" {
+		if problem := base.PodProblem(&pod); problem != "" {
 			words = problem
 		}
 	}
@@ -245,10 +245,10 @@ func (r *Reconciler) endBuild(
 ) error {
 	err := r.Store.EndDeployment(ctx, v.key, status, reason, message)
 	if err != nil && !errors.Is(err, store.ErrConflict) {
-		return object.FromStore(fmt.Errorf("ending the deployment: %w", err))
+		return base.FromStore(fmt.Errorf("ending the deployment: %w", err))
 	}
 	v.outcome, err = r.Store.Deployment(ctx, v.key)
-	return object.FromStore(err)
+	return base.FromStore(err)
 }
 
 // cleanUp deletes the running Job of a failed or cancelled deployment, because its pod may wait for a

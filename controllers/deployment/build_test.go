@@ -15,9 +15,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -37,7 +37,7 @@ var _ = Describe("The build of a Deployment", func() {
 		Expect(s.Children(ctx, job.UID)).To(ConsistOf("Secret v1-build-token"))
 		secret := &corev1.Secret{ObjectMeta: s.At("v1-build-token")}
 		s.ExpectExists(ctx, secret)
-		found, err := s.Store.Token(ctx, seal.Digest(string(secret.Data[object.TokenKey])))
+		found, err := s.Store.Token(ctx, secrets.Digest(string(secret.Data[base.TokenKey])))
 		Expect(err).NotTo(HaveOccurred())
 		Expect(found.Kind).To(Equal(store.TokenBuild))
 		Expect(found.Deployment()).To(Equal(s.Key(d)))
@@ -48,7 +48,7 @@ var _ = Describe("The build of a Deployment", func() {
 		again := &corev1.Secret{ObjectMeta: s.At("v1-build-token")}
 		s.ExpectExists(ctx, again)
 		Expect(again.Data).NotTo(Equal(secret.Data))
-		_, err = s.Store.Token(ctx, seal.Digest(string(again.Data[object.TokenKey])))
+		_, err = s.Store.Token(ctx, secrets.Digest(string(again.Data[base.TokenKey])))
 		Expect(err).NotTo(HaveOccurred())
 		s.ExpectAtRest(ctx, s.r, d)
 	})
@@ -89,7 +89,7 @@ var _ = Describe("The build of a Deployment", func() {
 		d := s.reconciled(ctx, s.Deployment("v1"))
 		job := s.job(ctx, d)
 		s.pod(ctx, job, waiting("ImagePullBackOff", "no such image"))
-		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(Equal(object.MaxRetryInterval), "its pod is watched")
+		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(Equal(base.MaxRetryInterval), "its pod is watched")
 		Expect(State(d)).To(Equal("Ready=Unknown/BuildBlocked Reconciling"))
 		Expect(Message(d)).To(ContainSubstring(`container "fetch": ImagePullBackOff: no such image`))
 		Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentBuilding))
@@ -229,7 +229,7 @@ var _ = Describe("The build of a Deployment", func() {
 		}}}}
 		d := s.Deployment("v1")
 		s.ExpectApplied(ctx, job, d)
-		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(Equal(object.MaxRetryInterval))
+		Expect(s.ExpectReconciled(ctx, s.r, d).RequeueAfter).To(Equal(base.MaxRetryInterval))
 		Expect(State(d)).To(Equal("Ready=False/NameCollision Stalled observed"))
 		d.Spec.Cancel = true
 		s.reconciled(ctx, d)

@@ -16,7 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/projection"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -66,7 +66,7 @@ type change struct {
 	// to seal.
 	mirror      *projection.Mirror
 	expanded    *v1alpha1.Connector
-	credentials seal.Credentials
+	credentials secrets.Credentials
 }
 
 // changes returns the changes of a deployment with these files, sorted by key.

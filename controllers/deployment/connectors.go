@@ -10,7 +10,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/connector/crd"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -29,7 +29,7 @@ func (r *Reconciler) addConnectors(
 ) error {
 	files, err := r.Store.ConnectorFiles(ctx, v.key)
 	if err != nil {
-		return object.FromStore(err)
+		return base.FromStore(err)
 	}
 	found, err := r.readActivationState(ctx, v, files)
 	if err != nil {
@@ -88,13 +88,13 @@ func (r *Reconciler) readActivationState(ctx context.Context, v *deploymentState
 	}
 	rows, err := r.Store.CodeConnectors(ctx, v.environmentKey)
 	if err != nil {
-		return s, object.FromStore(err)
+		return s, base.FromStore(err)
 	}
 	for _, row := range rows {
 		s.rows[row.Ref.Name] = row
 	}
 	connectors := &v1alpha1.ConnectorList{}
-	err = r.Client.List(ctx, connectors, client.InNamespace(v.Namespace), client.MatchingFields{object.ByEnvironment: string(v.Spec.Environment)})
+	err = r.Client.List(ctx, connectors, client.InNamespace(v.Namespace), client.MatchingFields{base.ByEnvironment: string(v.Spec.Environment)})
 	if err != nil {
 		return s, fmt.Errorf("listing the connectors: %w", err)
 	}
@@ -152,7 +152,7 @@ func (r *Reconciler) failConnectors(ctx context.Context, v *deploymentState, fai
 		return err
 	}
 	if err := r.Store.RecordConnectors(ctx, v.key, list); err != nil {
-		return object.FromStore(err)
+		return base.FromStore(err)
 	}
 	return r.endBuild(ctx, v, store.DeploymentFailed, store.FailureConnectors, failed.Error())
 }

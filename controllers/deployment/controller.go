@@ -20,9 +20,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
-	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -48,12 +48,12 @@ type Store interface {
 
 // Reconciler reconciles Deployments.
 type Reconciler struct {
-	*object.Base
+	*base.Base
 	Store Store
 	// Keys derives the secrets of connectors and decrypts variables.
-	Keys *keyring.Keys
+	Keys *secrets.Keys
 	// Pods has the operator's settings for build pods.
-	Pods object.PodOptions
+	Pods base.PodOptions
 }
 
 // deploymentState is a Deployment with the state that Reconcile has read.
@@ -97,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		case v.isSuspended():
 			return 0, nil
 		case v.problem != "":
-			return object.MaxRetryInterval, nil
+			return base.MaxRetryInterval, nil
 		}
 		return pollInterval, nil
 	})
@@ -121,13 +121,13 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		For(&v1alpha1.Deployment{}).
 		Watches(&v1alpha1.Deployment{}, r.Deleted()).
 		Owns(&batchv1.Job{}).
-		Watches(&v1alpha1.Project{}, r.Enqueue(deployments, isOpen), builder.WithPredicates(object.Changed(projectState))).
-		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsTestedIn), builder.WithPredicates(object.Changed(environmentState))).
+		Watches(&v1alpha1.Project{}, r.Enqueue(deployments, isOpen), builder.WithPredicates(base.Changed(projectState))).
+		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(r.deploymentsTestedIn), builder.WithPredicates(base.Changed(environmentState))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.usersOf), builder.OnlyMetadata)
 	for _, change := range environmentWatches {
-		b = b.Watches(&v1alpha1.Environment{}, r.EnqueueBy(object.ByEnvironment, deployments, change.pick), builder.WithPredicates(change.when))
+		b = b.Watches(&v1alpha1.Environment{}, r.EnqueueBy(base.ByEnvironment, deployments, change.pick), builder.WithPredicates(change.when))
 	}
-	return object.WatchPods(b, component, v1alpha1.LabelDeployment).Complete(r)
+	return base.WatchPods(b, component, v1alpha1.LabelDeployment).Complete(r)
 }
 
 // environmentWatches selects which deployments are queued for a change of their environment: all of them if
@@ -136,10 +136,10 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // autoscaling changes the environment.
 var environmentWatches = []struct {
 	when predicate.Predicate
-	pick object.Filter
+	pick base.Filter
 }{
-	{object.Changed(func(o v1alpha1.ConditionedObject) any { return o.CommonStatus().ID }), nil},
-	{object.Changed(environmentState), isOpen},
+	{base.Changed(func(o v1alpha1.ConditionedObject) any { return o.CommonStatus().ID }), nil},
+	{base.Changed(environmentState), isOpen},
 	{predicate.Funcs{}, hasStaleLiveState},
 }
 
@@ -184,7 +184,7 @@ func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) (out []c
 	}
 	for i := range list.Items {
 		if isOpen(secret, &list.Items[i]) {
-			out = append(out, object.Request(&list.Items[i]))
+			out = append(out, base.Request(&list.Items[i]))
 		}
 	}
 	return out
@@ -209,7 +209,7 @@ func (r *Reconciler) deploymentsTestedIn(ctx context.Context, tests client.Objec
 	}
 	for i := range deployments.Items {
 		if d := &deployments.Items[i]; named[string(d.Spec.Environment)] && isOpen(tests, d) {
-			out = append(out, object.Request(d))
+			out = append(out, base.Request(d))
 		}
 	}
 	return out

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -188,8 +188,8 @@ func TestMirror_StatusFitsSizeLimit(t *testing.T) {
 func TestWatches_PassRelevantChanges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*v1alpha1.Project)
-		told   bool
+		change   func(*v1alpha1.Project)
+		enqueued bool
 	}{
 		"another spec":  {func(p *v1alpha1.Project) { p.Generation++ }, true},
 		"its id":        {func(p *v1alpha1.Project) { p.Status.ID = "a" }, true},
@@ -201,12 +201,12 @@ func TestWatches_PassRelevantChanges(t *testing.T) {
 			before := &v1alpha1.Project{}
 			after := before.DeepCopy()
 			c.change(after)
-			require.Equal(t, c.told, object.Changed(projectState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+			require.Equal(t, c.enqueued, base.Changed(projectState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
 	for name, c := range map[string]struct {
-		change func(*v1alpha1.Environment)
-		told   bool
+		change   func(*v1alpha1.Environment)
+		enqueued bool
 	}{
 		"another spec":              {func(e *v1alpha1.Environment) { e.Generation++ }, true},
 		"environment limit reached": {func(e *v1alpha1.Environment) { e.MarkLimitReached(1, true) }, true},
@@ -217,7 +217,7 @@ func TestWatches_PassRelevantChanges(t *testing.T) {
 			before := &v1alpha1.Environment{}
 			after := before.DeepCopy()
 			c.change(after)
-			require.Equal(t, c.told, object.Changed(environmentState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+			require.Equal(t, c.enqueued, base.Changed(environmentState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
 }
@@ -260,7 +260,7 @@ func TestOfEnvironment_SelectsDeployments(t *testing.T) {
 		d.Status.ID, d.Status.Phase, d.Status.Live = name, phase, live
 		return d
 	}
-	base := &object.Base{Client: controllertest.Cached(t, d("new", "", false), d("open", v1alpha1.DeploymentBuilding, false),
+	r := &base.Base{Client: controllertest.Cached(t, d("new", "", false), d("open", v1alpha1.DeploymentBuilding, false),
 		d("live", v1alpha1.DeploymentDeployed, true), d("old", v1alpha1.DeploymentDeployed, false), d("failed", v1alpha1.DeploymentFailed, false))}
 	before := &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "dev"}}
 	before.Status.ID, before.Status.LiveDeploymentID = "e", "live"
@@ -281,17 +281,17 @@ func TestOfEnvironment_SelectsDeployments(t *testing.T) {
 			update := event.UpdateEvent{ObjectOld: before, ObjectNew: after}
 			for _, change := range environmentWatches {
 				if change.when.Update(update) {
-					base.EnqueueBy(object.ByEnvironment, &v1alpha1.DeploymentList{}, change.pick).Update(t.Context(), update, queue)
+					r.EnqueueBy(base.ByEnvironment, &v1alpha1.DeploymentList{}, change.pick).Update(t.Context(), update, queue)
 				}
 			}
-			var told []string
+			var enqueued []string
 			for queue.Len() > 0 {
 				request, _ := queue.Get()
-				told = append(told, request.Name)
+				enqueued = append(enqueued, request.Name)
 			}
 			queue.ShutDown()
-			slices.Sort(told)
-			require.Equal(t, c.want, told)
+			slices.Sort(enqueued)
+			require.Equal(t, c.want, enqueued)
 		})
 	}
 }
@@ -307,7 +307,7 @@ func TestUsersOf_FindsOpenDeployments(t *testing.T) {
 	project := func(namespace string, git *v1alpha1.ProjectGit) *v1alpha1.Project {
 		return &v1alpha1.Project{ObjectMeta: at(namespace, "project"), Spec: v1alpha1.ProjectSpec{Git: git}}
 	}
-	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
+	r := &Reconciler{Base: &base.Base{Client: controllertest.Cached(t,
 		open, ended, &v1alpha1.Deployment{ObjectMeta: at("public", "open")}, &v1alpha1.Deployment{ObjectMeta: at("none", "open")},
 		project("team", &v1alpha1.ProjectGit{SecretRef: &v1alpha1.SecretReference{Name: "git"}}),
 		project("public", &v1alpha1.ProjectGit{}), project("none", nil),
@@ -339,7 +339,7 @@ func TestDeploymentsTestedIn_FindsOpenDeployments(t *testing.T) {
 			Status: v1alpha1.DeploymentStatus{Phase: phase},
 		}
 	}
-	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
+	r := &Reconciler{Base: &base.Base{Client: controllertest.Cached(t,
 		environment("team", "dev", "lab"), environment("team", "staging", "lab"), environment("team", "plain", ""), environment("team", "own", "own"),
 		environment("other", "dev", "lab"),
 		to("team", "open", "dev", ""), to("team", "ended", "dev", v1alpha1.DeploymentFailed), to("team", "staged", "staging", v1alpha1.DeploymentBuilding),

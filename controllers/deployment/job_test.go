@@ -15,21 +15,21 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/plan"
 )
 
 func job(from source, in buildSettings) corev1.PodSpec {
 	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}, Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
-	return buildJob(d, from, in, object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch"}).Spec.Template.Spec
+	return buildJob(d, from, in, base.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch"}).Spec.Template.Spec
 }
 
 // The Job has the plan's timeout, retries lost pods, is deleted an hour after its end, and has labels.
 func TestBuildJob_HasLimitsAndLabels(t *testing.T) {
 	t.Parallel()
 	d := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}, Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
-	j := buildJob(d, source{URL: "u"}, buildSettings{Build: plan.Build{TimeoutSeconds: 77}}, object.PodOptions{})
+	j := buildJob(d, source{URL: "u"}, buildSettings{Build: plan.Build{TimeoutSeconds: 77}}, base.PodOptions{})
 	require.EqualValues(t, 77, *j.Spec.ActiveDeadlineSeconds)
 	require.EqualValues(t, 3600, *j.Spec.TTLSecondsAfterFinished)
 	require.EqualValues(t, 2, *j.Spec.BackoffLimit)
@@ -38,8 +38,8 @@ func TestBuildJob_HasLimitsAndLabels(t *testing.T) {
 	for _, labels := range []map[string]string{j.Labels, j.Spec.Template.Labels} {
 		require.Equal(t, "v1", labels[v1alpha1.LabelDeployment])
 		require.Equal(t, "dev", labels[v1alpha1.LabelEnvironment])
-		require.Equal(t, component, labels[object.LabelComponent], "NetworkPolicies select by it")
-		require.Equal(t, object.ManagedBy, labels[object.LabelManagedBy], "else the cache would not have it")
+		require.Equal(t, component, labels[base.LabelComponent], "NetworkPolicies select by it")
+		require.Equal(t, base.ManagedBy, labels[base.LabelManagedBy], "else the cache would not have it")
 	}
 }
 
@@ -130,7 +130,7 @@ func TestBuildProblem_ReportsMissingPod(t *testing.T) {
 			j := jobReference(&v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "v1", Namespace: "team"}})
 			j.CreationTimestamp = ago(time.Hour)
 			c.change(j)
-			r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t), Clock: clocktesting.NewFakePassiveClock(now)}}
+			r := &Reconciler{Base: &base.Base{Client: controllertest.Cached(t), Clock: clocktesting.NewFakePassiveClock(now)}}
 			problem, err := r.buildProblem(t.Context(), j)
 			require.NoError(t, err)
 			require.Equal(t, c.want == "", problem == "", "%s", problem)

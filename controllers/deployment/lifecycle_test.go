@@ -10,8 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -33,9 +33,9 @@ var _ = Describe("A Deployment", func() {
 			wait := s.ExpectReconciled(ctx, s.r, d).RequeueAfter
 			Expect(step{State(d), d.Status.Phase, d.Status.Step, wait}).To(Equal(want))
 		}
-		reaches(step{"Ready=False/ProjectMissing Reconciling", "", "", object.MaxRetryInterval})
+		reaches(step{"Ready=False/ProjectMissing Reconciling", "", "", base.MaxRetryInterval})
 		s.project = s.ExpectProject(ctx)
-		reaches(step{"Ready=False/ReferenceMissing Reconciling", "", "", object.MaxRetryInterval})
+		reaches(step{"Ready=False/ReferenceMissing Reconciling", "", "", base.MaxRetryInterval})
 		s.environment = s.ExpectEnvironment(ctx, "dev")
 		reaches(step{"Ready=Unknown/Fetching Reconciling", v1alpha1.DeploymentBuilding, v1alpha1.StepFetching, look})
 		for _, at := range []struct {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -122,7 +122,7 @@ func pendingMessage(v *deploymentState) string {
 func (r *Reconciler) mirrorLive(ctx context.Context, v *deploymentState) error {
 	environment, err := r.Store.Environment(ctx, v.environmentKey)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return object.FromStore(err)
+		return base.FromStore(err)
 	}
 	was, by := v.Status.Live, ""
 	if live := environment.LiveDeploymentID; live != nil && *live == v.key.ID {

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -33,7 +33,7 @@ func (r *Reconciler) providersToGoLive(ctx context.Context, v *deploymentState) 
 	}
 	environment, err := r.Store.Environment(ctx, v.environmentKey)
 	if err != nil {
-		return "", object.FromStore(err)
+		return "", base.FromStore(err)
 	}
 	if live := environment.LiveDeploymentID; live != nil && *live == v.key.ID {
 		return "", nil

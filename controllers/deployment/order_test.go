@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
@@ -93,13 +93,13 @@ func newOrderScene(t *testing.T, created map[string]time.Time) orderScene {
 	}
 	environment := &v1alpha1.Environment{ObjectMeta: at("dev")}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(&v1alpha1.Project{ObjectMeta: at("project")}, environment)
-	require.NoError(t, object.IndexFields(t.Context(), indexer{c}))
+	require.NoError(t, base.IndexFields(t.Context(), indexer{c}))
 	for name, when := range created {
 		d := &v1alpha1.Deployment{ObjectMeta: at(name), Spec: v1alpha1.DeploymentSpec{Environment: "dev"}}
 		d.CreationTimestamp = metav1.NewTime(when)
 		c = c.WithObjects(d)
 	}
-	s := orderScene{Reconciler: &Reconciler{Base: &object.Base{Client: c.Build(), Store: db, PlatformID: uuid.New()}, Store: db}, db: db}
+	s := orderScene{Reconciler: &Reconciler{Base: &base.Base{Client: c.Build(), Store: db, PlatformID: uuid.New()}, Store: db}, db: db}
 	s.projectID = s.ProjectID("team")
 	s.environmentID, err = v1alpha1.ObjectID(s.projectID, environment)
 	require.NoError(t, err)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -33,7 +33,7 @@ func (r *Reconciler) handleOrphan(ctx context.Context, v *deploymentState, becau
 	case errors.Is(err, store.ErrNotFound):
 		return 0, because
 	case err != nil:
-		return 0, object.FromStore(err)
+		return 0, base.FromStore(err)
 	case unreadable != nil || digest != outcome.Fingerprint:
 		return 0, because
 	}
@@ -41,13 +41,13 @@ func (r *Reconciler) handleOrphan(ctx context.Context, v *deploymentState, becau
 	switch _, err := r.Store.Environment(ctx, v.environmentKey); {
 	case err == nil: // the environment's object was just deleted, or is not restored yet, as after a move
 		v.showPhase()
-		return 0, &object.WaitingError{Reason: v1alpha1.ReasonReferenceMissing, Message: missing.Error()}
+		return 0, &base.WaitingError{Reason: v1alpha1.ReasonReferenceMissing, Message: missing.Error()}
 	case !errors.Is(err, store.ErrNotFound):
-		return 0, object.FromStore(err)
+		return 0, base.FromStore(err)
 	case !outcome.Status.Terminal():
 		return 0, fmt.Errorf("deployment %s continues without its environment", v.key)
 	}
-	ours, since := v.Labels[object.LabelManagedBy] == object.ManagedBy, v.orphanedAt()
+	ours, since := v.Labels[base.LabelManagedBy] == base.ManagedBy, v.orphanedAt()
 	if ours && !since.IsZero() {
 		return r.deleteOrphan(ctx, v, since)
 	}

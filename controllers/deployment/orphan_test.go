@@ -10,8 +10,8 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
 // environmentGone deletes the environment and its row, like its controller.
@@ -58,7 +58,7 @@ var _ = Describe("A Deployment of a deleted Environment", func() {
 	It("is deleted after a while if the platform created it, and stays otherwise", func(ctx SpecContext) {
 		s := newScene(ctx)
 		ours := func(d *v1alpha1.Deployment) {
-			d.Labels = map[string]string{object.LabelManagedBy: object.ManagedBy}
+			d.Labels = map[string]string{base.LabelManagedBy: base.ManagedBy}
 		}
 		failed := s.reconciled(ctx, s.Deployment("failed", ours))
 		s.failed(ctx, s.job(ctx, failed), "", "it broke")

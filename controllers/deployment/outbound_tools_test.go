@@ -13,7 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -31,11 +31,11 @@ func (s *scene) variables(ctx context.Context, host string) {
 }
 
 // sends returns the credentials of a connector that the gateway decrypts.
-func (s *scene) sends(ctx context.Context, name string) (out seal.Credentials) {
+func (s *scene) sends(ctx context.Context, name string) (out secrets.Credentials) {
 	GinkgoHelper()
 	row := s.route(ctx, name).Connector
 	Expect(string(row.Config)).NotTo(ContainSubstring("CANARY"))
-	plain, err := s.Keys.Open(seal.CredentialsField(row.ProjectID, row.ID), row.Sealed)
+	plain, err := s.Keys.Open(secrets.CredentialsField(row.ProjectID, row.ID), row.Sealed)
 	Expect(err).NotTo(HaveOccurred())
 	Expect(json.Unmarshal(plain, &out)).To(Succeed())
 	return out

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 )
 
 // +kubebuilder:rbac:groups=agentplatform.dev,resources=deployments,verbs=delete
@@ -23,8 +23,8 @@ const maxKeptDeployments = 20
 // does not delete Deployments of users.
 func (r *Reconciler) pruneDeployments(ctx context.Context, d *v1alpha1.Deployment) error {
 	list := &v1alpha1.DeploymentList{}
-	err := r.Client.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingLabels{object.LabelManagedBy: object.ManagedBy},
-		client.MatchingFields{object.ByEnvironment: string(d.Spec.Environment)})
+	err := r.Client.List(ctx, list, client.InNamespace(d.Namespace), client.MatchingLabels{base.LabelManagedBy: base.ManagedBy},
+		client.MatchingFields{base.ByEnvironment: string(d.Spec.Environment)})
 	if err != nil {
 		return fmt.Errorf("listing the deployments of an environment: %w", err)
 	}
@@ -62,4 +62,4 @@ func prunable(all []v1alpha1.Deployment) (out []*v1alpha1.Deployment) {
 }
 
 // newestFirst orders deployments by creation time, newest first, then by name.
-func newestFirst(a, b *v1alpha1.Deployment) int { return object.OldestFirst(b, a) }
+func newestFirst(a, b *v1alpha1.Deployment) int { return base.OldestFirst(b, a) }

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/plan"
 )
 
@@ -32,8 +32,8 @@ const (
 	retries int32 = 2
 )
 
-func jobName(d *v1alpha1.Deployment) string   { return object.ChildName(d.Name, "build") }
-func tokenName(d *v1alpha1.Deployment) string { return object.ChildName(d.Name, "build-token") }
+func jobName(d *v1alpha1.Deployment) string   { return base.ChildName(d.Name, "build") }
+func tokenName(d *v1alpha1.Deployment) string { return base.ChildName(d.Name, "build-token") }
 
 // jobReference returns a Job that has only the name of the build Job.
 func jobReference(d *v1alpha1.Deployment) *batchv1.Job {
@@ -49,9 +49,9 @@ type buildSettings struct {
 }
 
 // buildSettings returns the scheduling of the environment and the resources of the plan. It returns
-// *object.MissingError while the environment may not have builds; the environment reports the reason.
+// *base.MissingError while the environment may not have builds; the environment reports the reason.
 func (r *Reconciler) buildSettings(ctx context.Context, v *deploymentState) (buildSettings, error) {
-	if err := object.NetworkReady(v.project); err != nil {
+	if err := base.NetworkReady(v.project); err != nil {
 		return buildSettings{}, err
 	}
 	allowed, _, err := r.Plan(ctx, v.project)
@@ -60,7 +60,7 @@ func (r *Reconciler) buildSettings(ctx context.Context, v *deploymentState) (bui
 	}
 	runner := v.environment.Spec.Runner
 	if v.environment.IsBeyondLimit() || allowed.Runner.Check(runner) != nil {
-		return buildSettings{}, &object.MissingError{Kind: v.environment.ObjectKind(), Name: v.environment.Name, Unready: true}
+		return buildSettings{}, &base.MissingError{Kind: v.environment.ObjectKind(), Name: v.environment.Name, Unready: true}
 	}
 	tests, err := r.testEnvironment(ctx, v)
 	return buildSettings{Runner: runner, Build: allowed.Build, Tests: tests}, err
@@ -69,8 +69,8 @@ func (r *Reconciler) buildSettings(ctx context.Context, v *deploymentState) (bui
 // buildJob returns the build Job. An init container fetches the commit, and only it has the Git
 // credentials. The main container packs and tests, and only it has the dispatch token and the
 // configuration of runners. It fetches an upload with that token.
-func buildJob(d *v1alpha1.Deployment, from source, in buildSettings, opts object.PodOptions) *batchv1.Job {
-	labels := object.Labels(component, d.Name)
+func buildJob(d *v1alpha1.Deployment, from source, in buildSettings, opts base.PodOptions) *batchv1.Job {
+	labels := base.Labels(component, d.Name)
 	labels[v1alpha1.LabelDeployment] = d.Name
 	labels[v1alpha1.LabelEnvironment] = string(d.Spec.Environment)
 	deadline, backoff, keep := in.Build.TimeoutSeconds, retries, jobSeconds
@@ -81,14 +81,14 @@ func buildJob(d *v1alpha1.Deployment, from source, in buildSettings, opts object
 		Volumes: []corev1.Volume{
 			{Name: "workspace", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}},
 			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: &size}}},
-			object.SecretVolume("token", tokenName(d)),
+			base.SecretVolume("token", tokenName(d)),
 		},
 	}
 	if from.Upload == "" {
 		spec.InitContainers = []corev1.Container{fetchContainer(from, opts)}
 	}
 	if from.Secret != "" {
-		spec.Volumes = append(spec.Volumes, object.SecretVolume("git", from.Secret))
+		spec.Volumes = append(spec.Volumes, base.SecretVolume("git", from.Secret))
 	}
 	if in.Tests != "" {
 		spec.Volumes = append(spec.Volumes, configVolume(in.Tests))
@@ -101,8 +101,8 @@ func buildJob(d *v1alpha1.Deployment, from source, in buildSettings, opts object
 			containers[i].Resources = in.Build.Requirements()
 		}
 	}
-	object.SetScheduling(&spec, in.Runner)
-	object.SetSecurity(&spec)
+	base.SetScheduling(&spec, in.Runner)
+	base.SetSecurity(&spec)
 	return &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: jobName(d), Namespace: d.Namespace, Labels: labels,
@@ -114,7 +114,7 @@ func buildJob(d *v1alpha1.Deployment, from source, in buildSettings, opts object
 	}
 }
 
-func fetchContainer(from source, opts object.PodOptions) corev1.Container {
+func fetchContainer(from source, opts base.PodOptions) corev1.Container {
 	args := append([]string{"build", "fetch", "--dir=" + workspace, "--url=" + from.URL}, opts.Egress.Args()...)
 	for _, option := range []struct{ flag, value string }{
 		{"--branch=", from.Branch}, {"--commit=", from.Commit}, {"--path=", from.Path},
@@ -133,8 +133,8 @@ func fetchContainer(from source, opts object.PodOptions) corev1.Container {
 	}
 }
 
-func packContainer(from source, in buildSettings, opts object.PodOptions) corev1.Container {
-	args := []string{"build", "pack", "--dir=" + workspace, "--token-file=" + tokenFolder + "/" + object.TokenKey}
+func packContainer(from source, in buildSettings, opts base.PodOptions) corev1.Container {
+	args := []string{"build", "pack", "--dir=" + workspace, "--token-file=" + tokenFolder + "/" + base.TokenKey}
 	if from.Upload != "" {
 		args = append(args, "--upload="+from.Upload)
 	}

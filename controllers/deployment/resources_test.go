@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
@@ -22,7 +22,7 @@ func TestBuildJob_TenantCannotReplaceFlags(t *testing.T) {
 	const hostile = "--allow-egress=git=0.0.0.0/0"
 	from := source{URL: hostile, Branch: hostile, Commit: hostile, Path: hostile, Secret: "git"}
 	for _, flags := range []egress.Flags{{}, {Allow: "git=10.0.0.0/8", Deny: "10.96.0.0/12"}} {
-		spec := buildJob(d, from, buildSettings{}, object.PodOptions{Egress: flags}).Spec.Template.Spec
+		spec := buildJob(d, from, buildSettings{}, base.PodOptions{Egress: flags}).Spec.Template.Spec
 		require.False(t, *spec.EnableServiceLinks)
 		for _, c := range append(spec.InitContainers, spec.Containers...) {
 			require.Empty(t, c.Env, c.Name)

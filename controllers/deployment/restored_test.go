@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -53,7 +53,7 @@ func TestStartBuild_ReplacesForgottenJob(t *testing.T) {
 			job := jobReference(d)
 			job.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, v1alpha1.GroupVersion.WithKind("Deployment"))}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
-			r := &Reconciler{Base: &object.Base{Client: c}}
+			r := &Reconciler{Base: &base.Base{Client: c}}
 			got, err := r.startBuild(t.Context(), &deploymentState{Deployment: d, outcome: store.Deployment{Status: status}})
 			require.NoError(t, err)
 			require.Equal(t, stays, got != nil, status)
@@ -97,7 +97,7 @@ func TestCheckOutcome_RebuildsForgottenOutcome(t *testing.T) {
 			job := jobReference(d)
 			job.Status.Conditions = []batchv1.JobCondition{{Type: c.condition, Status: corev1.ConditionTrue}}
 			kube := fake.NewClientBuilder().WithScheme(scheme).WithObjects(job).Build()
-			r := &Reconciler{Base: &object.Base{Client: kube, Reader: kube}, Store: outcomes{outcome: c.outcome}}
+			r := &Reconciler{Base: &base.Base{Client: kube, Reader: kube}, Store: outcomes{outcome: c.outcome}}
 			v := &deploymentState{Deployment: d, outcome: store.Deployment{Status: store.DeploymentBuilding}}
 			require.NoError(t, r.checkJob(t.Context(), v, job))
 			err := kube.Get(t.Context(), client.ObjectKeyFromObject(job), job)

@@ -8,7 +8,7 @@ import (
 	"fmt"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -49,7 +49,7 @@ func (r *Reconciler) repositoryFolder(ctx context.Context, v *deploymentState) (
 	case v.outcome.RedeployOf != nil:
 		of, err := r.Store.Deployment(ctx, store.Key{ProjectID: v.key.ProjectID, ID: *v.outcome.RedeployOf})
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return "", object.FromStore(fmt.Errorf("reading the deployment to repeat: %w", err))
+			return "", base.FromStore(fmt.Errorf("reading the deployment to repeat: %w", err))
 		}
 		if of.Path != nil && of.ResolvedCommit == v.requestedCommit() {
 			return *of.Path, nil
@@ -64,14 +64,14 @@ func (r *Reconciler) checkSource(ctx context.Context, v *deploymentState) (ended
 	digest := v.uploadDigest()
 	switch {
 	case digest == "" && v.project.Spec.Git == nil:
-		return false, &object.WaitingError{Reason: v1alpha1.ReasonGitMissing, Message: fmt.Sprintf(
+		return false, &base.WaitingError{Reason: v1alpha1.ReasonGitMissing, Message: fmt.Sprintf(
 			"the project has no Git repository; set spec.git of Project %q", v1alpha1.ProjectName)}
 	case digest == "" || v.outcome.Status != store.DeploymentPending:
 		return false, nil
 	}
 	err = r.Store.HasUpload(ctx, v.key.ProjectID, digest)
 	if !errors.Is(err, store.ErrNotFound) {
-		return false, object.FromStore(err)
+		return false, base.FromStore(err)
 	}
 	return true, r.endBuild(ctx, v, store.DeploymentFailed, store.FailureBuild, "the project has no upload with the digest "+digest+
 		", or it was deleted; upload the folder again: agentctl deploy --upload FOLDER")

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/controllers/deployment"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -38,7 +38,7 @@ func bare() *scene {
 	GinkgoHelper()
 	f := New()
 	return &scene{Fixture: f, r: &deployment.Reconciler{
-		Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"},
+		Base: f.Base, Store: f.Store, Keys: f.Keys, Pods: base.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"},
 	}}
 }
 

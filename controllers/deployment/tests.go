@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/store"
@@ -40,16 +40,16 @@ func (r *Reconciler) testEnvironment(ctx context.Context, v *deploymentState) (s
 	}
 	config := &metav1.PartialObjectMetadata{}
 	config.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
-	err := r.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: object.RunnerConfig(string(name))}, config)
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: base.RunnerConfig(string(name))}, config)
 	if apierrors.IsNotFound(err) {
-		return "", &object.WaitingError{Message: fmt.Sprintf(
+		return "", &base.WaitingError{Message: fmt.Sprintf(
 			"the tests need the model providers and variables of Environment %q, whose runners do not have them yet; see its conditions, or set spec.skipTests", name)}
 	}
 	if err != nil {
 		return "", fmt.Errorf("finding the configuration of the runners of Environment %q: %w", name, err)
 	}
 	if !metav1.IsControlledBy(config, of) {
-		return "", &object.WaitingError{Message: fmt.Sprintf(
+		return "", &base.WaitingError{Message: fmt.Sprintf(
 			"the tests need the model providers and variables of Environment %q in Secret %q, which the platform did not create; delete or rename the Secret, or set spec.skipTests", name, config.Name)}
 	}
 	return string(name), nil
@@ -64,7 +64,7 @@ func (r *Reconciler) mirrorTests(ctx context.Context, v *deploymentState) error 
 	}
 	whole, err := r.Store.Deployment(ctx, v.key)
 	if err != nil {
-		return object.FromStore(fmt.Errorf("reading the results of the tests: %w", err))
+		return base.FromStore(fmt.Errorf("reading the results of the tests: %w", err))
 	}
 	if total, failed := store.CountTests(whole.TestResults); total > 0 {
 		v.Status.Tests = &v1alpha1.DeploymentTests{Total: int32(total), Failed: int32(failed)} //nolint:gosec // as many as fit into 1 MiB
@@ -97,7 +97,7 @@ func variablesVolume(environment string) corev1.Volume {
 // configVolume returns a volume with the configuration of an environment's runners. It is optional,
 // because a repository whose tests mock all models needs none.
 func configVolume(environment string) corev1.Volume {
-	volume := object.SecretVolume("config", object.RunnerConfig(environment))
+	volume := base.SecretVolume("config", base.RunnerConfig(environment))
 	volume.Secret.Optional = ptr.To(true)
 	return volume
 }

@@ -13,16 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // configured creates the runners' configuration like the environment controller.
 func (s *scene) configured(ctx context.Context) {
 	GinkgoHelper()
-	config := s.Secret(object.RunnerConfig("dev"), map[string]string{"providers.json": "{}"})
-	config.Labels = map[string]string{object.LabelManagedBy: object.ManagedBy}
+	config := s.Secret(base.RunnerConfig("dev"), map[string]string{"providers.json": "{}"})
+	config.Labels = map[string]string{base.LabelManagedBy: base.ManagedBy}
 	Expect(controllerutil.SetControllerReference(s.environment, config, s.Admin.Scheme())).To(Succeed())
 	s.ExpectApplied(ctx, config)
 }
@@ -69,7 +69,7 @@ var _ = Describe("The test phase", func() {
 		Expect(s.outcome(ctx, untested).SkipTests).To(BeTrue())
 
 		By("which are not in a foreign Secret with that name")
-		foreign := s.Secret(object.RunnerConfig("dev"), map[string]string{"providers.json": "{}"})
+		foreign := s.Secret(base.RunnerConfig("dev"), map[string]string{"providers.json": "{}"})
 		s.ExpectApplied(ctx, foreign)
 		third := s.reconciled(ctx, s.Deployment("v3"))
 		Expect(Message(third)).To(ContainSubstring(`in Secret "dev-runner-config", which the platform did not create`))

@@ -7,7 +7,7 @@ import (
 	"errors"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -30,7 +30,7 @@ func (r *Reconciler) claimSlug(ctx context.Context, e *v1alpha1.Environment, lim
 		return false, nil
 	}
 	if err != nil {
-		return false, object.FromStore(err)
+		return false, base.FromStore(err)
 	}
 	e.Status.Slug = e.WantedSlug()
 	return true, nil
@@ -44,7 +44,7 @@ func (r *Reconciler) reportState(ctx context.Context, e *v1alpha1.Environment, p
 		return nil, nil // another environment holds its slot or its slug
 	}
 	if err != nil {
-		return nil, object.FromStore(err)
+		return nil, base.FromStore(err)
 	}
 	name, _, err := r.DefaultName(ctx, r.Store, project, key.ProjectID)
 	if err != nil {
@@ -57,7 +57,7 @@ func (r *Reconciler) reportState(ctx context.Context, e *v1alpha1.Environment, p
 	}
 	live, err := r.Store.Deployment(ctx, store.Key{ProjectID: key.ProjectID, ID: *stored.LiveDeploymentID})
 	if err != nil {
-		return nil, object.FromStore(err)
+		return nil, base.FromStore(err)
 	}
 	path := live.Path
 	if live.UploadDigest != "" {

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -33,7 +33,7 @@ import (
 // Store has the store methods that the controller needs.
 type Store interface {
 	PutEnvironment(ctx context.Context, e store.Environment) error
-	object.Defaults
+	base.Defaults
 	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
 }
 
@@ -68,7 +68,7 @@ type Git interface {
 
 // Reconciler reconciles Environments.
 type Reconciler struct {
-	*object.Base
+	*base.Base
 	Store Store
 	Pool  Pool
 	Git   Git
@@ -138,7 +138,7 @@ func (r *Reconciler) reportUnchanged(
 	}
 	switch {
 	case !held: // Ready has the reason already
-		after = object.MaxRetryInterval
+		after = base.MaxRetryInterval
 	case e.Spec.Suspend:
 		e.MarkSuspended()
 	default:
@@ -162,7 +162,7 @@ func (r *Reconciler) queueStalled(ctx context.Context, namespace string) error {
 		if !v1alpha1.IsStalled(&list.Items[i]) {
 			continue
 		}
-		if err := object.Queue(ctx, r.Changed, &list.Items[i]); err != nil {
+		if err := base.Queue(ctx, r.Changed, &list.Items[i]); err != nil {
 			return err
 		}
 	}
@@ -172,16 +172,16 @@ func (r *Reconciler) queueStalled(ctx context.Context, namespace string) error {
 // SetupWithManager registers the controller.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	all := r.Enqueue(&v1alpha1.EnvironmentList{}, nil)
-	deployedTo := r.Enqueue(&v1alpha1.EnvironmentList{}, object.IsEnvironmentOf)
+	deployedTo := r.Enqueue(&v1alpha1.EnvironmentList{}, base.IsEnvironmentOf)
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("environment").
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Environment{}).
 		Watches(&v1alpha1.Environment{}, r.Deleted()).
-		Watches(&v1alpha1.Project{}, all, builder.WithPredicates(object.Changed(projectState))).
-		Watches(&v1alpha1.Deployment{}, deployedTo, builder.WithPredicates(object.Changed(liveState))).
+		Watches(&v1alpha1.Project{}, all, builder.WithPredicates(base.Changed(projectState))).
+		Watches(&v1alpha1.Deployment{}, deployedTo, builder.WithPredicates(base.Changed(liveState))).
 		WatchesRawSource(source.Channel(r.Changed, &handler.EnqueueRequestForObject{}))
-	b = object.WatchSecrets(b, handler.EnqueueRequestsFromMapFunc(r.usersOf))
+	b = base.WatchSecrets(b, handler.EnqueueRequestsFromMapFunc(r.usersOf))
 	return r.WatchPlans(r.Pool.Watch(b), all).Complete(r)
 }
 
@@ -222,7 +222,7 @@ func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) []ctrl.R
 	ofAll := usesSecret(project, secret.GetName())
 	for i := range list.Items {
 		if e := &list.Items[i]; ofAll || readsSecret(e, secret.GetName()) {
-			out = append(out, object.Request(e))
+			out = append(out, base.Request(e))
 		}
 	}
 	return out

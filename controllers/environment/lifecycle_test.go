@@ -13,9 +13,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/controllers/controllertest/environmenttest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -23,7 +23,7 @@ var _ = Describe("An Environment", func() {
 	It("goes from created to ready when its dependencies exist and its runners start", func(ctx SpecContext) {
 		s := environmenttest.New()
 		e := s.Environment("dev")
-		Expect(s.ApplyAndReconcile(ctx, e)).To(Equal(object.MaxRetryInterval))
+		Expect(s.ApplyAndReconcile(ctx, e)).To(Equal(base.MaxRetryInterval))
 		Expect(State(e)).To(Equal("Ready=False/ProjectMissing Reconciling"))
 
 		project := s.Project()
@@ -35,7 +35,7 @@ var _ = Describe("An Environment", func() {
 
 		project.MarkNetworkReady()
 		s.ExpectStatus(ctx, project)
-		Expect(s.ExpectReconciled(ctx, s.R, e).RequeueAfter).To(Equal(object.MaxRetryInterval))
+		Expect(s.ExpectReconciled(ctx, s.R, e).RequeueAfter).To(Equal(base.MaxRetryInterval))
 		Expect(State(e)).To(Equal("Ready=False/RunnersStarting Reconciling"))
 		Expect(Message(e)).To(Equal("0 of 1 runners ready"))
 		Expect(s.Children(ctx, e.UID)).To(ConsistOf(environmenttest.ChildrenOfDev))
@@ -124,7 +124,7 @@ var _ = Describe("An Environment", func() {
 		first := s.Environment("dev")
 		second := s.Environment("other", func(e *v1alpha1.Environment) { e.Spec.DisplayName = "Dev" })
 		s.ApplyAndReconcile(ctx, first)
-		Expect(s.ApplyAndReconcile(ctx, second)).To(Equal(object.MaxRetryInterval))
+		Expect(s.ApplyAndReconcile(ctx, second)).To(Equal(base.MaxRetryInterval))
 		Expect(State(second)).To(Equal("Ready=False/SlugTaken Stalled observed"))
 		Expect(second.Status.Slug).To(BeEmpty())
 		Expect(s.Children(ctx, second.UID)).To(BeEmpty())
@@ -142,7 +142,7 @@ var _ = Describe("An Environment", func() {
 		s := environmenttest.NewWithProject(ctx, func(p *v1alpha1.Project) { p.Spec.Limits.Environments = ptr.To(int32(1)) })
 		first, second := s.Environment("dev"), s.Environment("second")
 		s.ApplyAndReconcile(ctx, first)
-		Expect(s.ApplyAndReconcile(ctx, second)).To(Equal(object.MaxRetryInterval))
+		Expect(s.ApplyAndReconcile(ctx, second)).To(Equal(base.MaxRetryInterval))
 		Expect(State(second)).To(Equal("Ready=False/LimitReached Stalled observed"))
 		Expect(second.Status.ID).To(BeEmpty(), "it is not in effect")
 		s.ExpectDeleted(ctx, s.R, first)

@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
 // Environments are reconciled for each field that they read of a project or a deployment, and for no
@@ -36,7 +36,7 @@ func TestWatches_PassRelevantChanges(t *testing.T) {
 			before := &v1alpha1.Project{}
 			after := before.DeepCopy()
 			c.change(after)
-			require.Equal(t, c.told, object.Changed(projectState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+			require.Equal(t, c.told, base.Changed(projectState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
 	for name, c := range map[string]struct {
@@ -53,7 +53,7 @@ func TestWatches_PassRelevantChanges(t *testing.T) {
 			before := &v1alpha1.Deployment{}
 			after := before.DeepCopy()
 			c.change(after)
-			require.Equal(t, c.told, object.Changed(liveState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+			require.Equal(t, c.told, base.Changed(liveState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
 	require.Nil(t, projectState(&v1alpha1.Deployment{}))
@@ -74,7 +74,7 @@ func TestUsersOf_FindsEnvironments(t *testing.T) {
 	withVariables := v1alpha1.EnvironmentSpec{Variables: []v1alpha1.EnvironmentVariable{
 		{Name: "A", Value: &value}, {Name: "B", SecretKeyRef: &v1alpha1.SecretKeyReference{Name: "crm", Key: "token"}},
 	}}
-	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t, project,
+	r := &Reconciler{Base: &base.Base{Client: controllertest.Cached(t, project,
 		&v1alpha1.Environment{ObjectMeta: at("team", "dev")}, &v1alpha1.Environment{ObjectMeta: at("team", "prod"), Spec: withVariables},
 		&v1alpha1.Environment{ObjectMeta: at("other", "dev")},
 	)}}

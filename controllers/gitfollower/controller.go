@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 )
@@ -39,7 +39,7 @@ const (
 // Reconciler polls the repositories of projects for the branches that environments follow. It reconciles
 // Projects and writes no objects.
 type Reconciler struct {
-	*object.Base
+	*base.Base
 	// Guard decides which addresses can be reached.
 	Guard *egress.Guard
 	// Heads receives the results.
@@ -91,7 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if !changed[branchOf(e, project)] {
 			continue
 		}
-		if err := object.Queue(ctx, r.Changed, e); err != nil {
+		if err := base.Queue(ctx, r.Changed, e); err != nil {
 			return ctrl.Result{}, err
 		}
 	}
@@ -134,8 +134,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	build := ctrl.NewControllerManagedBy(mgr).
 		Named("branches").
 		WithOptions(options).
-		For(&v1alpha1.Project{}, builder.WithPredicates(object.Changed(repositoryState))).
-		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(projectOf), builder.WithPredicates(object.Changed(followedState))).
+		For(&v1alpha1.Project{}, builder.WithPredicates(base.Changed(repositoryState))).
+		Watches(&v1alpha1.Environment{}, handler.EnqueueRequestsFromMapFunc(projectOf), builder.WithPredicates(base.Changed(followedState))).
 		Watches(&corev1.Secret{}, handler.EnqueueRequestsFromMapFunc(r.projectsOfSecret), builder.OnlyMetadata)
 	if r.Pushes != nil {
 		build = build.WatchesRawSource(source.Channel(r.Pushes.projects, &handler.EnqueueRequestForObject{}))

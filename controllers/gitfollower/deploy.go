@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -38,7 +38,7 @@ func (f *Follower) createDeployment(ctx context.Context, e *v1alpha1.Environment
 			return nil
 		}
 	}
-	return &object.StalledError{Reason: v1alpha1.ReasonNameCollision, Message: fmt.Sprintf(
+	return &base.StalledError{Reason: v1alpha1.ReasonNameCollision, Message: fmt.Sprintf(
 		"the names of the next %d Deployments of commit %s are taken; delete Deployments of this commit that have ended", maxRevisions, asked.Commit)}
 }
 
@@ -48,7 +48,7 @@ func commitDeployment(e *v1alpha1.Environment, branch, commit string, revision i
 	return &v1alpha1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: e.Namespace, Name: fmt.Sprintf("%s-%.8s-%s", e.Name, commit, hex.EncodeToString(sum[:4])),
-			Labels: map[string]string{object.LabelManagedBy: object.ManagedBy},
+			Labels: map[string]string{base.LabelManagedBy: base.ManagedBy},
 		},
 		Spec: v1alpha1.DeploymentSpec{
 			Environment: v1alpha1.EnvironmentName(e.Name),
@@ -73,14 +73,14 @@ func (f *Follower) createIfFree(ctx context.Context, d *v1alpha1.Deployment, to 
 	known := err == nil
 	switch {
 	case !known && !errors.Is(err, store.ErrNotFound):
-		return false, object.FromStore(err)
+		return false, base.FromStore(err)
 	case there && known:
 		copyStored(found, row)
 	}
 	if there || known {
 		return there && isOpen(found) && found.Spec.Environment == d.Spec.Environment && to.matches(found), nil
 	}
-	if err := f.Client.Create(ctx, d, client.FieldOwner(object.FieldManager)); err != nil {
+	if err := f.Client.Create(ctx, d, client.FieldOwner(base.FieldManager)); err != nil {
 		return false, fmt.Errorf("creating Deployment %q: %w", d.Name, err)
 	}
 	return true, nil

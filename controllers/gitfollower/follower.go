@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -28,7 +28,7 @@ type Store interface {
 
 // Follower brings Environments to commits. The controller of Environments calls it.
 type Follower struct {
-	*object.Base
+	*base.Base
 	Store Store
 	// Heads has the heads of branches.
 	Heads *Heads
@@ -45,7 +45,7 @@ func (f *Follower) Follow(
 		return 0, nil
 	}
 	list := &v1alpha1.DeploymentList{}
-	err := f.Client.List(ctx, list, client.InNamespace(e.Namespace), client.MatchingFields{object.ByEnvironment: e.Name})
+	err := f.Client.List(ctx, list, client.InNamespace(e.Namespace), client.MatchingFields{base.ByEnvironment: e.Name})
 	if err != nil {
 		return 0, fmt.Errorf("listing the deployments: %w", err)
 	}
@@ -71,14 +71,14 @@ func (f *Follower) Follow(
 	if asked != nil {
 		asked.Variables, asked.OAuthApps, asked.ModelProviders = needs.variables, needs.oauthApps, needs.modelProviders
 	}
-	var collision *object.StalledError
+	var collision *base.StalledError
 	if errors.As(err, &collision) {
 		e.MarkSourceUnknown(collision.Reason, collision.Message)
-		return object.MaxRetryInterval, nil
+		return base.MaxRetryInterval, nil
 	}
-	if words := object.RejectionMessage(err); words != "" {
+	if words := base.RejectionMessage(err); words != "" {
 		e.MarkSourceUnknown(v1alpha1.ReasonRefused, words)
-		return object.MaxRetryInterval, nil
+		return base.MaxRetryInterval, nil
 	}
 	if err != nil {
 		return 0, err
@@ -204,7 +204,7 @@ func (f *Follower) requestDeployment(
 func (f *Follower) copyAllStored(ctx context.Context, all []v1alpha1.Deployment, environment store.Key) error {
 	rows, err := f.Store.ListDeployments(ctx, environment)
 	if err != nil {
-		return object.FromStore(fmt.Errorf("reading the outcomes of the deployments: %w", err))
+		return base.FromStore(fmt.Errorf("reading the outcomes of the deployments: %w", err))
 	}
 	of := map[uuid.UUID]store.Deployment{}
 	for _, row := range rows {
@@ -285,7 +285,7 @@ func (f *Follower) activate(ctx context.Context, d *v1alpha1.Deployment) error {
 func (f *Follower) writeActivation(ctx context.Context, d *v1alpha1.Deployment, activation *v1alpha1.DeploymentActivation) error {
 	before := d.DeepCopy()
 	d.Spec.Activation = activation
-	err := f.Client.Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(object.FieldManager))
+	err := f.Client.Patch(ctx, d, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(base.FieldManager))
 	if err != nil {
 		return fmt.Errorf("activating Deployment %q: %w", d.Name, err)
 	}

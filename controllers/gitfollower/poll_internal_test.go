@@ -18,7 +18,7 @@ import (
 	testclock "k8s.io/utils/clock/testing"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/gitremote"
 )
 
@@ -58,7 +58,7 @@ func TestPoll_StopsWaitingForSlowServers(t *testing.T) {
 		<-reached
 	}
 
-	b := &Reconciler{Base: &object.Base{Clock: testclock.NewFakePassiveClock(time.Unix(1, 0))}, Heads: NewHeads()}
+	b := &Reconciler{Base: &base.Base{Clock: testclock.NewFakePassiveClock(time.Unix(1, 0))}, Heads: NewHeads()}
 	project := &v1alpha1.Project{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team"}, Spec: v1alpha1.ProjectSpec{Git: &v1alpha1.ProjectGit{URL: "https://git.example.com/a.git", Path: "a"}},
 	}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -88,7 +88,7 @@ func (p *Pushes) queueProjects(ctx context.Context) error {
 			p.recordRequest(look)
 			project := &v1alpha1.Project{}
 			project.Namespace, project.Name = look.Namespace, v1alpha1.ProjectName
-			if err := object.Queue(ctx, p.projects, project); err != nil {
+			if err := base.Queue(ctx, p.projects, project); err != nil {
 				return err
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -66,7 +66,7 @@ func deploymentOf(to target, live string, all []v1alpha1.Deployment) (there *v1a
 			return d, false
 		}
 		// Users activate their own deployments.
-		if d.Labels[object.LabelManagedBy] == object.ManagedBy && (there == nil || oldestFirst(there, d) < 0) {
+		if d.Labels[base.LabelManagedBy] == base.ManagedBy && (there == nil || oldestFirst(there, d) < 0) {
 			there, activate = d, true
 		}
 	}

@@ -11,13 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // recordAudit writes to the audit log which keys were added and revoked: at least once, and before the store
 // has them.
-func (k *Keeper) recordAudit(ctx context.Context, secret *corev1.Secret, ring keyring.Ring) error {
+func (k *Keeper) recordAudit(ctx context.Context, secret *corev1.Secret, ring secrets.Ring) error {
 	keys, err := k.Store.Keys(ctx, store.KeyHolderAge)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (k *Keeper) recordAudit(ctx context.Context, secret *corev1.Secret, ring ke
 
 // auditedChanges returns the keys that are new to the store, and the keys with a new revocation or a new grace
 // period.
-func auditedChanges(known []store.KeyStatus, ring keyring.Ring) (added, revoked []string) {
+func auditedChanges(known []store.KeyStatus, ring secrets.Ring) (added, revoked []string) {
 	stored := map[string]store.KeyStatus{}
 	for _, key := range known {
 		stored[key.ID] = key

@@ -16,10 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -40,7 +39,7 @@ type Store interface {
 type Keeper struct {
 	Secret   Secret
 	Store    Store
-	Follower *keyring.Follower
+	Follower *secrets.Follower
 	// Changed receives the connectors whose secrets must be derived or sealed again, in the namespaces of
 	// the manager.
 	Changed    chan<- event.GenericEvent
@@ -58,7 +57,7 @@ func (k *Keeper) Begin(ctx context.Context) error {
 	return k.adoptRing(ctx, secret, ring)
 }
 
-func (k *Keeper) adoptRing(ctx context.Context, secret *corev1.Secret, ring keyring.Ring) error {
+func (k *Keeper) adoptRing(ctx context.Context, secret *corev1.Secret, ring secrets.Ring) error {
 	if err := k.recordAudit(ctx, secret, ring); err != nil {
 		return err
 	}
@@ -77,9 +76,9 @@ func (k *Keeper) adoptRing(ctx context.Context, secret *corev1.Secret, ring keyr
 }
 
 // platformKeys returns the keys of a ring in the format of the store.
-func platformKeys(ring keyring.Ring) (out []store.PlatformKey) {
+func platformKeys(ring secrets.Ring) (out []store.PlatformKey) {
 	fingerprints := ring.Fingerprints()
-	for _, name := range []string{keyring.Derivation, keyring.Sealing} {
+	for _, name := range []string{secrets.Derivation, secrets.Sealing} {
 		for _, id := range ring.IDs(name) {
 			out = append(out, store.PlatformKey{ID: id, Ring: name, Fingerprint: fingerprints[id]})
 		}
@@ -103,7 +102,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 }
 
 // Reporter reports the keys of a manager, leading or not.
-type Reporter struct{ *keyring.Follower }
+type Reporter struct{ *secrets.Follower }
 
 // NeedLeaderElection reports false: every manager reports.
 func (Reporter) NeedLeaderElection() bool { return false }
@@ -137,7 +136,7 @@ func (k *Keeper) UpdateKeys(ctx context.Context) error {
 // queueRevoked queues the connectors of revoked keys.
 func (k *Keeper) queueRevoked(ctx context.Context, keys []store.KeyStatus) error {
 	for _, key := range keys {
-		if key.Ring != keyring.Derivation || key.RevokedAt == nil || key.Current || key.Needed == 0 {
+		if key.Ring != secrets.Derivation || key.RevokedAt == nil || key.Current || key.Needed == 0 {
 			continue
 		}
 		var after store.Key
@@ -166,7 +165,7 @@ func (k *Keeper) queueConnector(ctx context.Context, ref store.ObjectRef) error 
 	}
 	connector := &v1alpha1.Connector{}
 	connector.Namespace, connector.Name = ref.Namespace, ref.Name
-	return object.Queue(ctx, k.Changed, connector)
+	return base.Queue(ctx, k.Changed, connector)
 }
 
 // resealAll seals values with the current key that another key has sealed. If the other key is lost, the
@@ -193,7 +192,7 @@ func (k *Keeper) resealAll(ctx context.Context) error {
 }
 
 func (k *Keeper) resealField(ctx context.Context, field store.SealedField) error {
-	of := seal.CredentialsField(field.Connector.ProjectID, field.Connector.ID)
+	of := secrets.CredentialsField(field.Connector.ProjectID, field.Connector.ID)
 	plain, err := k.Follower.Keys.Open(of, field.Sealed)
 	if err != nil {
 		ref, err := k.Store.Holder(ctx, field.Connector)
@@ -211,7 +210,7 @@ func (k *Keeper) resealField(ctx context.Context, field store.SealedField) error
 
 // retireKeys removes revoked keys that are no longer needed: first in the store, because the store rejects
 // a ring without them.
-func (k *Keeper) retireKeys(ctx context.Context, keys []store.KeyStatus, ring keyring.Ring) (keyring.Ring, error) {
+func (k *Keeper) retireKeys(ctx context.Context, keys []store.KeyStatus, ring secrets.Ring) (secrets.Ring, error) {
 	for _, key := range keys {
 		if !key.Dispensable || !hasKey(ring, key.ID) {
 			continue
@@ -235,7 +234,7 @@ func (k *Keeper) retireKeys(ctx context.Context, keys []store.KeyStatus, ring ke
 }
 
 // forgetKeys removes the marks of keys that neither the ring nor the store ever had.
-func (k *Keeper) forgetKeys(ctx context.Context, keys []store.KeyStatus, ring keyring.Ring) (keyring.Ring, error) {
+func (k *Keeper) forgetKeys(ctx context.Context, keys []store.KeyStatus, ring secrets.Ring) (secrets.Ring, error) {
 	for _, id := range slices.Sorted(maps.Keys(ring.Revoked())) {
 		if slices.ContainsFunc(keys, func(key store.KeyStatus) bool { return key.ID == id }) {
 			continue
@@ -251,19 +250,19 @@ func (k *Keeper) forgetKeys(ctx context.Context, keys []store.KeyStatus, ring ke
 }
 
 // hasKey reports whether the Secret has the key or its mark.
-func hasKey(ring keyring.Ring, id string) bool {
+func hasKey(ring secrets.Ring, id string) bool {
 	_, held := ring.Fingerprints()[id]
 	_, revoked := ring.Revoked()[id]
 	return held || revoked
 }
 
 // writeStatus writes ring and status to the Secret if they changed.
-func (k *Keeper) writeStatus(ctx context.Context, secret *corev1.Secret, ring keyring.Ring) error {
+func (k *Keeper) writeStatus(ctx context.Context, secret *corev1.Secret, ring secrets.Ring) error {
 	keys, err := k.Store.Keys(ctx, store.KeyHolderAge)
 	if err != nil {
 		return err
 	}
-	var states []keyring.KeyStatus
+	var states []secrets.KeyStatus
 	for _, key := range keys {
 		if key.RetiredAt == nil {
 			states = append(states, stateOf(key))
@@ -273,28 +272,28 @@ func (k *Keeper) writeStatus(ctx context.Context, secret *corev1.Secret, ring ke
 	if err != nil {
 		return fmt.Errorf("writing the status of the keys: %w", err)
 	}
-	read, err := keyring.Parse(secret.Data)
+	read, err := secrets.ParseRing(secret.Data)
 	if err != nil {
 		return err
 	}
 	same := len(read.Fingerprints()) == len(ring.Fingerprints()) && len(read.Revoked()) == len(ring.Revoked())
-	if same && secret.Annotations[keyring.StatusAnnotation] == string(status) {
+	if same && secret.Annotations[secrets.KeyStatusAnnotation] == string(status) {
 		return nil
 	}
 	return k.Secret.writeSecret(ctx, secret, ring, string(status))
 }
 
-func stateOf(key store.KeyStatus) keyring.KeyStatus {
-	out := keyring.KeyStatus{ID: key.ID}
+func stateOf(key store.KeyStatus) secrets.KeyStatus {
+	out := secrets.KeyStatus{ID: key.ID}
 	switch {
 	case key.RevokedAt != nil:
-		out.State, out.EndsAt, out.Needed = keyring.StateRevoked, key.EndsAt, key.Needed
+		out.State, out.EndsAt, out.Needed = secrets.KeyRevoked, key.EndsAt, key.Needed
 	case key.Current:
-		out.State = keyring.StateCurrent
+		out.State = secrets.KeyCurrent
 	case key.Used:
-		out.State = keyring.StateFormer
+		out.State = secrets.KeyFormer
 	default:
-		out.State, out.Lacking = keyring.StateNew, key.Lacking
+		out.State, out.Lacking = secrets.KeyNew, key.Lacking
 	}
 	return out
 }

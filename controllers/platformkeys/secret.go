@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/controllers/base"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -37,26 +37,26 @@ type Secret struct {
 }
 
 func (s Secret) secretName() types.NamespacedName {
-	return types.NamespacedName{Namespace: s.Namespace, Name: keyring.SecretName}
+	return types.NamespacedName{Namespace: s.Namespace, Name: secrets.SecretName}
 }
 
-func (s Secret) getSecret(ctx context.Context) (*corev1.Secret, keyring.Ring, error) {
+func (s Secret) getSecret(ctx context.Context) (*corev1.Secret, secrets.Ring, error) {
 	secret := &corev1.Secret{}
 	if err := s.Client.Get(ctx, s.secretName(), secret); err != nil {
 		if apierrors.IsNotFound(err) {
-			err = keyring.ErrAbsent
+			err = secrets.ErrKeysAbsent
 		}
-		return nil, keyring.Ring{}, fmt.Errorf("reading Secret %s: %w", s.secretName(), err)
+		return nil, secrets.Ring{}, fmt.Errorf("reading Secret %s: %w", s.secretName(), err)
 	}
-	ring, err := keyring.Parse(secret.Data)
+	ring, err := secrets.ParseRing(secret.Data)
 	if err != nil {
-		return nil, keyring.Ring{}, fmt.Errorf("reading Secret %s: %w", s.secretName(), err)
+		return nil, secrets.Ring{}, fmt.Errorf("reading Secret %s: %w", s.secretName(), err)
 	}
 	return secret, ring, nil
 }
 
-// Read returns the ring, or keyring.ErrAbsent if there is no Secret.
-func (s Secret) Read(ctx context.Context) (keyring.Ring, error) {
+// Read returns the ring, or secrets.ErrKeysAbsent if there is no Secret.
+func (s Secret) Read(ctx context.Context) (secrets.Ring, error) {
 	_, ring, err := s.getSecret(ctx)
 	return ring, err
 }
@@ -72,7 +72,7 @@ type Ledger interface {
 // sealed and derived would be lost silently.
 func (s Secret) Ensure(ctx context.Context, ledger Ledger, given uuid.UUID) (uuid.UUID, error) {
 	secret, _, err := s.getSecret(ctx)
-	if errors.Is(err, keyring.ErrAbsent) {
+	if errors.Is(err, secrets.ErrKeysAbsent) {
 		if err = s.makeSecret(ctx, ledger, given); err == nil {
 			secret, _, err = s.getSecret(ctx)
 		}
@@ -109,7 +109,7 @@ func (s Secret) makeSecret(ctx context.Context, ledger Ledger, id uuid.UUID) err
 	if id == uuid.Nil {
 		id = uuid.New()
 	}
-	ring, err := keyring.New()
+	ring, err := secrets.NewRing()
 	if err != nil {
 		return err
 	}
@@ -120,10 +120,10 @@ func (s Secret) makeSecret(ctx context.Context, ledger Ledger, id uuid.UUID) err
 	data[PlatformIDEntry] = []byte(id.String())
 	err = s.Client.Create(ctx, &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.Namespace, Name: keyring.SecretName, Labels: map[string]string{object.LabelManagedBy: object.ManagedBy},
+			Namespace: s.Namespace, Name: secrets.SecretName, Labels: map[string]string{base.LabelManagedBy: base.ManagedBy},
 		},
 		Data: data,
-	}, client.FieldOwner(object.FieldManager))
+	}, client.FieldOwner(base.FieldManager))
 	if err != nil && !apierrors.IsAlreadyExists(err) { // another manager was faster
 		return fmt.Errorf("making Secret %s: %w", s.secretName(), err)
 	}
@@ -131,7 +131,7 @@ func (s Secret) makeSecret(ctx context.Context, ledger Ledger, id uuid.UUID) err
 }
 
 // writeSecret writes a ring and a status to the Secret, unless it changed since it was read.
-func (s Secret) writeSecret(ctx context.Context, secret *corev1.Secret, ring keyring.Ring, status string) error {
+func (s Secret) writeSecret(ctx context.Context, secret *corev1.Secret, ring secrets.Ring, status string) error {
 	data, err := ring.Data()
 	if err != nil {
 		return err
@@ -143,9 +143,9 @@ func (s Secret) writeSecret(ctx context.Context, secret *corev1.Secret, ring key
 	if secret.Annotations == nil {
 		secret.Annotations = map[string]string{}
 	}
-	secret.Annotations[keyring.StatusAnnotation] = status
+	secret.Annotations[secrets.KeyStatusAnnotation] = status
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	if err := s.Client.Patch(ctx, secret, patch, client.FieldOwner(object.FieldManager)); err != nil {
+	if err := s.Client.Patch(ctx, secret, patch, client.FieldOwner(base.FieldManager)); err != nil {
 		return fmt.Errorf("writing Secret %s: %w", s.secretName(), err)
 	}
 	return nil

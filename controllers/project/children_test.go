@@ -9,8 +9,8 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 )
 
 var _ = Describe("The network of a Project", func() {
@@ -34,13 +34,13 @@ var _ = Describe("The network of a Project", func() {
 			s.ExpectExists(ctx, policy)
 			Expect(policy.Spec).To(Equal(want.Spec), name)
 		}
-		trusted := &corev1.ConfigMap{ObjectMeta: s.At(object.DispatchCA)}
+		trusted := &corev1.ConfigMap{ObjectMeta: s.At(base.DispatchCA)}
 		s.ExpectExists(ctx, trusted)
-		trusted.Data[object.DispatchCAKey] = "a stranger's"
+		trusted.Data[base.DispatchCAKey] = "a stranger's"
 		s.ExpectApplied(ctx, trusted)
 		s.ExpectReconciled(ctx, s.r, p)
 		s.ExpectExists(ctx, trusted)
-		Expect(trusted.Data).To(HaveKeyWithValue(object.DispatchCAKey, "authorities"))
+		Expect(trusted.Data).To(HaveKeyWithValue(base.DispatchCAKey, "authorities"))
 		s.ExpectAtRest(ctx, s.r, p)
 	})
 
@@ -49,12 +49,12 @@ var _ = Describe("The network of a Project", func() {
 		p := s.ready(ctx)
 		secret := &corev1.Secret{ObjectMeta: s.At(certificate)}
 		s.ExpectExists(ctx, secret)
-		secret.StringData = map[string]string{object.DispatchCAKey: "other authorities"}
+		secret.StringData = map[string]string{base.DispatchCAKey: "other authorities"}
 		s.ExpectApplied(ctx, secret)
 		s.ExpectReconciled(ctx, s.r, p)
-		trusted := &corev1.ConfigMap{ObjectMeta: s.At(object.DispatchCA)}
+		trusted := &corev1.ConfigMap{ObjectMeta: s.At(base.DispatchCA)}
 		s.ExpectExists(ctx, trusted)
-		Expect(trusted.Data).To(HaveKeyWithValue(object.DispatchCAKey, "other authorities"))
+		Expect(trusted.Data).To(HaveKeyWithValue(base.DispatchCAKey, "other authorities"))
 	})
 
 	It("blocks pods while a foreign policy has the name", func(ctx SpecContext) {
@@ -62,7 +62,7 @@ var _ = Describe("The network of a Project", func() {
 		foreign := &networkingv1.NetworkPolicy{ObjectMeta: s.At("agentplatform-runner")}
 		p := s.Project()
 		s.ExpectApplied(ctx, s.Secret(certificate, nil), foreign, p)
-		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(object.MaxRetryInterval), "it is no watched object")
+		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(base.MaxRetryInterval), "it is no watched object")
 		Expect(State(p)).To(Equal("Ready=False/NameCollision Stalled observed"))
 		Expect(p.Status.Condition(v1alpha1.ConditionNetworkReady).Reason).To(Equal(v1alpha1.ReasonNameCollision))
 		s.ExpectGone(ctx, foreign)
@@ -75,7 +75,7 @@ var _ = Describe("The network of a Project", func() {
 		It("survives "+fault.Name, func(ctx SpecContext) {
 			s := newScene()
 			p := s.Project()
-			s.ExpectApplied(ctx, s.Secret(certificate, map[string]string{object.DispatchCAKey: "authorities"}), p)
+			s.ExpectApplied(ctx, s.Secret(certificate, map[string]string{base.DispatchCAKey: "authorities"}), p)
 			s.ExpectSurvives(ctx, fault, s.r, p, children...)
 			Expect(v1alpha1.IsReady(p)).To(BeTrue())
 		})

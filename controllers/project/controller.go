@@ -21,9 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/plan"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -35,15 +35,15 @@ import (
 type Store interface {
 	PutProject(ctx context.Context, p store.Project) error
 	ProjectTelemetry(ctx context.Context, project uuid.UUID) (*store.Telemetry, error)
-	object.Defaults
+	base.Defaults
 }
 
 // Reconciler reconciles Projects.
 type Reconciler struct {
-	*object.Base
+	*base.Base
 	Store Store
 	// Keys seals the headers for collectors.
-	Keys *keyring.Keys
+	Keys *secrets.Keys
 	// Network configures the network of pods in the project's namespace. TrustChanged receives an event
 	// when these pods must trust another CA of the dispatch port.
 	Network      Network
@@ -66,7 +66,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return 0, err
 		}
 		if err := r.Store.PutProject(ctx, row); err != nil {
-			return 0, object.FromStore(err)
+			return 0, base.FromStore(err)
 		}
 		project.Status.Retention = project.Spec.Retention.DeepCopy()
 		project.Status.GitWebhookURL = ""
@@ -108,7 +108,7 @@ func (r *Reconciler) reportPlan(ctx context.Context, project *v1alpha1.Project) 
 
 // readyMessage mentions the missing default environment of a ready project. A project is ready without
 // it, because environments may be applied later.
-func readyMessage(project *v1alpha1.Project, missing *object.MissingError) string {
+func readyMessage(project *v1alpha1.Project, missing *base.MissingError) string {
 	if missing == nil {
 		return ""
 	}
@@ -132,7 +132,7 @@ func fallbackDefault(chosen string) string {
 // environment. missing says why the named environment is not the default.
 func (r *Reconciler) reportDefault(
 	ctx context.Context, project *v1alpha1.Project, id uuid.UUID,
-) (after time.Duration, missing *object.MissingError, err error) {
+) (after time.Duration, missing *base.MissingError, err error) {
 	name, missing, err := r.DefaultName(ctx, r.Store, project, id)
 	if err != nil {
 		return 0, nil, err
@@ -143,7 +143,7 @@ func (r *Reconciler) reportDefault(
 	}
 	err = r.Client.Get(ctx, client.ObjectKey{Namespace: project.Namespace, Name: name}, &v1alpha1.Environment{})
 	if apierrors.IsNotFound(err) {
-		return object.MaxRetryInterval, missing, nil
+		return base.MaxRetryInterval, missing, nil
 	}
 	if err != nil {
 		return 0, nil, fmt.Errorf("reading the default environment: %w", err)
@@ -189,8 +189,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		WithOptions(r.ControllerOptions()).
 		For(&v1alpha1.Project{}).
 		Watches(&v1alpha1.Project{}, r.Deleted()).
-		Watches(&v1alpha1.Environment{}, changed, builder.WithPredicates(object.Changed(statusID), notDeleted)).
-		Watches(&v1alpha1.Environment{}, object.EnqueueAfterRemoval(projectOf), builder.WithPredicates(predicate.Not(notDeleted))).
+		Watches(&v1alpha1.Environment{}, changed, builder.WithPredicates(base.Changed(statusID), notDeleted)).
+		Watches(&v1alpha1.Environment{}, base.EnqueueAfterRemoval(projectOf), builder.WithPredicates(predicate.Not(notDeleted))).
 		Watches(&networkingv1.NetworkPolicy{}, changed, builder.OnlyMetadata).
 		Watches(&corev1.ConfigMap{}, changed, builder.OnlyMetadata).
 		Watches(&corev1.Secret{}, r.Enqueue(&v1alpha1.ProjectList{}, readsHeaders), builder.OnlyMetadata).

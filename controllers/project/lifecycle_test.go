@@ -15,8 +15,8 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -34,7 +34,7 @@ func (s *scene) allow(ctx context.Context, text string) {
 func (s *scene) ready(ctx context.Context, changes ...func(*v1alpha1.Project)) *v1alpha1.Project {
 	GinkgoHelper()
 	p := s.Project(changes...)
-	s.ExpectApplied(ctx, s.Secret(certificate, map[string]string{object.DispatchCAKey: "authorities"}), p)
+	s.ExpectApplied(ctx, s.Secret(certificate, map[string]string{base.DispatchCAKey: "authorities"}), p)
 	s.ExpectReconciled(ctx, s.r, p)
 	Expect(State(p)).To(Equal("Ready=True/Succeeded observed"))
 	return p
@@ -70,9 +70,9 @@ var _ = Describe("A Project", func() {
 		Expect(p.Status.IsTrue(v1alpha1.ConditionNetworkReady)).To(BeFalse(), "pods would trust nobody")
 
 		s.Clock.Step(time.Hour)
-		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(object.MaxRetryInterval), "it has been so for long")
+		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(base.MaxRetryInterval), "it has been so for long")
 
-		s.ExpectApplied(ctx, s.Secret(certificate, map[string]string{object.DispatchCAKey: "authorities"}))
+		s.ExpectApplied(ctx, s.Secret(certificate, map[string]string{base.DispatchCAKey: "authorities"}))
 		s.ExpectReconciled(ctx, s.r, p)
 		Expect(State(p)).To(Equal("Ready=True/Succeeded observed"))
 		Expect(p.Status.IsTrue(v1alpha1.ConditionNetworkReady)).To(BeTrue())
@@ -213,7 +213,7 @@ var _ = Describe("A Project", func() {
 		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(BeZero())
 		Expect(p.Status.DefaultEnvironment).To(Equal("dev"))
 		s.ExpectGone(ctx, first)
-		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(object.MaxRetryInterval), "nothing tells of it when the store does")
+		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(Equal(base.MaxRetryInterval), "nothing tells of it when the store does")
 		Expect(s.Store.Remove(ctx, s.ProjectID(s.Namespace), s.Ref(first))).To(Succeed())
 		Expect(s.ExpectReconciled(ctx, s.r, p).RequeueAfter).To(BeZero())
 		Expect(p.Status.DefaultEnvironment).To(Equal("prod"))

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
@@ -81,8 +81,8 @@ func (r *Reconciler) enqueueAll() handler.EventHandler {
 func (r *Reconciler) reportNetwork(ctx context.Context, project *v1alpha1.Project) error {
 	err := r.applyNetwork(ctx, project)
 	var (
-		foreign *object.NameCollisionError
-		waiting *object.WaitingError
+		foreign *base.NameCollisionError
+		waiting *base.WaitingError
 	)
 	switch {
 	case err == nil:
@@ -114,17 +114,17 @@ func (r *Reconciler) applyNetwork(ctx context.Context, project *v1alpha1.Project
 		return nil
 	}
 	secret, err := r.Secret(ctx, r.Network.SystemNamespace, r.Network.DispatchTLSSecret)
-	if missing := (*object.SecretError)(nil); errors.As(err, &missing) {
-		return &object.WaitingError{Message: "the certificate of the platform's dispatch port does not exist yet"}
+	if missing := (*base.SecretError)(nil); errors.As(err, &missing) {
+		return &base.WaitingError{Message: "the certificate of the platform's dispatch port does not exist yet"}
 	}
 	if err != nil {
 		return fmt.Errorf("reading the certificate of the dispatch port: %w", err)
 	}
 	return r.Apply(ctx, namespace, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: object.DispatchCA, Namespace: project.Namespace, Labels: map[string]string{object.LabelManagedBy: object.ManagedBy},
+			Name: base.DispatchCA, Namespace: project.Namespace, Labels: map[string]string{base.LabelManagedBy: base.ManagedBy},
 		},
-		Data: map[string]string{object.DispatchCAKey: string(secret[object.DispatchCAKey])},
+		Data: map[string]string{base.DispatchCAKey: string(secret[base.DispatchCAKey])},
 	})
 }
 
@@ -145,11 +145,11 @@ func (n Network) newPolicy(namespace string, pods podKind) *networkingv1.Network
 	}
 	return &networkingv1.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "agentplatform-" + pods.name, Namespace: namespace, Labels: map[string]string{object.LabelManagedBy: object.ManagedBy},
+			Name: "agentplatform-" + pods.name, Namespace: namespace, Labels: map[string]string{base.LabelManagedBy: base.ManagedBy},
 		},
 		Spec: networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{
-				object.LabelManagedBy: object.ManagedBy, object.LabelComponent: pods.name,
+				base.LabelManagedBy: base.ManagedBy, base.LabelComponent: pods.name,
 			}},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 			Ingress:     ingress,
@@ -160,7 +160,7 @@ func (n Network) newPolicy(namespace string, pods podKind) *networkingv1.Network
 
 // fromMonitoring allows Prometheus to read metrics.
 func fromMonitoring() networkingv1.NetworkPolicyIngressRule {
-	tcp, port := corev1.ProtocolTCP, intstr.FromString(object.PortMetrics)
+	tcp, port := corev1.ProtocolTCP, intstr.FromString(base.PortMetrics)
 	return networkingv1.NetworkPolicyIngressRule{
 		Ports: []networkingv1.NetworkPolicyPort{{Protocol: &tcp, Port: &port}},
 		From:  []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{labelMonitoring: "true"}}}},

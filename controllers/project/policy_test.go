@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/store"
@@ -32,12 +32,12 @@ func TestPolicy_AllowsOnlyRequiredTraffic(t *testing.T) {
 		policy := Network{SystemNamespace: "system", Egress: rules}.newPolicy("team", c)
 		require.Equal(t, "agentplatform-"+c.name, policy.Name)
 		require.Equal(t, "team", policy.Namespace)
-		require.Equal(t, object.ManagedBy, policy.Labels[object.LabelManagedBy], "else the cache would not have it")
-		require.Equal(t, map[string]string{object.LabelManagedBy: object.ManagedBy, object.LabelComponent: c.name}, policy.Spec.PodSelector.MatchLabels)
+		require.Equal(t, base.ManagedBy, policy.Labels[base.LabelManagedBy], "else the cache would not have it")
+		require.Equal(t, map[string]string{base.LabelManagedBy: base.ManagedBy, base.LabelComponent: c.name}, policy.Spec.PodSelector.MatchLabels)
 		require.Equal(t, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}, policy.Spec.PolicyTypes)
 		require.Equal(t, c.monitored, len(policy.Spec.Ingress) == 1, "who reads metrics, and nobody else")
 		for _, rule := range policy.Spec.Ingress {
-			require.Equal(t, object.PortMetrics, rule.Ports[0].Port.String())
+			require.Equal(t, base.PortMetrics, rule.Ports[0].Port.String())
 			require.Equal(t, map[string]string{labelMonitoring: "true"}, rule.From[0].NamespaceSelector.MatchLabels)
 		}
 		require.Len(t, policy.Spec.Egress, 3)
@@ -86,7 +86,7 @@ func TestProjection_HasDisplayName(t *testing.T) {
 // A new certificate queues the projects of all namespaces.
 func TestEverywhere_QueuesAllProjects(t *testing.T) {
 	t.Parallel()
-	r := &Reconciler{Base: &object.Base{Client: controllertest.Cached(t,
+	r := &Reconciler{Base: &base.Base{Client: controllertest.Cached(t,
 		&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "project"}},
 		&v1alpha1.Project{ObjectMeta: metav1.ObjectMeta{Namespace: "b", Name: "project"}},
 	)}}

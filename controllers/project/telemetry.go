@@ -15,8 +15,8 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/connector"
-	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/controllers/base"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -42,7 +42,7 @@ func (r *Reconciler) readTelemetry(ctx context.Context, project *v1alpha1.Projec
 	if spec.HeadersSecretRef == nil {
 		return out, "", nil
 	}
-	var invalid *object.SecretError
+	var invalid *base.SecretError
 	if err := r.sealHeaders(ctx, project.Namespace, string(spec.HeadersSecretRef.Name), id, out); errors.As(err, &invalid) {
 		return nil, fmt.Sprintf("spec.telemetry.otlp.headersSecretRef: %s; until then, no traces are exported", invalid), nil
 	} else if err != nil {
@@ -63,7 +63,7 @@ func (r *Reconciler) sealHeaders(ctx context.Context, namespace, name string, id
 		headers[header] = string(value)
 	}
 	if wrong := connector.CheckHeaders(headers); len(wrong) > 0 {
-		return &object.SecretError{Name: name, Problem: "it " + wrong[0].Problem}
+		return &base.SecretError{Name: name, Problem: "it " + wrong[0].Problem}
 	}
 	plain, err := json.Marshal(headers)
 	if err != nil {
@@ -71,9 +71,9 @@ func (r *Reconciler) sealHeaders(ctx context.Context, namespace, name string, id
 	}
 	stored, err := r.Store.ProjectTelemetry(ctx, id)
 	if err != nil {
-		return object.FromStore(fmt.Errorf("reading the sealed headers: %w", err))
+		return base.FromStore(fmt.Errorf("reading the sealed headers: %w", err))
 	}
-	field := seal.TelemetryField(id)
+	field := secrets.TelemetryField(id)
 	if stored != nil && r.Keys.SealedNow(stored.SealedHeaders) {
 		if was, err := r.Keys.Open(field, stored.SealedHeaders); err == nil && bytes.Equal(was, plain) {
 			into.SealedHeaders, into.SealedKey = stored.SealedHeaders, stored.SealedKey

@@ -12,7 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -41,7 +41,7 @@ var _ = Describe("The telemetry of a Project", func() {
 		Expect(Message(p)).NotTo(ContainSubstring("telemetry"))
 		stored, err := s.Store.ProjectTelemetry(ctx, id)
 		Expect(err).NotTo(HaveOccurred())
-		plain, err := s.Keys.Open(seal.TelemetryField(id), stored.SealedHeaders)
+		plain, err := s.Keys.Open(secrets.TelemetryField(id), stored.SealedHeaders)
 		Expect(err).NotTo(HaveOccurred())
 		headers := map[string]string{}
 		Expect(json.Unmarshal(plain, &headers)).To(Succeed())

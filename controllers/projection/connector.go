@@ -15,9 +15,8 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/connector/crd"
-	"github.com/agentplatform/agentplatform/controllers/object"
-	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/controllers/base"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -46,7 +45,7 @@ func Row(ref store.ObjectRef, c *v1alpha1.Connector, ids Identity, secret, keyID
 		SecretVersion: int64(c.SecretVersion()), SecretGracePeriod: c.SecretGracePeriod(),
 	}
 	if crd.HasSecret(c) {
-		row.SecretDigest = seal.Digest(secret)
+		row.SecretDigest = secrets.Digest(secret)
 	}
 	return row, nil
 }
@@ -58,12 +57,12 @@ type Derivations interface {
 
 // GenerateSecret derives the secret of a version. It returns the ID of the key as well.
 func GenerateSecret(
-	ctx context.Context, from Derivations, keys *keyring.Keys, c *v1alpha1.Connector, ids Identity, version int64,
+	ctx context.Context, from Derivations, keys *secrets.Keys, c *v1alpha1.Connector, ids Identity, version int64,
 ) (value, keyID string, err error) {
-	of := seal.Generated{ProjectID: ids.Project, ConnectorID: ids.Connector, Version: version, Standard: c.Authentication() == v1alpha1.AuthenticationStandardWebhooks}
+	of := secrets.Generated{ProjectID: ids.Project, ConnectorID: ids.Connector, Version: version, Standard: c.Authentication() == v1alpha1.AuthenticationStandardWebhooks}
 	keyID, err = from.DerivationKey(ctx, ids.Key(), of.Version)
 	if err != nil {
-		return "", "", object.FromStore(fmt.Errorf("choosing the key of the secret: %w", err))
+		return "", "", base.FromStore(fmt.Errorf("choosing the key of the secret: %w", err))
 	}
 	if c.Sends() {
 		value, err = keys.SigningSecret(keyID, of)

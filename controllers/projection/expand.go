@@ -13,7 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/connector/crd"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/expand"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/store"
@@ -50,7 +50,7 @@ type Variables struct {
 // VariablesOf reads the variables of an environment with the ID key. It reads values from Secrets, and
 // decrypts sealed values, only for variables that one of the texts names.
 func VariablesOf(
-	ctx context.Context, from *object.Base, e *v1alpha1.Environment, key store.Key, keys object.Opener, texts []string,
+	ctx context.Context, from *base.Base, e *v1alpha1.Environment, key store.Key, keys base.Opener, texts []string,
 ) (out Variables, err error) {
 	out.Variables, out.Problems, err = from.VariablesNamed(ctx, e, key, keys, func(name string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "${"+name+"}") })

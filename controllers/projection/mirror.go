@@ -18,7 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/connector/crd"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -70,7 +70,7 @@ func outboundLink(environment v1alpha1.EnvironmentName, c *bundle.Connector, lin
 // MirrorLabels returns the labels of the mirrors of an environment.
 func MirrorLabels(environment v1alpha1.EnvironmentName) map[string]string {
 	return map[string]string{
-		object.LabelManagedBy: object.ManagedBy, v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelEnvironment: string(environment),
+		base.LabelManagedBy: base.ManagedBy, v1alpha1.LabelDefinedInCode: "true", v1alpha1.LabelEnvironment: string(environment),
 	}
 }
 
@@ -143,7 +143,7 @@ func mirrorRef(o v1alpha1.ConditionedObject) store.ObjectRef {
 // another name, because any user can write them.
 func IsMirror(o v1alpha1.ConditionedObject, environment v1alpha1.EnvironmentName) bool {
 	labels := o.GetLabels()
-	return strings.HasPrefix(o.GetName(), string(environment)+".") && labels[v1alpha1.LabelDefinedInCode] == "true" && labels[object.LabelManagedBy] == object.ManagedBy &&
+	return strings.HasPrefix(o.GetName(), string(environment)+".") && labels[v1alpha1.LabelDefinedInCode] == "true" && labels[base.LabelManagedBy] == base.ManagedBy &&
 		labels[v1alpha1.LabelEnvironment] == string(environment) && o.SpecID() == ""
 }
 
@@ -151,7 +151,7 @@ func IsMirror(o v1alpha1.ConditionedObject, environment v1alpha1.EnvironmentName
 // Labels prove less.
 func IsCreatedByPlatform(o v1alpha1.ConditionedObject) bool {
 	return o.SpecID() == "" && slices.ContainsFunc(o.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager == object.FieldManager && f.Subresource == "" && f.Operation == metav1.ManagedFieldsOperationUpdate
+		return f.Manager == base.FieldManager && f.Subresource == "" && f.Operation == metav1.ManagedFieldsOperationUpdate
 	})
 }
 

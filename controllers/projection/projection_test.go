@@ -18,10 +18,10 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/connector/crd"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -214,7 +214,7 @@ func TestVariablesOf_ReadsNamedSecrets(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "there"}, Data: map[string][]byte{
 		"a": []byte("value"), "long": []byte(strings.Repeat("x", runnerconfig.MaxVariable+1)),
 	}}
-	from := &object.Base{Reader: fake.NewClientBuilder().WithObjects(secret).Build()}
+	from := &base.Base{Reader: fake.NewClientBuilder().WithObjects(secret).Build()}
 	read := func(texts ...string) projection.Variables {
 		got, err := projection.VariablesOf(t.Context(), from, e, store.Key{}, nil, texts)
 		require.NoError(t, err)
@@ -268,7 +268,7 @@ func TestCredentials_ExpandSensitiveVariables(t *testing.T) {
 	plain := sendsTo(t, "https://a.example.com", "{X-A: b}")
 	got, err = projection.Credentials(plain, variables)
 	require.NoError(t, err)
-	require.Equal(t, seal.Credentials{Headers: map[string]string{"X-A": "b"}}, got)
+	require.Equal(t, secrets.Credentials{Headers: map[string]string{"X-A": "b"}}, got)
 	require.NotEqual(t, projection.DestinationDigest(c), projection.DestinationDigest(sendsTo(t, "https://${HOST}/y", "{Authorization: 'Bearer ${TOKEN}', X-Team: 'a $${b'}")))
 	require.NotEqual(t, projection.DestinationDigest(c), projection.DestinationDigest(sendsTo(t, "https://${HOST}/x", "{Authorization: 'Bearer ${TOKEN}'}")))
 	c.Labels = nil

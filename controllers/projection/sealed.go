@@ -16,10 +16,9 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/connector/crd"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/expand"
-	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -50,7 +49,7 @@ func Texts(c *v1alpha1.Connector) []string {
 // its URL if it names variables. Other connectors have none. The values exist only in sealed form. If a
 // text cannot be expanded, or its value is invalid, Credentials returns a *TextError that does not
 // contain the value.
-func Credentials(c *v1alpha1.Connector, variables Variables) (out seal.Credentials, err error) {
+func Credentials(c *v1alpha1.Connector, variables Variables) (out secrets.Credentials, err error) {
 	if !c.DefinedInCode() || !c.Sends() {
 		return out, nil
 	}
@@ -77,14 +76,14 @@ func Credentials(c *v1alpha1.Connector, variables Variables) (out seal.Credentia
 		out.Headers[name] = value
 	}
 	if missing := e.Missing(); len(missing) > 0 {
-		return seal.Credentials{}, missingVariableError(c, missing)
+		return secrets.Credentials{}, missingVariableError(c, missing)
 	}
 	if problem != "" {
-		return seal.Credentials{}, &TextError{problem}
+		return secrets.Credentials{}, &TextError{problem}
 	}
 	config.Headers = out.Headers
 	if wrong := connector.Outbound.Check(config); len(wrong) > 0 {
-		return seal.Credentials{}, &TextError{fmt.Sprintf("%q %s", wrong[0].Field, wrong[0].Problem)}
+		return secrets.Credentials{}, &TextError{fmt.Sprintf("%q %s", wrong[0].Field, wrong[0].Problem)}
 	}
 	if NamesVariables(c) {
 		out.URL, out.Said = config.URL, DestinationDigest(c)
@@ -111,7 +110,7 @@ type ConnectorReader interface {
 
 // Seal seals the credentials of a connector. If the stored ones are equal, it returns the stored
 // ciphertext, because every encryption differs.
-func Seal(ctx context.Context, in ConnectorReader, keys *keyring.Keys, ids Identity, credentials seal.Credentials) (sealed []byte, keyID string, err error) {
+func Seal(ctx context.Context, in ConnectorReader, keys *secrets.Keys, ids Identity, credentials secrets.Credentials) (sealed []byte, keyID string, err error) {
 	if credentials.IsEmpty() {
 		return nil, "", nil
 	}
@@ -119,10 +118,10 @@ func Seal(ctx context.Context, in ConnectorReader, keys *keyring.Keys, ids Ident
 	if err != nil {
 		return nil, "", err
 	}
-	field := seal.CredentialsField(ids.Project, ids.Connector)
+	field := secrets.CredentialsField(ids.Project, ids.Connector)
 	stored, err := in.Connector(ctx, ids.Key())
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return nil, "", object.FromStore(fmt.Errorf("reading the sealed credentials: %w", err))
+		return nil, "", base.FromStore(fmt.Errorf("reading the sealed credentials: %w", err))
 	}
 	if len(stored.Sealed) > 0 {
 		if was, err := keys.Open(field, stored.Sealed); err == nil && bytes.Equal(was, plain) {
@@ -137,10 +136,10 @@ func Seal(ctx context.Context, in ConnectorReader, keys *keyring.Keys, ids Ident
 }
 
 // OpenCredentials returns the sealed credentials of a row, or none if they cannot be decrypted.
-func OpenCredentials(keys *keyring.Keys, row store.Connector) (out seal.Credentials) {
-	plain, err := keys.Open(seal.CredentialsField(row.ProjectID, row.ID), row.Sealed)
+func OpenCredentials(keys *secrets.Keys, row store.Connector) (out secrets.Credentials) {
+	plain, err := keys.Open(secrets.CredentialsField(row.ProjectID, row.ID), row.Sealed)
 	if err != nil || json.Unmarshal(plain, &out) != nil {
-		return seal.Credentials{}
+		return secrets.Credentials{}
 	}
 	return out
 }

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -37,14 +37,14 @@ type appliedPool struct {
 func (r *Reconciler) applyChildren(
 	ctx context.Context, e *v1alpha1.Environment, project *v1alpha1.Project, allowed plan.Runner, key store.Key,
 ) (appliedPool, error) {
-	if err := object.NetworkReady(project); err != nil {
+	if err := base.NetworkReady(project); err != nil {
 		return appliedPool{}, err
 	}
 	found, err := r.getPool(ctx, e)
 	if err != nil {
 		return appliedPool{}, err
 	}
-	token, err := r.Token(ctx, e, tokenName(e), object.Labels(component, e.Name), func(token string) error {
+	token, err := r.Token(ctx, e, tokenName(e), base.Labels(component, e.Name), func(token string) error {
 		return r.storeToken(ctx, e, token, key)
 	})
 	if err != nil {
@@ -91,7 +91,7 @@ func (r *Reconciler) applyPool(ctx context.Context, e *v1alpha1.Environment, fou
 // autoscaler of the pool. It returns nil if the controller sets the number.
 func (r *Reconciler) otherReplicas(ctx context.Context, e *v1alpha1.Environment, wanted *appsv1.Deployment) (*int32, error) {
 	found, err := r.Child(ctx, e, wanted)
-	if found == nil || err != nil || !object.HasOtherReplicas(found) {
+	if found == nil || err != nil || !base.HasOtherReplicas(found) {
 		return nil, err
 	}
 	current := &appsv1.Deployment{}
@@ -113,18 +113,18 @@ func (r *Reconciler) getPool(ctx context.Context, e *v1alpha1.Environment) (*app
 
 // storeToken stores the pool's token.
 func (r *Reconciler) storeToken(ctx context.Context, e *v1alpha1.Environment, token string, key store.Key) error {
-	known, err := r.Store.Token(ctx, seal.Digest(token))
+	known, err := r.Store.Token(ctx, secrets.Digest(token))
 	switch {
 	case err == nil && known.Environment() == key:
 		return nil
 	case err == nil:
-		return &object.SecretError{Name: tokenName(e), Problem: "its token belongs to another user; delete the Secret to create a new one"}
+		return &base.SecretError{Name: tokenName(e), Problem: "its token belongs to another user; delete the Secret to create a new one"}
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return object.FromStore(fmt.Errorf("reading the runners' token: %w", err))
+		return base.FromStore(fmt.Errorf("reading the runners' token: %w", err))
 	}
-	return object.FromStore(r.Store.PutToken(ctx, store.Token{
-		SHA256: seal.Digest(token), Kind: store.TokenRunner, ProjectID: key.ProjectID, EnvironmentID: key.ID,
+	return base.FromStore(r.Store.PutToken(ctx, store.Token{
+		SHA256: secrets.Digest(token), Kind: store.TokenRunner, ProjectID: key.ProjectID, EnvironmentID: key.ID,
 	}))
 }
 
@@ -143,7 +143,7 @@ func (r *Reconciler) poolConfig(
 			var problem string
 			if provider.APIKey, problem = runnerconfig.Credential(key); problem != "" {
 				ref := p.APIKeySecretRef
-				return nil, &object.SecretError{Name: string(ref.Name), Problem: fmt.Sprintf("its key %q %s", ref.Key, problem)}
+				return nil, &base.SecretError{Name: string(ref.Name), Problem: fmt.Sprintf("its key %q %s", ref.Key, problem)}
 			}
 		}
 		providers.Providers = append(providers.Providers, provider)

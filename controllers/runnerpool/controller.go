@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/plan"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -33,12 +33,12 @@ type Store interface {
 
 // Reconciler reconciles the pool of an Environment.
 type Reconciler struct {
-	*object.Base
+	*base.Base
 	Store Store
 	// Keys decrypts the sealed values of an Environment.
-	Keys object.Opener
+	Keys base.Opener
 	// Pods has the operator's settings for runner pods.
-	Pods object.PodOptions
+	Pods base.PodOptions
 	// Pools has the pools that scale.
 	Pools *Pools
 	// Changed receives the environments whose pool can get the new release of the platform.
@@ -61,7 +61,7 @@ func (r *Reconciler) Reconcile(
 	if done || err != nil {
 		return r.PlanInterval(), false, err
 	}
-	return object.MaxRetryInterval, wrote.awaitsRollout || r.rollouts.isRollingOut(client.ObjectKeyFromObject(e), r.Now()), nil
+	return base.MaxRetryInterval, wrote.awaitsRollout || r.rollouts.isRollingOut(client.ObjectKeyFromObject(e), r.Now()), nil
 }
 
 // Report reports a pool that stays unchanged. outdated reports that some runners have an earlier release of
@@ -89,10 +89,10 @@ func (r *Reconciler) EndRollout(ctx context.Context, environment types.Namespace
 	if !ok {
 		return nil
 	}
-	return object.Queue(ctx, r.Changed, &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: next.Namespace, Name: next.Name}})
+	return base.Queue(ctx, r.Changed, &v1alpha1.Environment{ObjectMeta: metav1.ObjectMeta{Namespace: next.Namespace, Name: next.Name}})
 }
 
 // Watch adds the objects of pools to the watches of the controller of Environments.
 func (r *Reconciler) Watch(to *builder.Builder) *builder.Builder {
-	return object.WatchPods(to.Owns(&appsv1.Deployment{}), component, v1alpha1.LabelEnvironment)
+	return base.WatchPods(to.Owns(&appsv1.Deployment{}), component, v1alpha1.LabelEnvironment)
 }

@@ -16,12 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/controllers/controllertest/environmenttest"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/runnerpool"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -57,8 +57,8 @@ var _ = Describe("The pool of an Environment", func() {
 		known := func() (string, error) {
 			GinkgoHelper()
 			s.ExpectExists(ctx, secret)
-			token := string(secret.Data[object.TokenKey])
-			found, err := s.Store.Token(ctx, seal.Digest(token))
+			token := string(secret.Data[base.TokenKey])
+			found, err := s.Store.Token(ctx, secrets.Digest(token))
 			if err == nil {
 				Expect(found.Environment()).To(Equal(s.Key(e)))
 				Expect(found.Kind).To(Equal(store.TokenRunner))
@@ -74,10 +74,10 @@ var _ = Describe("The pool of an Environment", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(second).NotTo(Equal(first))
 		Expect(s.Pool(ctx, e).Spec.Template).NotTo(Equal(pods), "pods with the token of before are no use")
-		_, err = s.Store.Token(ctx, seal.Digest(first))
+		_, err = s.Store.Token(ctx, secrets.Digest(first))
 		Expect(err).To(MatchError(store.ErrNotFound))
 
-		secret.Data = map[string][]byte{object.TokenKey: nil}
+		secret.Data = map[string][]byte{base.TokenKey: nil}
 		s.ExpectApplied(ctx, secret)
 		s.ExpectReconciled(ctx, s.R, e)
 		third, err := known()
@@ -93,7 +93,7 @@ var _ = Describe("The pool of an Environment", func() {
 			}}
 		})
 		e := s.Environment("dev")
-		Expect(s.ApplyAndReconcile(ctx, e)).To(Equal(object.MaxRetryInterval))
+		Expect(s.ApplyAndReconcile(ctx, e)).To(Equal(base.MaxRetryInterval))
 		Expect(State(e)).To(Equal("Ready=False/SecretMissing Reconciling"))
 		key := s.Secret("llm", map[string]string{"else": "x"})
 		s.ExpectApplied(ctx, key)
@@ -272,7 +272,7 @@ var _ = Describe("The pool of an Environment", func() {
 		s.CreatePod(ctx, all[1], corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
 			Name: "runner", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}},
 		}}})
-		Expect(s.ExpectReconciled(ctx, s.R, all[1]).RequeueAfter).To(Equal(object.MaxRetryInterval))
+		Expect(s.ExpectReconciled(ctx, s.R, all[1]).RequeueAfter).To(Equal(base.MaxRetryInterval))
 		Expect(State(all[1])).To(Equal("Ready=False/RunnersFailing Reconciling observed"))
 		Expect(s.Queued()).To(BeEmpty(), "a release that cannot start stops at a few")
 

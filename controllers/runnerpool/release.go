@@ -19,15 +19,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 )
 
 // chooseRelease decides on the platform's release of the pods of a pool: the current release, or the pool's
 // earlier one while the pool waits for a rollout slot.
 func (r *Reconciler) chooseRelease(ctx context.Context, e *v1alpha1.Environment, found, wanted *appsv1.Deployment) (waits bool, err error) {
 	release := platformDigest(r.Pods)
-	wanted.Annotations = map[string]string{object.AnnotationPlatform: release}
-	before := found.Annotations[object.AnnotationPlatform]
+	wanted.Annotations = map[string]string{base.AnnotationPlatform: release}
+	before := found.Annotations[base.AnnotationPlatform]
 	if !metav1.IsControlledBy(found, e) || before == release || !hasRunners(found) || r.rollouts.startRollout(client.ObjectKeyFromObject(e), r.Now()) {
 		return false, nil
 	}
@@ -39,11 +39,11 @@ func (r *Reconciler) chooseRelease(ctx context.Context, e *v1alpha1.Environment,
 	if err != nil {
 		return false, fmt.Errorf("reading the release of the pool: %w", err)
 	}
-	if object.HasOtherManager(current, "f:spec", "f:template", "f:spec") || !copyRelease(&wanted.Spec.Template, &current.Spec.Template) {
+	if base.HasOtherManager(current, "f:spec", "f:template", "f:spec") || !copyRelease(&wanted.Spec.Template, &current.Spec.Template) {
 		return false, nil // a field that belongs to no release was changed: repair it at once
 	}
 	if before != "" {
-		wanted.Annotations[object.AnnotationPlatform] = before
+		wanted.Annotations[base.AnnotationPlatform] = before
 	} else {
 		wanted.Annotations = nil
 	}
@@ -79,7 +79,7 @@ func hasRunners(pool *appsv1.Deployment) bool {
 
 // platformDigest returns a digest of the platform's part of runner pods, which is the same for all
 // environments: image, flags and pod format.
-func platformDigest(opts object.PodOptions) string {
+func platformDigest(opts base.PodOptions) string {
 	text, err := json.Marshal(podTemplate(&v1alpha1.Environment{}, poolOptions{PodOptions: opts}))
 	if err != nil {
 		panic("writing a pod's template: " + err.Error()) // of plain types

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
@@ -37,20 +37,20 @@ const (
 	drainSeconds, terminationSeconds = 30, 45
 )
 
-func tokenName(e *v1alpha1.Environment) string  { return object.ChildName(e.Name, "runner-token") }
-func configName(e *v1alpha1.Environment) string { return object.RunnerConfig(e.Name) }
-func poolName(e *v1alpha1.Environment) string   { return object.ChildName(e.Name, "runner") }
+func tokenName(e *v1alpha1.Environment) string  { return base.ChildName(e.Name, "runner-token") }
+func configName(e *v1alpha1.Environment) string { return base.RunnerConfig(e.Name) }
+func poolName(e *v1alpha1.Environment) string   { return base.ChildName(e.Name, "runner") }
 
 // matchLabels returns the selector of the pool's pods, which is immutable.
 func matchLabels(e *v1alpha1.Environment) map[string]string {
-	return map[string]string{object.LabelComponent: component, v1alpha1.LabelEnvironment: e.Name}
+	return map[string]string{base.LabelComponent: component, v1alpha1.LabelEnvironment: e.Name}
 }
 
 func selector(e *v1alpha1.Environment) string { return labels.Set(matchLabels(e)).String() }
 
 // poolLabels returns the labels of the pool and its pods.
 func poolLabels(e *v1alpha1.Environment) map[string]string {
-	out := object.Labels(component, e.Name)
+	out := base.Labels(component, e.Name)
 	maps.Copy(out, matchLabels(e))
 	return out
 }
@@ -65,7 +65,7 @@ func configSecret(e *v1alpha1.Environment, data map[string][]byte) *corev1.Secre
 
 // poolOptions are the inputs of a pool besides its Environment.
 type poolOptions struct {
-	object.PodOptions
+	base.PodOptions
 	ProjectID, ConfigDigest string
 	// Resources are the resources of the runner container, with defaults.
 	Resources corev1.ResourceRequirements
@@ -116,20 +116,20 @@ func podTemplate(e *v1alpha1.Environment, opts poolOptions) corev1.PodTemplateSp
 		TerminationGracePeriodSeconds: &grace,
 		Containers:                    []corev1.Container{container(runner, opts)},
 		Volumes: []corev1.Volume{
-			object.SecretVolume("token", tokenName(e)), object.SecretVolume("config", configName(e)),
+			base.SecretVolume("token", tokenName(e)), base.SecretVolume("config", configName(e)),
 		},
 	}
 	opts.ConnectDispatch(&spec, &spec.Containers[0])
-	object.SetScheduling(&spec, runner)
+	base.SetScheduling(&spec, runner)
 	spec.Affinity = runner.Affinity
-	object.SetSecurity(&spec)
+	base.SetSecurity(&spec)
 	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: annotations}, Spec: spec}
 }
 
 func container(runner v1alpha1.RunnerPool, opts poolOptions) corev1.Container {
 	args := append([]string{
 		"serve",
-		"--token-file=" + tokenFolder + "/" + object.TokenKey,
+		"--token-file=" + tokenFolder + "/" + base.TokenKey,
 		"--providers=" + configFolder + "/" + runnerconfig.ProvidersFile,
 		"--variables=" + configFolder + "/" + runnerconfig.VariablesFile,
 		"--concurrency=" + strconv.Itoa(int(max(runner.Concurrency, 1))),
@@ -145,7 +145,7 @@ func container(runner v1alpha1.RunnerPool, opts poolOptions) corev1.Container {
 			ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"},
 		}}},
 		Ports: []corev1.ContainerPort{
-			{Name: portHealth, ContainerPort: healthPort}, {Name: object.PortMetrics, ContainerPort: metricsPort},
+			{Name: portHealth, ContainerPort: healthPort}, {Name: base.PortMetrics, ContainerPort: metricsPort},
 		},
 		// A runner is ready if dispatch accepted it and it takes runs.
 		ReadinessProbe: newProbe("/readyz", 2, 3), LivenessProbe: newProbe("/healthz", 10, 6),

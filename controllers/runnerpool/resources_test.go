@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
@@ -29,7 +29,7 @@ func TestPool_TenantCannotReplaceFlags(t *testing.T) {
 		},
 	}}
 	for _, flags := range []egress.Flags{{}, {Allow: "model=10.0.0.0/8", Deny: "10.96.0.0/12"}} {
-		spec := podTemplate(e, poolOptions{PodOptions: object.PodOptions{Egress: flags}}).Spec
+		spec := podTemplate(e, poolOptions{PodOptions: base.PodOptions{Egress: flags}}).Spec
 		require.False(t, *spec.EnableServiceLinks)
 		for _, c := range append(spec.InitContainers, spec.Containers...) {
 			require.Len(t, c.Env, 1, c.Name)

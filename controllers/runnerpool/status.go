@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 )
 
 // reportPool reports the state of the pool and whether the environment is in effect. done reports that
@@ -76,7 +76,7 @@ func (r *Reconciler) reportRunners(ctx context.Context, e *v1alpha1.Environment,
 	}
 	seen := stateOf(found, wrote.generation)
 	seen.outdatedRelease = metav1.IsControlledBy(found, e) && hasRunners(found) &&
-		found.Annotations[object.AnnotationPlatform] != platformDigest(r.Pods)
+		found.Annotations[base.AnnotationPlatform] != platformDigest(r.Pods)
 	if seen.problem == "" && seen.ready < wrote.replicas {
 		seen.problem, err = r.podProblem(ctx, e)
 	}
@@ -90,7 +90,7 @@ func (r *Reconciler) podProblem(ctx context.Context, e *v1alpha1.Environment) (s
 		return "", fmt.Errorf("listing the runner pods: %w", err)
 	}
 	for i := range pods.Items {
-		if problem := object.PodProblem(&pods.Items[i]); problem != "" {
+		if problem := base.PodProblem(&pods.Items[i]); problem != "" {
 			return problem, nil
 		}
 	}

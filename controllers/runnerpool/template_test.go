@@ -13,12 +13,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 )
 
 func options() poolOptions {
 	return poolOptions{
-		PodOptions: object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch"}, ProjectID: "the-project", ConfigDigest: "digest",
+		PodOptions: base.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch"}, ProjectID: "the-project", ConfigDigest: "digest",
 		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2")}},
 	}
 }
@@ -46,9 +46,9 @@ func TestPool_HasEveryRunnerField(t *testing.T) {
 		"labels":               {v1alpha1.RunnerPool{Labels: map[string]string{"a": "b"}}, func(p corev1.PodTemplateSpec) any { return p.Labels["a"] }, "b"},
 		"annotations":          {v1alpha1.RunnerPool{Annotations: map[string]string{"a": "b"}}, func(p corev1.PodTemplateSpec) any { return p.Annotations["a"] }, "b"},
 		"a label of ours": {
-			v1alpha1.RunnerPool{Labels: map[string]string{v1alpha1.LabelProject: "x", object.LabelComponent: "x"}},
+			v1alpha1.RunnerPool{Labels: map[string]string{v1alpha1.LabelProject: "x", base.LabelComponent: "x"}},
 			func(p corev1.PodTemplateSpec) any {
-				return p.Labels[v1alpha1.LabelProject] + " " + p.Labels[object.LabelComponent]
+				return p.Labels[v1alpha1.LabelProject] + " " + p.Labels[base.LabelComponent]
 			}, "the-project runner",
 		},
 		"an annotation of ours": {
@@ -70,7 +70,7 @@ func TestPool_HasSelectorAndStrategy(t *testing.T) {
 	p := newPool(e, options())
 	require.EqualValues(t, 3, *p.Spec.Replicas)
 	require.Equal(t, "dev-runner", p.Name)
-	require.Equal(t, object.ManagedBy, p.Labels[object.LabelManagedBy], "else the cache would not have it")
+	require.Equal(t, base.ManagedBy, p.Labels[base.LabelManagedBy], "else the cache would not have it")
 	selects, err := metav1.LabelSelectorAsSelector(p.Spec.Selector)
 	require.NoError(t, err)
 	require.True(t, selects.Matches(labels.Set(p.Spec.Template.Labels)))
@@ -95,9 +95,9 @@ func TestPool_HasSelectorAndStrategy(t *testing.T) {
 
 	digest := platformDigest(options().PodOptions)
 	require.Equal(t, digest, platformDigest(options().PodOptions))
-	for name, change := range map[string]func(*object.PodOptions){
-		"image": func(o *object.PodOptions) { o.Image = "platform:2" }, "dispatch": func(o *object.PodOptions) { o.DispatchURL += "x" },
-		"trust": func(o *object.PodOptions) { o.TrustDispatchCA = !o.TrustDispatchCA }, "egress": func(o *object.PodOptions) { o.Egress.Allow += "x" },
+	for name, change := range map[string]func(*base.PodOptions){
+		"image": func(o *base.PodOptions) { o.Image = "platform:2" }, "dispatch": func(o *base.PodOptions) { o.DispatchURL += "x" },
+		"trust": func(o *base.PodOptions) { o.TrustDispatchCA = !o.TrustDispatchCA }, "egress": func(o *base.PodOptions) { o.Egress.Allow += "x" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := options().PodOptions

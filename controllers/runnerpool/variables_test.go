@@ -15,7 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 )
 
 // variables returns the variables of the runners of "dev", and the digest in their pods.
@@ -32,7 +32,7 @@ func (s *scene) variables(ctx SpecContext, e *v1alpha1.Environment) (runnerconfi
 func (s *scene) sealed(e *v1alpha1.Environment, name, value string) string {
 	GinkgoHelper()
 	key := s.Key(e)
-	raw, _, err := s.Keys.Seal(seal.VariableField(key.ProjectID, key.ID, name), []byte(value))
+	raw, _, err := s.Keys.Seal(secrets.VariableField(key.ProjectID, key.ID, name), []byte(value))
 	Expect(err).NotTo(HaveOccurred())
 	return base64.StdEncoding.EncodeToString(raw)
 }

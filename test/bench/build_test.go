@@ -21,7 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/testenv/gittest"
 	"github.com/agentplatform/agentplatform/runner/build"
 	"github.com/agentplatform/agentplatform/runner/engine"
@@ -126,7 +126,7 @@ func buildOnce(b *testing.B, st store.Store, scene *storebench.Scene, dispatch, 
 	require.NoError(b, err)
 	require.NoError(b, st.StartBuild(ctx, key, ""))
 	require.NoError(b, st.PutToken(ctx, store.Token{
-		SHA256: seal.Digest(token), Kind: store.TokenBuild, ProjectID: scene.Project, EnvironmentID: scene.Environment, DeploymentID: &key.ID,
+		SHA256: secrets.Digest(token), Kind: store.TokenBuild, ProjectID: scene.Project, EnvironmentID: scene.Environment, DeploymentID: &key.ID,
 	}))
 	dir := b.TempDir()
 	rules, err := egress.Flags{Allow: "git=127.0.0.0/8"}.Rules()

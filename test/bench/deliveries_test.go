@@ -23,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 	"github.com/agentplatform/agentplatform/webhookgw/delivery"
@@ -114,9 +114,9 @@ func paceOfClient(tb testing.TB) float64 {
 // noKeys derives the same secret for all.
 type noKeys struct{}
 
-func (noKeys) SigningSecret(string, seal.Generated) (string, error) { return "whsec_a-secret", nil }
-func (noKeys) Open(seal.Field, []byte) ([]byte, error)              { return nil, seal.ErrUnsealable }
-func (noKeys) SealingKey() string                                   { return "key" }
+func (noKeys) SigningSecret(string, secrets.Generated) (string, error) { return "whsec_a-secret", nil }
+func (noKeys) Open(secrets.Field, []byte) ([]byte, error)              { return nil, secrets.ErrUnsealable }
+func (noKeys) SealingKey() string                                      { return "key" }
 
 // paceOfDeliveries returns the number of delivered results per second. Each connector gets n results, and each of the hanging
 // connectors also gets n.

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
@@ -95,7 +95,7 @@ func admit(tb testing.TB, st store.Store, scene *storebench.Scene) {
 func admitWith(tb testing.TB, st store.Store, scene *storebench.Scene, token string) {
 	tb.Helper()
 	require.NoError(tb, st.PutToken(tb.Context(), store.Token{
-		SHA256: seal.Digest(token), Kind: store.TokenRunner, ProjectID: scene.Project, EnvironmentID: scene.Environment,
+		SHA256: secrets.Digest(token), Kind: store.TokenRunner, ProjectID: scene.Project, EnvironmentID: scene.Environment,
 	}))
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/agentplatform/agentplatform/internal/keyring"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -152,10 +152,10 @@ func (r *receiver) count() int {
 func newKeys(t *testing.T, s store.Store) (dir, derivation string) {
 	t.Helper()
 	ctx := t.Context()
-	ring, err := keyring.New()
+	ring, err := secrets.NewRing()
 	require.NoError(t, err)
 	var known []store.PlatformKey
-	for _, of := range []string{keyring.Derivation, keyring.Sealing} {
+	for _, of := range []string{secrets.Derivation, secrets.Sealing} {
 		for _, id := range ring.IDs(of) {
 			known = append(known, store.PlatformKey{ID: id, Ring: of, Fingerprint: ring.Fingerprints()[id]})
 		}
@@ -171,5 +171,5 @@ func newKeys(t *testing.T, s store.Store) (dir, derivation string) {
 	for name, content := range data {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
-	return dir, ring.IDs(keyring.Derivation)[0]
+	return dir, ring.IDs(secrets.Derivation)[0]
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -104,7 +104,7 @@ func seed(t *testing.T, s store.Store, special agent) hooks {
 	}
 	deploy(t, s, environment, h.agents)
 	require.NoError(t, s.PutToken(ctx, store.Token{
-		SHA256: seal.Digest(runnerToken), Kind: store.TokenRunner, ProjectID: project, EnvironmentID: environment,
+		SHA256: secrets.Digest(runnerToken), Kind: store.TokenRunner, ProjectID: project, EnvironmentID: environment,
 	}))
 	for range connectors {
 		id := uuid.New()
@@ -115,7 +115,7 @@ func seed(t *testing.T, s store.Store, special agent) hooks {
 		require.NoError(t, s.PutConnector(ctx, store.Connector{
 			Ref: ref(store.KindConnector, id.String()), ID: id, ProjectID: project, EnvironmentID: environment,
 			Name: id.String(), Type: "webhook", Mode: "inbound", Enabled: true, Config: json.RawMessage(`{}`),
-			SecretDigest: seal.Digest(secret),
+			SecretDigest: secrets.Digest(secret),
 		}))
 		for i, a := range h.linked[id] {
 			link := uuid.New()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -98,7 +98,7 @@ func TestCollector_ReceivesTraces(t *testing.T) {
 	const traceID, callerSpan = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 	received := startCollector(t)
 	p := startPlatform(t)
-	sealed, key, err := p.keys.Seal(seal.TelemetryField(p.project), []byte(`{"Authorization":"Bearer token"}`))
+	sealed, key, err := p.keys.Seal(secrets.TelemetryField(p.project), []byte(`{"Authorization":"Bearer token"}`))
 	require.NoError(t, err)
 	ref := objectRef("Project", "project")
 	ref.Generation++

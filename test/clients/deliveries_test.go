@@ -17,7 +17,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -64,7 +64,7 @@ func (p *platform) deliver() delivery {
 	}})
 	require.NoError(p.t, err)
 	d := <-arrived
-	d.Secret, err = p.keys.SigningSecret(p.derivation, seal.Generated{ProjectID: p.project, ConnectorID: out.ID, Version: 1})
+	d.Secret, err = p.keys.SigningSecret(p.derivation, secrets.Generated{ProjectID: p.project, ConnectorID: out.ID, Version: 1})
 	require.NoError(p.t, err)
 	return d
 }

@@ -25,7 +25,7 @@ import (
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/keys"
 	"github.com/agentplatform/agentplatform/internal/testenv"
@@ -143,7 +143,7 @@ func (i *installation) finishBuild(dispatch string) {
 		require.Equal(c, v1alpha1.DeploymentBuilding, deployment.Status.Phase, "%+v", deployment.Status)
 	})
 	i.readObject(token)
-	port, err := dispatchapi.NewClient(dispatchapi.Options{URL: dispatch, Token: string(token.Data[object.TokenKey])})
+	port, err := dispatchapi.NewClient(dispatchapi.Options{URL: dispatch, Token: string(token.Data[base.TokenKey])})
 	require.NoError(i.t, err)
 	ctx, stop := context.WithTimeout(i.t.Context(), patience)
 	defer stop()

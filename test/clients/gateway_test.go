@@ -21,8 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/expr"
-	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 	"github.com/agentplatform/agentplatform/webhookgw"
@@ -39,7 +38,7 @@ type platform struct {
 	t                    *testing.T
 	store                *sqlite.Store
 	url, internalURL     string
-	keys                 *keyring.Keys
+	keys                 *secrets.Keys
 	derivation           string
 	project, environment uuid.UUID
 }
@@ -51,16 +50,16 @@ func startPlatform(t *testing.T) *platform {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	require.NoError(t, st.Migrate(ctx))
-	ring, err := keyring.New()
+	ring, err := secrets.NewRing()
 	require.NoError(t, err)
-	p := &platform{t: t, store: st, keys: &keyring.Keys{}, derivation: ring.IDs(keyring.Derivation)[0], project: uuid.New(), environment: uuid.New()}
-	require.NoError(t, p.keys.Set(ring, []string{p.derivation, ring.IDs(keyring.Sealing)[0]}))
+	p := &platform{t: t, store: st, keys: &secrets.Keys{}, derivation: ring.IDs(secrets.Derivation)[0], project: uuid.New(), environment: uuid.New()}
+	require.NoError(t, p.keys.Set(ring, []string{p.derivation, ring.IDs(secrets.Sealing)[0]}))
 	require.NoError(t, st.PutProject(ctx, store.Project{Ref: objectRef("Project", "project"), ID: p.project}))
 	require.NoError(t, st.PutEnvironment(ctx, store.Environment{
 		Ref: objectRef("Environment", "dev"), ID: p.environment, ProjectID: p.project, DisplayName: "dev", Slug: "dev", Kind: "standard", ObjectCreatedAt: time.Unix(1, 0),
 	}))
 	require.NoError(t, st.PutToken(ctx, store.Token{
-		SHA256: seal.Digest(runnerToken), Kind: store.TokenRunner, ProjectID: p.project, EnvironmentID: p.environment,
+		SHA256: secrets.Digest(runnerToken), Kind: store.TokenRunner, ProjectID: p.project, EnvironmentID: p.environment,
 	}))
 	p.deployAgent()
 	local := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -105,7 +104,7 @@ func (p *platform) connector(name string, edit func(*store.Connector)) store.Con
 	p.t.Helper()
 	c := store.Connector{
 		Ref: objectRef("Connector", name), ID: uuid.New(), ProjectID: p.project, EnvironmentID: p.environment, Name: name, Type: "webhook", Mode: "inbound",
-		Enabled: true, Config: []byte(`{}`), SecretDigest: seal.Digest(secret), SecretVersion: 1,
+		Enabled: true, Config: []byte(`{}`), SecretDigest: secrets.Digest(secret), SecretVersion: 1,
 	}
 	link := store.Link{
 		Ref: objectRef("ConnectorLink", name), ID: uuid.New(), ProjectID: p.project, ConnectorID: c.ID, AgentName: "hello", ObjectCreatedAt: time.Unix(1, 0),

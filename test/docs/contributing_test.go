@@ -93,7 +93,7 @@ var ofModes = regexp.MustCompile(`\b[mM]ode(Inbound|Sync|Outbound)\b|\bconnector
 
 // speakOfModes lists files that mention a mode without code for it, with the reason.
 var speakOfModes = map[string]string{
-	"internal/keyring/keys.go":          "what a secret is for",
+	"internal/secrets/keys.go":          "what a secret is for",
 	"internal/restclient/client.gen.go": "generated from docs/openapi.json",
 	"store/claim.go":                    "a class of runs, which one of another mode may have too",
 	"store/run_selection.go":            "classes of runs",

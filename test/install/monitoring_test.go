@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
 	"github.com/agentplatform/agentplatform/store"
@@ -78,7 +78,7 @@ func TestPodMonitors_CoverAllProcesses(t *testing.T) {
 	}
 	runners := monitors[1].Spec
 	require.True(t, runners.NamespaceSelector.Any)
-	labels := object.Labels("runner", "dev")
+	labels := base.Labels("runner", "dev")
 	for name, value := range runners.Selector.MatchLabels {
 		require.Equal(t, value, labels[name], "a runner pod's label %s", name)
 	}

@@ -25,8 +25,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/expr"
-	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/testenv/scripttest"
 	"github.com/agentplatform/agentplatform/internal/testenv/webhooktest"
 	"github.com/agentplatform/agentplatform/runner/engine"
@@ -50,7 +49,7 @@ type place struct {
 	gateway     *webhookgw.Gateway
 	project     uuid.UUID
 	environment uuid.UUID
-	keys        *keyring.Keys
+	keys        *secrets.Keys
 	derivation  string
 }
 
@@ -60,17 +59,17 @@ func newPlace(t *testing.T) *place {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, st.Close()) })
 	require.NoError(t, st.Migrate(t.Context()))
-	p := &place{t: t, store: st, project: uuid.New(), environment: uuid.New(), keys: &keyring.Keys{}}
-	ring, err := keyring.New()
+	p := &place{t: t, store: st, project: uuid.New(), environment: uuid.New(), keys: &secrets.Keys{}}
+	ring, err := secrets.NewRing()
 	require.NoError(t, err)
-	p.derivation = ring.IDs(keyring.Derivation)[0]
-	require.NoError(t, p.keys.Set(ring, []string{p.derivation, ring.IDs(keyring.Sealing)[0]}))
+	p.derivation = ring.IDs(secrets.Derivation)[0]
+	require.NoError(t, p.keys.Set(ring, []string{p.derivation, ring.IDs(secrets.Sealing)[0]}))
 	require.NoError(t, st.PutProject(t.Context(), store.Project{Ref: ref("Project"), ID: p.project}))
 	require.NoError(t, st.PutEnvironment(t.Context(), store.Environment{
 		Ref: ref("Environment"), ID: p.environment, ProjectID: p.project, DisplayName: "dev", Slug: "dev", Kind: "standard", ObjectCreatedAt: time.Unix(1, 0),
 	}))
 	require.NoError(t, st.PutToken(t.Context(), store.Token{
-		SHA256: seal.Digest(runnerToken), Kind: store.TokenRunner, ProjectID: p.project, EnvironmentID: p.environment,
+		SHA256: secrets.Digest(runnerToken), Kind: store.TokenRunner, ProjectID: p.project, EnvironmentID: p.environment,
 	}))
 	p.gateway, err = webhookgw.New(webhookgw.Options{
 		Store: st, PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", Grace: 10 * time.Second, Logger: slog.New(slog.DiscardHandler), Keys: p.keys,
@@ -191,7 +190,7 @@ func TestSend_FromToolToDestination(t *testing.T) {
 
 	got := <-arrived
 	require.JSONEq(t, `{"order":7}`, string(got.body))
-	secret, err := p.keys.SigningSecret(p.derivation, seal.Generated{ProjectID: p.project, ConnectorID: out.ID, Version: 1})
+	secret, err := p.keys.SigningSecret(p.derivation, secrets.Generated{ProjectID: p.project, ConnectorID: out.ID, Version: 1})
 	require.NoError(t, err)
 	verify, err := standardwebhooks.NewWebhook(secret)
 	require.NoError(t, err)

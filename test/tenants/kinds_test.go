@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -98,7 +98,7 @@ func (attacker *tenant) adopt(kind string) {
 	attacker.t.Helper()
 	switch kind {
 	case store.KindEnvironment:
-		attacker.runnerToken = attacker.token(forged+"-runner-token", object.TokenKey)
+		attacker.runnerToken = attacker.token(forged+"-runner-token", base.TokenKey)
 	case store.KindDeployment:
 		deployment := &v1alpha1.Deployment{ObjectMeta: attacker.meta(forged)}
 		attacker.eventually(func() bool {
@@ -108,7 +108,7 @@ func (attacker *tenant) adopt(kind string) {
 		if deployment.Status.Phase.Terminal() {
 			return // it was made before, and ended when it was deleted
 		}
-		attacker.buildToken = attacker.token(forged+"-build-token", object.TokenKey)
+		attacker.buildToken = attacker.token(forged+"-build-token", base.TokenKey)
 	case store.KindConnector:
 		attacker.secret = attacker.token(forged+"-connector", "secret")
 	}

@@ -22,8 +22,8 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/controllers"
 	"github.com/agentplatform/agentplatform/controllers/platformkeys"
-	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/plan"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 	"github.com/agentplatform/agentplatform/webhookgw"
@@ -85,8 +85,8 @@ func (p *platform) run(path string) {
 	secret := platformkeys.Secret{Client: manager, Namespace: kube.SystemNamespace}
 	p.platformID, err = secret.Ensure(ctx, db, uuid.Nil)
 	require.NoError(p.t, err)
-	keys := &platformkeys.Keeper{Secret: secret, Store: db, Logger: quiet, Follower: &keyring.Follower{
-		Read: secret.Read, Register: db, Process: "all", Keys: &keyring.Keys{}, Logger: quiet,
+	keys := &platformkeys.Keeper{Secret: secret, Store: db, Logger: quiet, Follower: &secrets.Follower{
+		Read: secret.Read, Register: db, Process: "all", Keys: &secrets.Keys{}, Logger: quiet,
 	}}
 	managed := p.manage(ctx, db, keys)
 	facade, err := client.NewWithWatch(p.plane.User(p.t, "facade"), client.Options{Scheme: p.plane.Scheme})

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/controllers/object"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/keys"
 	"github.com/agentplatform/agentplatform/store"
@@ -214,7 +214,7 @@ func (t *tenant) populate() {
 // build acts as the tenant's build.
 func (t *tenant) build() {
 	t.t.Helper()
-	t.buildToken = t.token(kindName(store.KindDeployment)+"-build-token", object.TokenKey)
+	t.buildToken = t.token(kindName(store.KindDeployment)+"-build-token", base.TokenKey)
 	deployment := &v1alpha1.Deployment{ObjectMeta: t.meta(kindName(store.KindDeployment))}
 	t.eventually(func() bool {
 		t.read(deployment)
@@ -237,7 +237,7 @@ func (t *tenant) build() {
 	for _, kind := range kinds {
 		t.inEffect(kind)
 	}
-	t.runnerToken = t.token(kindName(store.KindEnvironment)+"-runner-token", object.TokenKey)
+	t.runnerToken = t.token(kindName(store.KindEnvironment)+"-runner-token", base.TokenKey)
 	t.eventually(func() bool {
 		return t.dispatch(t.runnerToken, http.MethodPost, "/v1/claim", `{"runner_id":"r","limit":0}`).ok()
 	}, "the token of the Secret is not known")

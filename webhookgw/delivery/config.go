@@ -14,14 +14,14 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/agentplatform/agentplatform/connector"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 // Keys derives and opens the secrets of connectors.
 type Keys interface {
-	SigningSecret(keyID string, of seal.Generated) (string, error)
-	Open(field seal.Field, sealed []byte) ([]byte, error)
+	SigningSecret(keyID string, of secrets.Generated) (string, error)
+	Open(field secrets.Field, sealed []byte) ([]byte, error)
 	// SealingKey returns the ID of a key, or "" while there are no keys. Nothing is claimed without
 	// keys.
 	SealingKey() string
@@ -39,17 +39,17 @@ type destination struct {
 }
 
 // destinationOf reads the configuration of a connector. Its errors are texts for the owner of the
-// connector, except *keyring.MissingError and keyring.ErrNoKeys, which concern this process.
+// connector, except *secrets.MissingKeyError and secrets.ErrNoKeys, which concern this process.
 func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 	var (
-		sealed seal.Credentials
+		sealed secrets.Credentials
 	)
 	conf, err := connector.ParseConfig(c.Config)
 	if err != nil {
 		return to, err
 	}
 	if len(c.Sealed) > 0 {
-		plain, err := keys.Open(seal.CredentialsField(c.ProjectID, c.ID), c.Sealed)
+		plain, err := keys.Open(secrets.CredentialsField(c.ProjectID, c.ID), c.Sealed)
 		if err != nil {
 			return to, fmt.Errorf("opening the connector's credentials: %w", err)
 		}
@@ -70,7 +70,7 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 			continue // the current secret
 		}
 		for _, brought := range sealed.Secrets {
-			if bytes.Equal(seal.Digest(brought), old.SHA256) {
+			if bytes.Equal(secrets.Digest(brought), old.SHA256) {
 				to.previousSecrets = append(to.previousSecrets, brought)
 			}
 		}
@@ -94,7 +94,7 @@ func destinationOf(c store.Connector, keys Keys) (to destination, err error) {
 }
 
 func signingSecret(c store.Connector, keys Keys, keyID string, version int64) (string, error) {
-	secret, err := keys.SigningSecret(keyID, seal.Generated{ProjectID: c.ProjectID, ConnectorID: c.ID, Version: version})
+	secret, err := keys.SigningSecret(keyID, secrets.Generated{ProjectID: c.ProjectID, ConnectorID: c.ID, Version: version})
 	if err != nil {
 		return "", fmt.Errorf("deriving the signing secret: %w", err)
 	}

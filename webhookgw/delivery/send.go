@@ -20,8 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
-	"github.com/agentplatform/agentplatform/internal/keyring"
-	"github.com/agentplatform/agentplatform/internal/signing"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
@@ -53,7 +52,7 @@ func (s *Sender) toAttempt(d claimedDelivery, saw attemptResult) store.Attempt {
 // resultOfConfigError returns the result for a connector that cannot be used. If this process lacks a key,
 // the next attempt may have it.
 func resultOfConfigError(err error) attemptResult {
-	if errors.Is(err, keyring.ErrNoKeys) || errors.As(err, new(*keyring.MissingError)) {
+	if errors.Is(err, secrets.ErrNoKeys) || errors.As(err, new(*secrets.MissingKeyError)) {
 		return attemptResult{class: classPlatform, message: "the platform's keys were not available"}
 	}
 	return attemptResult{class: classConnector, message: err.Error()}
@@ -93,14 +92,14 @@ func (s *Sender) sendRequest(ctx context.Context, claimed claimedDelivery) attem
 	request.Header = to.headers.Clone()
 	request.Header.Set("Content-Type", "application/json")
 	if request.Header.Get("User-Agent") == "" {
-		request.Header.Set("User-Agent", signing.UserAgent)
+		request.Header.Set("User-Agent", webhookapi.UserAgent)
 	}
-	request.Header.Set(signing.HeaderEvent, string(d.Kind))
+	request.Header.Set(webhookapi.HeaderEvent, string(d.Kind))
 	request.Header.Set(webhookapi.HopsHeader, strconv.Itoa(d.Hops))
 	if d.RunID != uuid.Nil {
 		request.Header.Set(tracecontext.Header, tracecontext.TraceparentOf(d.Traceparent, d.RunID.String(), ""))
 	}
-	signing.Sign(request.Header, to.secret, to.previousSecrets, d.Delivery.ID, s.opts.Now(), body)
+	webhookapi.Sign(request.Header, to.secret, to.previousSecrets, d.Delivery.ID, s.opts.Now(), body)
 	response, err := s.client.Do(request)
 	if err != nil {
 		return resultOfError(ctx, err)

@@ -24,7 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/internal/testenv/webhooktest"
 	"github.com/agentplatform/agentplatform/store"
@@ -36,14 +36,14 @@ import (
 // keys is a test implementation that seals nothing.
 type keys struct{ err error }
 
-func (k keys) SigningSecret(keyID string, of seal.Generated) (string, error) {
+func (k keys) SigningSecret(keyID string, of secrets.Generated) (string, error) {
 	return fmt.Sprintf("%s of %s, version %d", keyID, of.ConnectorID, of.Version), k.err
 }
 
-func (k keys) Open(field seal.Field, sealed []byte) ([]byte, error) {
+func (k keys) Open(field secrets.Field, sealed []byte) ([]byte, error) {
 	plain, ok := strings.CutPrefix(string(sealed), field.ProjectID.String()+field.ObjectID.String()+field.Name)
 	if !ok {
-		return nil, seal.ErrUnsealable
+		return nil, secrets.ErrUnsealable
 	}
 	return []byte(plain), k.err
 }

@@ -14,9 +14,8 @@ import (
 	"slices"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/keyring"
 	"github.com/agentplatform/agentplatform/internal/quota"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/signature"
 )
@@ -24,9 +23,9 @@ import (
 // Keys derives and opens the secrets that providers sign with.
 type Keys interface {
 	// Secret derives a secret. It fails if this process lacks the key.
-	Secret(keyID string, of seal.Generated) (string, error)
+	Secret(keyID string, of secrets.Generated) (string, error)
 	// Open opens a value that was sealed for a field.
-	Open(field seal.Field, sealed []byte) ([]byte, error)
+	Open(field secrets.Field, sealed []byte) ([]byte, error)
 }
 
 // signing has the plaintext secrets that can sign requests to a connector, and their digests.
@@ -39,7 +38,7 @@ type signing struct {
 // others are unsealed. The digests in the connector decide which are valid.
 func signingOf(c *webhook, keys Keys) (s signing, err error) {
 	if keys == nil {
-		return s, keyring.ErrNoKeys
+		return s, secrets.ErrNoKeys
 	}
 	brought, err := broughtBy(&c.Connector, keys)
 	if err != nil {
@@ -48,7 +47,7 @@ func signingOf(c *webhook, keys Keys) (s signing, err error) {
 	for _, accepted := range c.Connector.Secrets {
 		candidates := brought
 		if accepted.Key != "" {
-			derived, err := keys.Secret(accepted.Key, seal.Generated{
+			derived, err := keys.Secret(accepted.Key, secrets.Generated{
 				ProjectID: c.Connector.ProjectID, ConnectorID: c.Connector.ID, Version: accepted.Version, Standard: c.scheme == signature.StandardWebhooks,
 			})
 			if err != nil {
@@ -57,7 +56,7 @@ func signingOf(c *webhook, keys Keys) (s signing, err error) {
 			candidates = []string{derived}
 		}
 		for _, candidate := range candidates {
-			if bytes.Equal(seal.Digest(candidate), accepted.SHA256) {
+			if bytes.Equal(secrets.Digest(candidate), accepted.SHA256) {
 				s.secrets, s.digests = append(s.secrets, candidate), append(s.digests, accepted.SHA256)
 			}
 		}
@@ -69,11 +68,11 @@ func broughtBy(c *store.Connector, keys Keys) ([]string, error) {
 	if len(c.Sealed) == 0 {
 		return nil, nil
 	}
-	plain, err := keys.Open(seal.CredentialsField(c.ProjectID, c.ID), c.Sealed)
+	plain, err := keys.Open(secrets.CredentialsField(c.ProjectID, c.ID), c.Sealed)
 	if err != nil {
 		return nil, fmt.Errorf("opening the secret: %w", err)
 	}
-	var credentials seal.Credentials
+	var credentials secrets.Credentials
 	if err := json.Unmarshal(plain, &credentials); err != nil {
 		return nil, errors.New("it cannot be read") // the JSON error would contain the secret
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/testenv/memtest"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/signature"
@@ -32,7 +32,7 @@ import (
 // plain has keys that seal nothing.
 type plain struct{ Keys }
 
-func (plain) Open(_ seal.Field, sealed []byte) ([]byte, error) { return sealed, nil }
+func (plain) Open(_ secrets.Field, sealed []byte) ([]byte, error) { return sealed, nil }
 
 // gitHub is a handler with a GitHub connector, its current secret, and a clock.
 type gitHub struct {
@@ -49,9 +49,9 @@ func newGitHub(t *testing.T) *gitHub {
 	g.secret.Store("one")
 	g.keeper.change = func(c *store.Connector) {
 		secret := g.secret.Load().(string)
-		raw, err := seal.Credentials{Secrets: []string{secret}}.JSON()
+		raw, err := secrets.Credentials{Secrets: []string{secret}}.JSON()
 		if err == nil {
-			c.Sealed, c.Secrets = raw, []store.AcceptedSecret{{SHA256: seal.Digest(secret)}}
+			c.Sealed, c.Secrets = raw, []store.AcceptedSecret{{SHA256: secrets.Digest(secret)}}
 		}
 		c.Config = []byte(`{"authentication":"github"}`)
 	}

@@ -20,7 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 )
 
 // Scheme is the signature scheme of a provider.
@@ -67,7 +67,7 @@ type Verifier struct {
 }
 
 // New reads the headers of a request. It returns ErrMissing and ErrStale before the body arrives.
-func New(scheme Scheme, headers http.Header, now time.Time, secrets ...string) (*Verifier, error) {
+func New(scheme Scheme, headers http.Header, now time.Time, candidates ...string) (*Verifier, error) {
 	var start string
 	v := &Verifier{}
 	key := func(secret string) []byte { return []byte(secret) }
@@ -75,7 +75,7 @@ func New(scheme Scheme, headers http.Header, now time.Time, secrets ...string) (
 	case GitHub:
 		v.addSignatures(hex.DecodeString, "sha256=", headers.Get("X-Hub-Signature-256"))
 	case GitLab:
-		return newGitLabVerifier(headers.Get("X-Gitlab-Token"), secrets)
+		return newGitLabVerifier(headers.Get("X-Gitlab-Token"), candidates)
 	case Stripe:
 		timestamp, signatures := parseStripeHeader(headers.Get("Stripe-Signature"))
 		if err := checkTimestamp(timestamp, now); err != nil {
@@ -98,13 +98,13 @@ func New(scheme Scheme, headers http.Header, now time.Time, secrets ...string) (
 		if id == "" {
 			return nil, ErrMissing
 		}
-		start, key = id+"."+timestamp+".", seal.SigningKey
+		start, key = id+"."+timestamp+".", secrets.SigningKey
 		v.addSignatures(base64.StdEncoding.DecodeString, "v1,", strings.Fields(headers.Get("Webhook-Signature"))...)
 	}
 	if len(v.sent) == 0 {
 		return nil, ErrMissing
 	}
-	for _, secret := range secrets {
+	for _, secret := range candidates {
 		mac := hmac.New(sha256.New, key(secret))
 		mac.Write([]byte(start))
 		v.macs = append(v.macs, mac)
@@ -159,13 +159,13 @@ func (v *Verifier) Sum(secret int) []byte {
 }
 
 // newGitLabVerifier compares digests, because they have the same length.
-func newGitLabVerifier(token string, secrets []string) (*Verifier, error) {
+func newGitLabVerifier(token string, candidates []string) (*Verifier, error) {
 	if token == "" {
 		return nil, ErrMissing
 	}
-	v := &Verifier{sent: [][]byte{seal.Digest(token)}}
-	for _, secret := range secrets {
-		v.sums = append(v.sums, seal.Digest(secret))
+	v := &Verifier{sent: [][]byte{secrets.Digest(token)}}
+	for _, secret := range candidates {
+		v.sums = append(v.sums, secrets.Digest(secret))
 	}
 	return v, nil
 }

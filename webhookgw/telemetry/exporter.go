@@ -19,7 +19,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/metrics"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -57,7 +57,7 @@ type Store interface {
 
 // Keys opens the headers for collectors.
 type Keys interface {
-	Open(field seal.Field, sealed []byte) ([]byte, error)
+	Open(field secrets.Field, sealed []byte) ([]byte, error)
 }
 
 // Options configure an Exporter.

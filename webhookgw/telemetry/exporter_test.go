@@ -30,7 +30,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/metrics"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -192,7 +192,7 @@ func newRuns(n int) []uuid.UUID {
 // fakeKeys opens any headers.
 type fakeKeys struct{}
 
-func (fakeKeys) Open(field seal.Field, sealed []byte) ([]byte, error) {
+func (fakeKeys) Open(field secrets.Field, sealed []byte) ([]byte, error) {
 	if field.Name != "telemetry" || field.Kind != "Project" {
 		return nil, errors.New("another field")
 	}

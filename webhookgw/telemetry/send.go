@@ -17,7 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/excerpt"
 	"github.com/agentplatform/agentplatform/internal/metrics"
-	"github.com/agentplatform/agentplatform/internal/seal"
+	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -156,7 +156,7 @@ func (e *Exporter) openHeaders(d store.DueTraces) (headers map[string]string, er
 	if e.opts.Keys == nil {
 		return nil, errors.New("the headers for the collector are sealed, and the gateway has no keys; set --keys-dir")
 	}
-	plain, err := e.opts.Keys.Open(seal.TelemetryField(d.ProjectID), d.Telemetry.SealedHeaders)
+	plain, err := e.opts.Keys.Open(secrets.TelemetryField(d.ProjectID), d.Telemetry.SealedHeaders)
 	if err != nil {
 		return nil, fmt.Errorf("opening the headers for the collector: %w", err)
 	}

@@ -16,10 +16,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/controllers/environment"
 	"github.com/agentplatform/agentplatform/controllers/gitfollower"
-	"github.com/agentplatform/agentplatform/controllers/object"
 	"github.com/agentplatform/agentplatform/controllers/runnerpool"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -50,7 +50,7 @@ func On(f *controllertest.Fixture) *Scene {
 	changed, heads := make(chan event.GenericEvent, maxQueued), gitfollower.NewHeads()
 	runners := &runnerpool.Reconciler{
 		Base: f.Base, Store: f.Store, Keys: f.Keys, Pools: runnerpool.NewPools(0), Changed: changed,
-		Pods: object.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"},
+		Pods: base.PodOptions{Image: "platform:1", DispatchURL: "http://dispatch:8081"},
 	}
 	return &Scene{Fixture: f, Runners: runners, Heads: heads, Changed: changed, R: &environment.Reconciler{
 		Base: f.Base, Store: f.Store, Pool: runners, Git: &gitfollower.Follower{Base: f.Base, Store: f.Store, Heads: heads}, Changed: changed,
