@@ -48,6 +48,8 @@ type Agent struct {
 	SystemPrompt    string    `yaml:"system_prompt" variables:"prompt" types:"llm" example:"Help {name} with the order." doc:"Instructions for the model, with placeholders such as '{field}' for a field of the input."`
 	Temperature     *float64  `yaml:"temperature" types:"llm" min:"0" max:"2" without:"the default of the model" example:"0.5" doc:"Randomness of the answers."`
 	ReasoningEffort string    `yaml:"reasoning_effort" types:"llm" enum:"minimal,low,medium,high" without:"the default of the model" example:"low" doc:"How long the model thinks."`
+	// MaxOutputTokens is 0 for the default of the model.
+	MaxOutputTokens int `yaml:"max_output_tokens" types:"llm" min:"1" max:"1000000" without:"the default of the model" example:"2000" doc:"Maximum number of tokens in one answer of the model, including thinking. 'on_truncation' says what happens with an answer that this limit cut off."`
 	// OnTruncation is "" for TruncationKeep.
 	OnTruncation string `yaml:"on_truncation" types:"llm" enum:"keep,fail" without:"keep" example:"fail" doc:"What happens with an answer that a limit of tokens cut off: 'keep' uses it, 'fail' fails the run with 'model_answer_truncated'."`
 	Tools        []Tool `yaml:"tools" types:"llm" example:"[current_time]" doc:"Tools that the model may call: HTTP tools as 'folder.file.name', functions of scripts as 'folder.file.function', all of a file as 'folder.file.*', operations of OpenAPI documents as 'api:name.operationId' or 'api:name.*', or a built-in tool such as 'current_time'. 'reference: condition' offers a tool only while a CEL condition over 'input', 'context' and 'headers' is true. At most 128."`

@@ -26,10 +26,10 @@ var attributeCases = map[string]struct {
 	"agent": {journalOf("model_answer", `{"agent":"pipe/0:classify","turn":1,"model":"a/b"}`), "invoke_agent classify", map[string]any{
 		"gen_ai.agent.name": "classify", "gen_ai.agent.version": "sha256:abc", "gen_ai.operation.name": "invoke_agent",
 	}},
-	"model request": {journalOf("model_answer", `{"agent":"a","turn":1,"model":"openai/gpt-5","response_model":"gpt-5-2026","temperature":0.2,
+	"model request": {journalOf("model_answer", `{"agent":"a","turn":1,"model":"openai/gpt-5","response_model":"gpt-5-2026","temperature":0.2,"max_output_tokens":2000,
 		"server":{"address":"api.openai.com","port":443}}`), "chat gpt-5", map[string]any{
 		"gen_ai.operation.name": "chat", "gen_ai.provider.name": "openai", "gen_ai.request.model": "gpt-5", "gen_ai.response.model": "gpt-5-2026",
-		"gen_ai.request.temperature": 0.2, "server.address": "api.openai.com", "server.port": 443, "agentplatform.turn": 1,
+		"gen_ai.request.temperature": 0.2, "gen_ai.request.max_tokens": 2000, "server.address": "api.openai.com", "server.port": 443, "agentplatform.turn": 1,
 	}},
 	"request of a script": {journalOf("tool_result", `{"agent":"a","call_id":"c1/1","tool":"http.get","digest":"d","server":{"address":"::1","port":70000}}`),
 		"http.get", map[string]any{"agentplatform.effect.name": "http.get", "server.address": "::1"}},

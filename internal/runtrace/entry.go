@@ -19,6 +19,7 @@ type (
 		Model         string                 `json:"model"`
 		Server        *Server                `json:"server"`
 		Temperature   *float64               `json:"temperature"`
+		MaxOutput     int                    `json:"max_output_tokens"`
 		Attempts      []attempt              `json:"attempts"`
 		ResponseModel string                 `json:"response_model"`
 		Content       *content               `json:"content"`

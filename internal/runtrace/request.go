@@ -57,6 +57,9 @@ func (a *answerEntry) addAttributes(s *Span) {
 	if a.Temperature != nil {
 		s.Attributes["gen_ai.request.temperature"] = *a.Temperature
 	}
+	if a.MaxOutput > 0 {
+		s.Attributes["gen_ai.request.max_tokens"] = a.MaxOutput
+	}
 	if a.ResponseModel != "" {
 		s.Attributes["gen_ai.response.model"] = cutName(a.ResponseModel)
 	}

@@ -42,6 +42,8 @@ type modelRequest struct {
 	// ResponseModel is the name of the model in the answer of the service.
 	ResponseModel string   `json:"response_model,omitempty"`
 	Temperature   *float64 `json:"temperature,omitempty"`
+	// MaxOutputTokens is the limit of the answer; 0 without one.
+	MaxOutputTokens int `json:"max_output_tokens,omitempty"`
 	// Attempts are the failed attempts of the request that nobody paid for, at most runtrace.MaxEvents.
 	Attempts []failedAttempt        `json:"attempts,omitempty"`
 	Usage    dispatchapi.TokenUsage `json:"usage"`

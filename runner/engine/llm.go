@@ -47,7 +47,7 @@ func (s *Scope) buildLLM(talk *conversation) (AgentFunc, error) {
 
 // buildModel returns the agent's model with retries and fallback.
 func (s *Scope) buildModel() (model.Model, error) {
-	settings := model.Settings{ReasoningEffort: s.agent.ReasoningEffort}
+	settings := model.Settings{ReasoningEffort: s.agent.ReasoningEffort, MaxOutputTokens: s.agent.MaxOutputTokens}
 	first, err := s.engine.cfg.Models.Resolve(s.agent.Model, s.in.Project, settings)
 	if err != nil {
 		return nil, err

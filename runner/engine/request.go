@@ -57,6 +57,7 @@ func (r *requestFailures) endRequest(ctx context.Context, err error) {
 func (r *requestFailures) describe(reference string, server *runtrace.Server) modelRequest {
 	l := r.agent
 	return modelRequest{
-		Model: reference, Server: server, Temperature: l.agent.Temperature, Attempts: r.attempts, period: l.engine.periodSince(r.begin),
+		Model: reference, Server: server, Temperature: l.agent.Temperature, MaxOutputTokens: l.agent.MaxOutputTokens,
+		Attempts: r.attempts, period: l.engine.periodSince(r.begin),
 	}
 }

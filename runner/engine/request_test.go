@@ -52,7 +52,7 @@ func TestModelRequest_RecordsAttempts(t *testing.T) {
 				_, _ = io.WriteString(w, answer)
 			}))
 			defer server.Close()
-			h, in := &house{}, input(project(t, "agents/main.yaml", "name: main\nmodel: ours/model\ntemperature: 0.5\n"), nil)
+			h, in := &house{}, input(project(t, "agents/main.yaml", "name: main\nmodel: ours/model\ntemperature: 0.5\nmax_output_tokens: 2000\n"), nil)
 			in.Journal = h
 			out := engine.New(engine.Config{
 				Models: &model.Registry{HTTP: server.Client(), Providers: func() (runnerconfig.Providers, error) {
@@ -89,6 +89,7 @@ func requestErrors(t *testing.T, journal []dispatchapi.JournalEntry, server stri
 		require.Equal(t, runtrace.ServerOf(to).Port, s.Attributes["server.port"])
 		require.Equal(t, "127.0.0.1", s.Attributes["server.address"])
 		require.InDelta(t, 0.5, s.Attributes["gen_ai.request.temperature"], 0)
+		require.EqualValues(t, 2000, s.Attributes["gen_ai.request.max_tokens"])
 		if s.ErrorType == "" {
 			require.Equal(t, "model-2026", s.Attributes["gen_ai.response.model"])
 		}

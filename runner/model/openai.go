@@ -34,6 +34,8 @@ type openAI struct {
 	key      string
 	model    string
 	settings Settings
+	// isOpenAI is true for OpenAI's own service, whose models refuse parameters of its older API.
+	isOpenAI bool
 }
 
 // newOpenAI configures the client only from the provider. It reads nothing from the process
@@ -51,9 +53,14 @@ func newOpenAI(p runnerconfig.Provider, model string, settings Settings, client 
 	}
 	m := &openAI{service: openai.NewChatCompletionService(opts...), provider: p.Prefix, key: p.APIKey, model: model, settings: settings}
 	if u, err := url.Parse(base); err == nil {
-		m.server = runtrace.ServerOf(u)
+		m.server, m.isOpenAI = runtrace.ServerOf(u), isOpenAI(u.Hostname())
 	}
 	return m
+}
+
+// isOpenAI reports whether a host belongs to OpenAI's service, at OpenAI or at Azure.
+func isOpenAI(host string) bool {
+	return host == "api.openai.com" || strings.HasSuffix(host, ".api.openai.com") || strings.HasSuffix(host, ".openai.azure.com")
 }
 
 // withQuery adds the query of the base URL, such as ?api-version=…, to each request, because the
@@ -97,6 +104,11 @@ func (m *openAI) requestParams(req *Request) (openai.ChatCompletionNewParams, er
 	params := openai.ChatCompletionNewParams{Model: m.model}
 	if m.settings.ReasoningEffort != "" {
 		params.ReasoningEffort = shared.ReasoningEffort(m.settings.ReasoningEffort)
+	}
+	if limit := int64(m.settings.MaxOutputTokens); limit > 0 && m.isOpenAI {
+		params.MaxCompletionTokens = openai.Int(limit)
+	} else if limit > 0 { // the name that other services know
+		params.MaxTokens = openai.Int(limit)
 	}
 	if req.Temperature != nil {
 		params.Temperature = openai.Float(*req.Temperature)

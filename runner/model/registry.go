@@ -16,6 +16,8 @@ import (
 type Settings struct {
 	// ReasoningEffort is minimal, low, medium or high, or "" for the default of the model.
 	ReasoningEffort string
+	// MaxOutputTokens limits the tokens of an answer, including thinking; 0 for the default of the model.
+	MaxOutputTokens int
 }
 
 // Registry resolves references to models.
