@@ -13,7 +13,7 @@ cd "$(dirname "$0")/.."
 
 export CGO_ENABLED=0 GOFLAGS="-trimpath -buildvcs=false"
 devcluster() { go -C hack/devcluster run . "$@"; }
-usual='Machine|Inbound|Executed|Sync|Backlog|Deliveries|Rest|Peak|Build|Activation|Loop|Script|Resume|Journal|Results|Steps'
+usual='Machine|Inbound|Executed|Sync|Backlog|Deliveries|Rest|Peak|Build|Activation|Loop|Script|Resume|Journal|Results|Steps|Durable'
 bench=${BENCH:-$usual|Cluster}
 [ "$bench" != -Cluster ] || bench=$usual
 if [[ $bench =~ Memory|Objects|Garbage|\. ]] && [ -z "${KUBEBUILDER_ASSETS:-}" ]; then

@@ -111,27 +111,12 @@ func paceBeside(tb testing.TB, db *database, runs int, remember func(s scene)) p
 	completed := `SELECT count(*) FROM ended_runs WHERE project_id = '` + s.project.String() + `' AND status = 'completed' AND output = '` + output + `'`
 	stored, err := db.count(tb.Context(), completed)
 	require.NoError(tb, err)
-	gw := gateway(tb, db.store)
-	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: tokenOf(s.project)})
-	require.NoError(tb, err)
-	ended := &countdown{Client: client, over: make(chan struct{})}
-	ended.left.Store(int64(runs))
-	before = m.spent(tb)
-	begun := time.Now()
-	runner(tb, ended, executedSlots)
-	select {
-	case <-ended.over:
-	case <-time.After(executedTimeout):
-		tb.Fatalf("after %v %d of %d runs have not ended", executedTimeout, ended.left.Load(), runs)
-	}
-	took, spent := time.Since(begun), m.spent(tb).since(before)
+	pace := paceOfRunner(tb, db, s.project, newEngine(), runs, executedSlots)
 	ends, err := db.count(tb.Context(), completed)
 	require.NoError(tb, err)
 	require.EqualValues(tb, runs, ends-stored, "not all runs ended as they should")
-	return pace{
-		rate: float64(runs) / took.Seconds(), queued: perRun(queueing.own+queueing.server, runs),
-		own: perRun(spent.own, runs), server: perRun(spent.server, runs),
-	}
+	pace.queued = perRun(queueing.own+queueing.server, runs)
+	return pace
 }
 
 // queue accepts n events of a connector with one link.

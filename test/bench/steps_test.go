@@ -8,9 +8,11 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
@@ -54,17 +56,24 @@ func paceOfAgent(b *testing.B, agent string) pace {
 	releaseFiles(b, db.store, s, twoSteps, "one", "second", "two")
 	admit(b, db.store, s)
 	queue(b, db.store, store.Key{ProjectID: s.Project, ID: connect(b, db.store, s, "inbound", agent)}, *stepRuns)
-	gw := gateway(b, db.store)
-	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: tokenOf(s.Project)})
-	require.NoError(b, err)
-	m, ended := newMeter(b, ""), &countdown{Client: client, over: make(chan struct{})}
-	ended.left.Store(int64(*stepRuns))
-	before, begun := m.spent(b), time.Now()
-	runner(b, ended, stepSlots)
+	return paceOfRunner(b, db, s.Project, newEngine(), *stepRuns, stepSlots)
+}
+
+// paceOfRunner measures a runner that executes all queued runs of a project. Gateway and runner are this process.
+func paceOfRunner(tb testing.TB, db *database, project uuid.UUID, engine *engine.Engine, runs, slots int) pace {
+	tb.Helper()
+	gw := gateway(tb, db.store)
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: tokenOf(project)})
+	require.NoError(tb, err)
+	m, ended := newMeter(tb, db.dsn), &countdown{Client: client, over: make(chan struct{})}
+	ended.left.Store(int64(runs))
+	before, begun := m.spent(tb), time.Now()
+	runner(tb, ended, engine, slots)
 	select {
 	case <-ended.over:
 	case <-time.After(executedTimeout):
-		b.Fatalf("after %v %d of %d runs have not ended", executedTimeout, ended.left.Load(), *stepRuns)
+		tb.Fatalf("after %v %d of %d runs have not ended", executedTimeout, ended.left.Load(), runs)
 	}
-	return pace{rate: float64(*stepRuns) / time.Since(begun).Seconds(), own: perRun(m.spent(b).since(before).own, *stepRuns)}
+	took, spent := time.Since(begun), m.spent(tb).since(before)
+	return pace{rate: float64(runs) / took.Seconds(), own: perRun(spent.own, runs), server: perRun(spent.server, runs)}
 }

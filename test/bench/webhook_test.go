@@ -154,18 +154,20 @@ func runnerOf(tb testing.TB, gw *webhookgw.Gateway, token string, slots int) {
 	tb.Helper()
 	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + gw.InternalAddr(), Token: token})
 	require.NoError(tb, err)
-	runner(tb, client, slots)
+	runner(tb, client, newEngine(), slots)
+}
+
+// newEngine returns an engine for agents with scripted models.
+func newEngine() *engine.Engine {
+	return engine.New(engine.Config{Models: &model.Registry{
+		HTTP: http.DefaultClient, Providers: func() (runnerconfig.Providers, error) { return runnerconfig.Providers{}, nil },
+	}})
 }
 
 // runner executes runs with the given number of slots until the benchmark ends.
-func runner(tb testing.TB, dispatch serve.Dispatch, slots int) {
+func runner(tb testing.TB, dispatch serve.Dispatch, engine *engine.Engine, slots int) {
 	tb.Helper()
-	server, err := serve.New(serve.Options{
-		Dispatch: dispatch, RunnerID: "bench", Concurrency: slots, Grace: time.Second,
-		Engine: engine.New(engine.Config{Models: &model.Registry{
-			HTTP: http.DefaultClient, Providers: func() (runnerconfig.Providers, error) { return runnerconfig.Providers{}, nil },
-		}}),
-	})
+	server, err := serve.New(serve.Options{Dispatch: dispatch, RunnerID: "bench", Concurrency: slots, Grace: time.Second, Engine: engine})
 	require.NoError(tb, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command empty is an HTTP server that does nothing. It shows the base cost of a Go process.
+// Command empty is an HTTP server that responds with an empty body. It shows the base cost of a Go process.
 package main
 
 import (
@@ -9,4 +9,6 @@ import (
 	"os"
 )
 
-func main() { log.Fatal(http.ListenAndServe(os.Args[1], http.NotFoundHandler())) }
+func main() {
+	log.Fatal(http.ListenAndServe(os.Args[1], http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+}
