@@ -183,6 +183,9 @@ func (e JournalEntry) checkEntry() error {
 	if err := checkCode("the kind", string(e.Kind)); err != nil {
 		return fmt.Errorf("journal entry %d: %w", e.Sequence, err)
 	}
+	if e.Kind == JournalFile {
+		return fmt.Errorf("journal entry %d: an entry of a file needs the bytes of the file: %w", e.Sequence, ErrInvalid)
+	}
 	return nil
 }
 

@@ -93,6 +93,8 @@ const (
 	JournalToolResult  JournalKind = "tool_result"
 	// JournalModelFailure is an unusable model response.
 	JournalModelFailure JournalKind = "model_failure"
+	// JournalFile is a file that the run saved. Only SavedFiles.SaveFile writes it.
+	JournalFile JournalKind = "file"
 	// JournalResumed is written by the platform when a suspended run continues. Its data is the
 	// result that the run waited for. JournalExpired is written if the result did not arrive in
 	// time.

@@ -21,6 +21,7 @@ type Store interface {
 	Uploads
 	Ingest
 	Files
+	SavedFiles
 	Dispatch
 	Deliveries
 	Sends

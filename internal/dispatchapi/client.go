@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -225,6 +226,35 @@ func (c *Client) File(ctx context.Context, runID uuid.UUID, number int, limit in
 	return c.fetchBody(ctx, "/v1/runs/"+runID.String()+"/files/"+strconv.Itoa(number), limit)
 }
 
+// Save appends entries to a run's journal, one of them of a file with these bytes.
+func (c *Client) Save(ctx context.Context, runID uuid.UUID, req SaveRequest, data []byte) error {
+	journal, err := encodeRequest(req)
+	if err != nil {
+		return fmt.Errorf("encoding the request to save a file: %w", err)
+	}
+	call := exchange{
+		method: http.MethodPut, path: "/v1/runs/" + runID.String() + "/saved", contentType: "application/octet-stream",
+		query: url.Values{"journal": {strconv.Itoa(len(journal))}}, body: slices.Concat(journal, data),
+	}
+	return c.retryLarge(ctx, len(call.body), func(ctx context.Context) error { return c.sendExchange(ctx, call) })
+}
+
+// SavedPart fetches at most length bytes of a file that the run has saved, from an offset.
+func (c *Client) SavedPart(ctx context.Context, runID uuid.UUID, token int64, file string, offset, length int64) (part []byte, err error) {
+	call := exchange{
+		method: http.MethodGet, path: "/v1/runs/" + runID.String() + "/saved/" + file,
+		query: url.Values{
+			"token": {strconv.FormatInt(token, 10)}, "offset": {strconv.FormatInt(offset, 10)}, "length": {strconv.FormatInt(length, 10)},
+		},
+		read: func(r io.Reader) (err error) {
+			part, err = io.ReadAll(io.LimitReader(r, length))
+			return err
+		},
+	}
+	err = c.retryCall(ctx, func(ctx context.Context) error { return c.sendExchange(ctx, call) })
+	return part, err
+}
+
 // Bundle fetches a bundle of at most limit bytes. The caller verifies the digest.
 func (c *Client) Bundle(ctx context.Context, digest string, limit int64) ([]byte, error) {
 	return c.fetchBody(ctx, "/v1/bundles/"+digest, limit)
@@ -254,6 +284,11 @@ func (c *Client) sendLarge(ctx context.Context, path string, size int, req any) 
 	if size <= smallRequest {
 		return c.callWithRetries(ctx, http.MethodPost, path, req)
 	}
+	return c.retryLarge(ctx, size, func(ctx context.Context) error { return c.callOnce(ctx, http.MethodPost, path, req, nil) })
+}
+
+// retryLarge is retryCall for a request of the given size.
+func (c *Client) retryLarge(ctx context.Context, size int, try func(context.Context) error) error {
 	weight := min(int64(size), maxLargeRequests)
 	return c.retryCall(ctx, func(context.Context) error {
 		if err := c.large.Acquire(ctx, weight); err != nil {
@@ -262,7 +297,7 @@ func (c *Client) sendLarge(ctx context.Context, path string, size int, req any) 
 		defer c.large.Release(weight)
 		once, cancel := context.WithTimeout(ctx, requestTimeout) // without the wait
 		defer cancel()
-		return c.callOnce(once, http.MethodPost, path, req, nil)
+		return try(once)
 	})
 }
 

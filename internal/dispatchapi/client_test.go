@@ -236,3 +236,31 @@ func TestClient_KeepsSizeOfValues(t *testing.T) {
 	require.NoError(t, client.Complete(t.Context(), uuid.New(), dispatchapi.CompleteRequest{Context: json.RawMessage(want)}))
 	require.Equal(t, want, string(got.Context))
 }
+
+// A file is sent after its entries, whose size the query has. A failed request is sent again as a whole, and a part of a file is read
+// under the claim.
+func TestClient_SavesFile(t *testing.T) {
+	t.Parallel()
+	var requests []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		requests = append(requests, r.Method+" "+r.URL.RequestURI()+" "+string(body))
+		if len(requests) == 1 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = io.WriteString(w, "0123")
+	}))
+	t.Cleanup(server.Close)
+	client, err := dispatchapi.NewClient(dispatchapi.Options{URL: server.URL, Token: "secret"})
+	require.NoError(t, err)
+	run := uuid.New()
+	entries := dispatchapi.Entries{{Sequence: 3, Kind: dispatchapi.JournalFile, Data: json.RawMessage(`{}`)}}
+	require.NoError(t, client.Save(t.Context(), run, dispatchapi.SaveRequest{Token: 7, Entries: entries}, []byte("bytes")))
+	part, err := client.SavedPart(t.Context(), run, 7, "s1", 5, 3)
+	require.NoError(t, err)
+	require.Equal(t, "012", string(part), "no more than it asked for")
+	journal := `{"token":7,"entries":[{"sequence":3,"kind":"file","data":{}}]}`
+	save := fmt.Sprintf("PUT /v1/runs/%s/saved?journal=%d %sbytes", run, len(journal), journal)
+	require.Equal(t, []string{save, save, fmt.Sprintf("GET /v1/runs/%s/saved/s1?length=3&offset=5&token=7 ", run)}, requests)
+}

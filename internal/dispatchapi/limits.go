@@ -26,6 +26,13 @@ const (
 	MaxModel = 253
 	// MaxFiles limits the attachments of a run together.
 	MaxFiles = 10 << 20
+	// MaxSavedFile limits a file that a run saves, MaxSavedBytes all its files. MaxSavedFiles is their number.
+	MaxSavedFile  = 10 << 20
+	MaxSavedBytes = 50 << 20
+	MaxSavedFiles = 100
+	// MaxSavedJournal limits the JSON of a SaveRequest, MaxSavedPart a part of a file that a runner reads.
+	MaxSavedJournal = 1 << 20
+	MaxSavedPart    = 512 << 10
 	// MaxPayload limits one payload of a run, MaxSendRequest its request.
 	MaxPayload     = 256 << 10
 	MaxSendRequest = MaxPayload + 4<<10

@@ -189,7 +189,9 @@ const (
 	JournalStep = "step"
 	// JournalWait is the end of an attempt whose run waits. The platform appends JournalResumed or
 	// JournalExpired when the wait ends.
-	JournalWait    = "wait"
+	JournalWait = "wait"
+	// JournalFile is a file that the run saved, with a SavedFile in its data. Only SaveRequest has it.
+	JournalFile    = "file"
 	JournalResumed = "resumed"
 	JournalExpired = "expired"
 )
@@ -246,6 +248,20 @@ type DayCost struct {
 type JournalRequest struct {
 	Token   int64   `json:"token"`
 	Entries Entries `json:"entries"`
+}
+
+// SaveRequest appends entries, one of them of the kind JournalFile, with the bytes of the file.
+type SaveRequest = JournalRequest
+
+// SavedFile is a file that a run saved: in the data of its journal entry.
+type SavedFile struct {
+	// ID is unique in the run, with lower-case letters and digits.
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	MIMEType string `json:"mime_type"`
+	Size     int64  `json:"size"`
+	// SHA256 has hexadecimal digits.
+	SHA256 string `json:"sha256"`
 }
 
 // Final statuses of a run.

@@ -25,7 +25,7 @@ import (
 // takes a connection.
 const blobWriters = 2
 
-// Large are the blobs of the large parts of a run, by the sequence of a journal entry, or
+// Large are the blobs of the large parts of a run and of the files that it saves, by the sequence of a journal entry, or
 // OutputPart.
 type Large map[int64]uuid.UUID
 
@@ -40,13 +40,13 @@ func (l Large) Blob(part int64) *uuid.UUID {
 	return nil
 }
 
-// Row returns the data of an entry for its row, and its blob. At most one of them is set.
+// Row returns the data of an entry for its row, and its blob. Only the entry of a saved file has both.
 func (l Large) Row(e store.JournalEntry) (data *string, blob *uuid.UUID) {
-	if blob = l.Blob(e.Sequence); blob != nil || len(e.Data) == 0 {
+	if blob = l.Blob(e.Sequence); blob != nil && e.Kind != store.JournalFile || len(e.Data) == 0 {
 		return nil, blob
 	}
 	text := Text(string(e.Data))
-	return &text, nil
+	return &text, blob
 }
 
 // blobsOf returns the blobs of entries, and of the output if it is stored too.
@@ -71,7 +71,7 @@ func (l Large) hasBlobs(output string, entries []store.JournalEntry) bool {
 		return false
 	}
 	return !slices.ContainsFunc(entries, func(e store.JournalEntry) bool {
-		return l.Blob(e.Sequence) == nil && len(e.Data) > store.MaxInlineText
+		return l.Blob(e.Sequence) == nil && (len(e.Data) > store.MaxInlineText || e.Kind == store.JournalFile)
 	})
 }
 

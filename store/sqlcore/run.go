@@ -215,7 +215,7 @@ func (c *Core) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry
 // JournalAfter implements store.History. The database adds up the sizes, so that entries beyond the
 // page are not read.
 func (c *Core) JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) ([]store.JournalEntry, error) {
-	return c.entries(ctx, run, `SELECT `+entryColumns+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
+	return c.entries(ctx, run, `SELECT `+entryAliases+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
 			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
 			OVER (ORDER BY n.sequence ROWS UNBOUNDED PRECEDING) AS bytes
 		FROM (SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.sequence > $3`+sinceOrOpenCondition("j.run_id", "$1")+`
@@ -223,8 +223,12 @@ func (c *Core) JournalAfter(ctx context.Context, run store.Key, sequence int64, 
 		WHERE j.bytes <= `+strconv.Itoa(store.MaxJournalPage)+` ORDER BY j.sequence`, run.ProjectID, run.ID, sequence, limit)
 }
 
-// entryColumns are columns of a journal row j.
-const entryColumns = `j.sequence, j.kind, j.data, j.unsafe, j.blob_id, j.at`
+// entryColumns are columns of a journal row j. The blob of a saved file is no part of its entry. entryAliases are the same
+// columns of a row j that a query with these columns returns.
+const (
+	entryColumns = `j.sequence, j.kind, j.data, j.unsafe, CASE WHEN j.data IS NULL THEN j.blob_id END AS blob_id, j.at`
+	entryAliases = `j.sequence, j.kind, j.data, j.unsafe, j.blob_id, j.at`
+)
 
 // entries reads the journal entries that a statement selects.
 func (c *Core) entries(ctx context.Context, run store.Key, statement string, args ...any) ([]store.JournalEntry, error) {

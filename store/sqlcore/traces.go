@@ -211,7 +211,7 @@ func (c *Core) runEntries(
 	rows, err = pastRows(ctx, c, c.engine.Reader(), runs[0], func(row scanner) (e runEntry, err error) {
 		err = row.Scan(&e.run, &e.Sequence, &e.Kind, document{&e.Data}, &e.Unsafe, &e.blob, scanTime(&e.At))
 		return e, err
-	}, `SELECT j.run_id, `+entryColumns+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
+	}, `SELECT j.run_id, `+entryAliases+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
 			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
 			OVER (ORDER BY n.run_id, n.sequence ROWS UNBOUNDED PRECEDING) AS bytes
 		FROM (SELECT j.run_id, `+entryColumns+` FROM {journal} j WHERE `+c.keyCondition(&l, "j.run_id", keysFromIDs(project, runs))+`

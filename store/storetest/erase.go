@@ -18,7 +18,7 @@ import (
 const secret = "s3cr3t-of-a-person"
 
 // secretive returns an ended event with one run and the secret everywhere: in its input, a file, a
-// header, its journal, its output, its payloads and the responses of receivers. Both of its
+// header, a file that it saved, its journal, its output, its payloads and the responses of receivers. Both of its
 // deliveries have ended.
 func (w *world) secretive() store.Event {
 	long := `"` + strings.Repeat(secret, store.MaxInlineText/len(secret)+1) + `"`
@@ -34,11 +34,12 @@ func (w *world) secretive() store.Event {
 	w.announce(run, 1, 1)
 	payload := payloadOf(run, "tell", 1, `"`+secret+`"`)
 	w.Empty(w.sendPayload(payload).Skipped)
+	w.NoError(w.saveText(leaseOf(run), 2, "s1", secret))
 	end := completed(run)
 	end.Context = json.RawMessage(`{"name":"` + secret + `"}`)
 	end.Output, end.Journal = long, []store.JournalEntry{
-		{Sequence: 2, Kind: store.JournalModelAnswer, Data: json.RawMessage(long)},
-		{Sequence: 3, Kind: store.JournalModelAnswer, Data: json.RawMessage(`"` + secret + `"`)},
+		{Sequence: 4, Kind: store.JournalModelAnswer, Data: json.RawMessage(long)},
+		{Sequence: 5, Kind: store.JournalModelAnswer, Data: json.RawMessage(`"` + secret + `"`)},
 	}
 	w.NoError(w.complete(end))
 	w.deliverAll(secret)
@@ -172,11 +173,13 @@ var erasurePromises = []promise{
 // requireUnreadable checks that no read returns anything of a run.
 func (w *world) requireUnreadable(run uuid.UUID) {
 	reads := map[string]func() error{
-		"Run":         func() error { _, err := w.s.Run(w.ctx, w.key(run)); return err },
-		"RunInput":    func() error { _, _, err := w.s.RunInput(w.ctx, w.key(run)); return err },
-		"RunHeaders":  func() error { _, err := w.s.RunHeaders(w.ctx, w.key(run)); return err },
-		"RunFiles":    func() error { _, err := w.s.RunFiles(w.ctx, w.key(run)); return err },
-		"OpenRunFile": func() error { _, _, err := w.s.OpenRunFile(w.ctx, w.key(run), 0); return err },
+		"Run":           func() error { _, err := w.s.Run(w.ctx, w.key(run)); return err },
+		"RunInput":      func() error { _, _, err := w.s.RunInput(w.ctx, w.key(run)); return err },
+		"RunHeaders":    func() error { _, err := w.s.RunHeaders(w.ctx, w.key(run)); return err },
+		"RunFiles":      func() error { _, err := w.s.RunFiles(w.ctx, w.key(run)); return err },
+		"OpenRunFile":   func() error { _, _, err := w.s.OpenRunFile(w.ctx, w.key(run), 0); return err },
+		"RunSavedFiles": func() error { _, err := w.s.RunSavedFiles(w.ctx, w.key(run)); return err },
+		"OpenSavedFile": func() error { _, _, err := w.s.OpenSavedFile(w.ctx, w.key(run), "s1", 0); return err },
 	}
 	for _, name := range slices.Sorted(maps.Keys(reads)) {
 		w.ErrorIs(reads[name](), store.ErrNotFound, name)

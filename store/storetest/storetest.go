@@ -100,7 +100,7 @@ var groups = []struct {
 	{"Departures", slices.Concat(departurePromises, deploymentDeparturePromises)},
 	{"Poison", poisonPromises},
 	{"Erasure", erasurePromises},
-	{"Files", filePromises},
+	{"Files", slices.Concat(filePromises, savedFilePromises)},
 	{"Load", loadPromises},
 	{"Tokens", tokenPromises},
 	{"Audit", auditPromises},

@@ -138,6 +138,15 @@ var runStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Empty(files)
 	},
+	"SaveFile": func(s *stranger) { s.requireNotFound(s.saveText(s.someLease(), 2, "s1", "text")) },
+	"RunSavedFiles": func(s *stranger) {
+		_, err := s.s.RunSavedFiles(s.ctx, s.key(s.running.Run.ID))
+		s.requireNotFound(err)
+	},
+	"OpenSavedFile": func(s *stranger) {
+		_, _, err := s.s.OpenSavedFile(s.ctx, s.key(s.running.Run.ID), "s1", 0)
+		s.requireNotFound(err)
+	},
 	"RunFiles": func(s *stranger) {
 		_, err := s.s.RunFiles(s.ctx, s.key(s.running.Run.ID))
 		s.requireNotFound(err)

@@ -93,6 +93,14 @@ var readsOfHistory = map[string]func(b *bygone){
 		_, err := b.s.RunFiles(b.ctx, b.key(b.run))
 		b.requireNotFound(err)
 	},
+	"RunSavedFiles": func(b *bygone) {
+		_, err := b.s.RunSavedFiles(b.ctx, b.key(b.run))
+		b.requireNotFound(err)
+	},
+	"OpenSavedFile": func(b *bygone) {
+		_, _, err := b.s.OpenSavedFile(b.ctx, b.key(b.run), "s1", 0)
+		b.requireNotFound(err)
+	},
 	"OpenRunFile": func(b *bygone) {
 		_, _, err := b.s.OpenRunFile(b.ctx, b.key(b.run), 0)
 		b.requireNotFound(err)
@@ -171,6 +179,7 @@ var unboundReads = map[string]string{
 	"DestinationsOf":       "belongs to connectors",
 	"TroubledDestinations": "belongs to connectors",
 	"ResumeDestination":    "belongs to connectors",
+	"SaveFile":             "belongs to open runs",
 }
 
 var trimPromises = []promise{
@@ -194,7 +203,7 @@ var trimPromises = []promise{
 		w.False(stays(), "at once")
 		covered := map[string]bool{}
 		for _, of := range []reflect.Type{
-			reflect.TypeFor[store.History](), reflect.TypeFor[store.Files](), reflect.TypeFor[store.Replays](), reflect.TypeFor[store.ReplayJobs](),
+			reflect.TypeFor[store.History](), reflect.TypeFor[store.Files](), reflect.TypeFor[store.SavedFiles](), reflect.TypeFor[store.Replays](), reflect.TypeFor[store.ReplayJobs](),
 			reflect.TypeFor[store.Statistics](), reflect.TypeFor[store.Deliveries](),
 		} {
 			for _, method := range methodsOf(of) {

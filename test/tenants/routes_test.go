@@ -401,6 +401,8 @@ var dispatchBodies = map[string]string{
 	"GET /v1/runs/{id}/files":          ``,
 	"GET /v1/runs/{id}/files/{number}": ``,
 	"GET /v1/runs/{id}/journal":        ``,
+	"PUT /v1/runs/{id}/saved":          ``,
+	"GET /v1/runs/{id}/saved/{file}":   ``,
 	"GET /v1/bundles/{digest}":         ``,
 	"POST /v1/build/report":            `{"phase":"testing","commit_message":"x"}`,
 	"POST /v1/build/log":               `{"number":7,"chunk":"x"}`,

@@ -88,6 +88,10 @@ func (s *hanging) OpenRunFile(ctx context.Context, _ store.Key, _ int) (store.Fi
 	return store.File{}, nil, s.hang(ctx)
 }
 
+func (s *hanging) OpenSavedFile(ctx context.Context, _ store.Key, _ string, _ int64) (store.SavedFile, io.ReadCloser, error) {
+	return store.SavedFile{}, nil, s.hang(ctx)
+}
+
 func (s *hanging) NamesBundle(ctx context.Context, _ store.Key, _ string) error { return s.hang(ctx) }
 
 func (s *hanging) OpenUpload(ctx context.Context, _ store.Key) (io.ReadCloser, error) {
@@ -120,6 +124,8 @@ var asking = map[string][]struct{ path, body string }{
 	"GET /v1/runs/{id}/input":          {{"/v1/runs/" + known.String() + "/input", ""}},
 	"GET /v1/runs/{id}/files":          {{"/v1/runs/" + known.String() + "/files", ""}},
 	"GET /v1/runs/{id}/files/{number}": {{"/v1/runs/" + known.String() + "/files/0", ""}},
+	"PUT /v1/runs/{id}/saved":          nil, // stored while it arrives, with the limits of streams
+	"GET /v1/runs/{id}/saved/{file}":   {{"/v1/runs/" + known.String() + "/saved/s1?token=1&offset=0&length=1", ""}},
 	"GET /v1/bundles/{digest}":         {{"/v1/bundles/sha256:" + strings.Repeat("0", 64), ""}},
 	"POST /v1/build/report":            {{"/v1/build/report", `{}`}},
 	"POST /v1/build/log":               {{"/v1/build/log", `{}`}},

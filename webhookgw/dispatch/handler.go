@@ -52,6 +52,7 @@ const (
 // Store is the part of the store that the internal port needs.
 type Store interface {
 	store.Dispatch
+	store.SavedFiles
 	store.Sends
 	store.Builds
 	store.Bundles
@@ -153,6 +154,8 @@ func New(opts Options) *Handler {
 		r.Get("/runs/{id}/input", h.requireToken(store.TokenRunner, h.withStream(blobStream, h.streamInput)))
 		r.Get("/runs/{id}/files", h.requireToken(store.TokenRunner, h.listFiles))
 		r.Get("/runs/{id}/files/{number}", h.requireToken(store.TokenRunner, h.withStream(blobStream, h.streamFile)))
+		r.Put("/runs/{id}/saved", h.requireToken(store.TokenRunner, h.withStream(saveStream, h.saveFile)))
+		r.Get("/runs/{id}/saved/{file}", h.requireToken(store.TokenRunner, h.withStream(blobStream, h.streamSaved)))
 		r.Get("/bundles/{digest}", h.requireToken(store.TokenRunner, h.withStream(blobStream, h.streamBundle)))
 		r.Post("/build/report", h.requireToken(store.TokenBuild, h.reportBuild))
 		r.Post("/build/log", h.requireToken(store.TokenBuild, h.appendBuildLog))
@@ -233,16 +236,22 @@ func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, err error) 
 // decodeRequest decodes a request body of at most limit bytes.
 func decodeRequest(w http.ResponseWriter, r *http.Request, limit int64, into any) error {
 	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, limit)).Decode(into)
-	switch {
-	case errors.As(err, new(*http.MaxBytesError)):
+	if errors.As(err, new(*http.MaxBytesError)) {
 		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, fmt.Sprintf("This request has at most %d KiB.", limit>>10))
-	case errors.Is(err, dispatchapi.ErrTooMany):
-		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeTooLarge, "Rejected: "+err.Error()+".")
-	case err != nil:
-		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalid, "The request has an invalid format: "+err.Error())
+	}
+	if err != nil {
+		return undecoded(err)
 	}
 	httpserver.BodyRead(w)
 	return nil
+}
+
+// undecoded returns the problem of a request that cannot be decoded.
+func undecoded(err error) error {
+	if errors.Is(err, dispatchapi.ErrTooMany) {
+		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeTooLarge, "Rejected: "+err.Error()+".")
+	}
+	return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalid, "The request has an invalid format: "+err.Error())
 }
 
 func runIDParam(r *http.Request) (uuid.UUID, error) {

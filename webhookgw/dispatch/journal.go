@@ -59,10 +59,7 @@ func (h *Handler) readJournal(w http.ResponseWriter, r *http.Request, token stor
 	if err != nil {
 		return err
 	}
-	// Appending nothing checks whether the claim is current.
-	if err := h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) error {
-		return h.opts.Store.AppendJournal(ctx, lease, nil)
-	}); err != nil {
+	if err := h.checkClaim(r.Context(), lease); err != nil {
 		return err
 	}
 	var after int64
@@ -93,6 +90,11 @@ func (h *Handler) readJournal(w http.ResponseWriter, r *http.Request, token stor
 			return nil
 		}
 	}
+}
+
+// checkClaim returns an error unless the claim is current.
+func (h *Handler) checkClaim(ctx context.Context, lease store.Lease) error {
+	return h.callStore(ctx, lease.Run.ProjectID, func(ctx context.Context) error { return h.opts.Store.AppendJournal(ctx, lease, nil) })
 }
 
 // leaseOfQuery returns the claim of a request without a body.

@@ -30,9 +30,14 @@ func TestReference_ListsLimits(t *testing.T) {
 			Value: refpage.Bytes(maxClaimBytes), Beyond: "They wait for up to " + patience + ", then " + full + ".",
 		},
 		{
-			Resource: fmt.Sprintf("Downloads of inputs, files, journals and bundles, and uploads of bundles. A journal download counts %s, any other transfer %s.",
-				refpage.Bytes(journalStream), refpage.Bytes(blobStream)),
+			Resource: fmt.Sprintf("Downloads of inputs, files, journals and bundles, and uploads of bundles and of files that runs save. A journal download counts %s, "+
+				"an upload of a file %s, any other transfer %s.", refpage.Bytes(journalStream), refpage.Bytes(saveStream), refpage.Bytes(blobStream)),
 			Value: refpage.Bytes(maxStreamBytes), Beyond: "as above",
+		},
+		{
+			Resource: "Files that a run saves",
+			Value:    fmt.Sprintf("%s each, %s and %d files per run", refpage.Bytes(store.MaxSavedFile), refpage.Bytes(store.MaxSavedBytes), store.MaxSavedFiles),
+			Beyond:   "The script gets an error.",
 		},
 		{
 			Resource: "Time that a transfer can stand still", Value: refpage.Time(responseTimeout),

@@ -8,15 +8,17 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 const (
 	// blobStream is the memory of a blob transfer, a few chunks. journalStream is the memory of a
-	// journal transfer, one page.
+	// journal transfer, one page. saveStream is the memory of a file that a run saves, with its entries.
 	blobStream    = 4 * store.BlobChunk
 	journalStream = store.MaxJournalPage
+	saveStream    = blobStream + 2*dispatchapi.MaxSavedJournal
 	// responseTimeout limits how long a runner can take to read a claim response or a stream, because
 	// others need the memory.
 	responseTimeout = 30 * time.Second

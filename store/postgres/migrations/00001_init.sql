@@ -505,6 +505,7 @@ CREATE TABLE open_runs (
     wake_at bigint,
     journal_length bigint NOT NULL DEFAULT 0,
     journal_size bigint NOT NULL DEFAULT 0,
+    saved_size bigint NOT NULL DEFAULT 0,
     open_tools bigint NOT NULL DEFAULT 0 CHECK (open_tools >= 0),
     -- '' without one, NULL while nobody knows it. blocked: another open run has it.
     concurrency_key text COLLATE "C" DEFAULT '' CHECK (octet_length(concurrency_key) <= 256),
@@ -946,7 +947,8 @@ CREATE TABLE journal (
     unsafe boolean NOT NULL,
     at bigint NOT NULL,
     PRIMARY KEY (project_id, run_id, sequence),
-    CHECK (data IS NULL OR blob_id IS NULL)
+    -- The blob of a saved file has the bytes of the file, not the data of its entry.
+    CHECK (data IS NULL OR blob_id IS NULL OR kind = 'file')
 ) PARTITION BY RANGE (run_id);
 
 -- What each call of a model cost, by the journal entry that holds its answer.

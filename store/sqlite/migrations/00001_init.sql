@@ -461,6 +461,7 @@ CREATE TABLE open_runs (
     wake_at INTEGER,
     journal_length INTEGER NOT NULL DEFAULT 0,
     journal_size INTEGER NOT NULL DEFAULT 0,
+    saved_size INTEGER NOT NULL DEFAULT 0,
     open_tools INTEGER NOT NULL DEFAULT 0 CHECK (open_tools >= 0),
     -- '' without one, NULL while nobody knows it. blocked: another open run has it.
     concurrency_key TEXT DEFAULT '' CHECK (octet_length(concurrency_key) <= 256),
@@ -890,7 +891,8 @@ CREATE TABLE journal (
     unsafe BOOLEAN NOT NULL,
     at INTEGER NOT NULL,
     PRIMARY KEY (project_id, run_id, sequence),
-    CHECK (data IS NULL OR blob_id IS NULL)
+    -- The blob of a saved file has the bytes of the file, not the data of its entry.
+    CHECK (data IS NULL OR blob_id IS NULL OR kind = 'file')
 );
 
 -- What each call of a model cost, by the journal entry that holds its answer.

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqlcore
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// SaveFile implements store.SavedFiles.
+func (c *Core) SaveFile(ctx context.Context, l store.Lease, entries []store.JournalEntry, body io.Reader) error {
+	entries = storable(entries)
+	file, sequence, err := store.CheckSave(entries)
+	var large Large
+	if err == nil {
+		large, err = c.putSaved(ctx, l, entries, file, sequence, body)
+	}
+	if err == nil {
+		err = c.writeWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *Tx) error {
+			if err := c.appendJournal(ctx, tx, l, entries, large); err != nil {
+				return err
+			}
+			blob := large.Blob(sequence)
+			if blob == nil || !slices.Contains(tx.kept, store.Key{ProjectID: l.Run.ProjectID, ID: *blob}) {
+				return nil // the entries are repeated
+			}
+			return c.countSaved(ctx, tx, l.Run, file.Size)
+		})
+	}
+	return wrap(err, "saving a file of run %s", l.Run)
+}
+
+// putSaved writes the blobs of a saved file and of the entries that come with it. It writes none if the transaction would not
+// store anything, like putLarge.
+func (c *Core) putSaved(
+	ctx context.Context, l store.Lease, entries []store.JournalEntry, file store.SavedFile, sequence int64, body io.Reader,
+) (Large, error) {
+	claims, err := c.currentClaims(ctx, []store.Lease{l})
+	held, current := claims[l]
+	if err != nil || !current {
+		return nil, err
+	}
+	_, fresh, err := splitEntries(held.length, entries)
+	isFresh := slices.ContainsFunc(fresh, func(e store.JournalEntry) bool { return e.Sequence == sequence })
+	if err != nil || !isFresh || held.size+SizeOf(fresh) > store.MaxJournal {
+		return nil, nil
+	}
+	large, err := c.putParts(ctx, l.Run.ProjectID, "", fresh, 1)
+	if err != nil {
+		return nil, err
+	}
+	id, err := uuid.NewV7()
+	if err == nil {
+		large[sequence] = id
+		err = c.putVerified(ctx, store.Key{ProjectID: l.Run.ProjectID, ID: id}, file, body)
+	}
+	if err != nil {
+		c.dropUnmarked(ctx, large.blobsOf(l.Run.ProjectID, false, fresh))
+		return nil, err
+	}
+	return large, nil
+}
+
+// putVerified writes the bytes of a file to a blob. It returns ErrInvalid if they are not those of the file.
+func (c *Core) putVerified(ctx context.Context, blob store.Key, file store.SavedFile, body io.Reader) error {
+	hash := sha256.New()
+	size, err := c.putBlob(ctx, blob, io.TeeReader(io.LimitReader(body, file.Size+1), hash))
+	if err == nil && (size != file.Size || hex.EncodeToString(hash.Sum(nil)) != file.SHA256) {
+		err = fmt.Errorf("the bytes are not those of the file: %w", store.ErrInvalid)
+	}
+	return err
+}
+
+// countSaved counts a file towards the limits of its run, in the transaction that appends its entry.
+func (c *Core) countSaved(ctx context.Context, tx *Tx, run store.Key, size int64) error {
+	n, err := tx.exec(ctx, `UPDATE open_runs SET saved_size = saved_size + $3 WHERE project_id = $1 AND id = $2 AND saved_size + $3 <= $4`,
+		run.ProjectID, run.ID, size, store.MaxSavedBytes)
+	if err != nil {
+		return err
+	}
+	files, err := c.savedFiles(ctx, tx, run, ``)
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return fmt.Errorf("the run saves more than %d bytes of files: %w", store.MaxSavedBytes, store.ErrTooLarge)
+	case len(files) > store.MaxSavedFiles:
+		return fmt.Errorf("the run saves more than %d files: %w", store.MaxSavedFiles, store.ErrTooLarge)
+	}
+	return nil
+}
+
+// savedFile is a file with its blob.
+type savedFile struct {
+	store.SavedFile
+	blob uuid.UUID
+}
+
+// savedFiles reads the files of a run, if narrow matches its journal rows j.
+func (c *Core) savedFiles(ctx context.Context, q Queryer, run store.Key, narrow string) ([]savedFile, error) {
+	return pastRows(ctx, c, q, run.ID, func(row scanner) (f savedFile, err error) {
+		err = row.Scan(document{&f.SavedFile}, &f.blob)
+		return f, err
+	}, `SELECT j.data, j.blob_id FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.kind = 'file'`+narrow+` ORDER BY j.sequence`,
+		run.ProjectID, run.ID)
+}
+
+// RunSavedFiles implements store.SavedFiles.
+func (c *Core) RunSavedFiles(ctx context.Context, run store.Key) ([]store.SavedFile, error) {
+	found, err := c.readableFiles(ctx, run)
+	files := make([]store.SavedFile, len(found))
+	for i, f := range found {
+		files[i] = f.SavedFile
+	}
+	return files, wrap(err, "reading the saved files of run %s", run)
+}
+
+// readableFiles returns the files of a run; ErrNotFound without the run.
+func (c *Core) readableFiles(ctx context.Context, run store.Key) ([]savedFile, error) {
+	if _, err := c.inputOf(ctx, run); err != nil {
+		return nil, err
+	}
+	return c.savedFiles(ctx, c.engine.Reader(), run, sinceOrOpenCondition("j.run_id", "$1"))
+}
+
+// OpenSavedFile implements store.SavedFiles.
+func (c *Core) OpenSavedFile(ctx context.Context, run store.Key, id string, offset int64) (store.SavedFile, io.ReadCloser, error) {
+	found, err := c.readableFiles(ctx, run)
+	at := slices.IndexFunc(found, func(f savedFile) bool { return f.ID == id })
+	if err == nil && (at < 0 || offset < 0) {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return store.SavedFile{}, nil, wrap(err, "reading a saved file of run %s", run)
+	}
+	body, err := c.openBlobAt(ctx, store.Key{ProjectID: run.ProjectID, ID: found[at].blob}, offset)
+	return found[at].SavedFile, body, wrap(err, "reading a saved file of run %s", run)
+}
+
+// openBlobAt opens a blob at an offset. It skips the chunks before it.
+func (c *Core) openBlobAt(ctx context.Context, key store.Key, offset int64) (io.ReadCloser, error) {
+	body, err := c.OpenBlob(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	blob, ok := body.(*blobReader)
+	if !ok {
+		return nil, errors.New("the blob cannot be read from an offset")
+	}
+	if offset >= blob.left {
+		return io.NopCloser(bytes.NewReader(nil)), nil
+	}
+	blob.next, blob.left = int(offset/store.BlobChunk), blob.left-offset/store.BlobChunk*store.BlobChunk
+	if _, err := io.CopyN(io.Discard, blob, offset%store.BlobChunk); err != nil {
+		return nil, err
+	}
+	return blob, nil
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/go-chi/chi/v5"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// saveFile saves a file of a run, with the journal entries that come before its bytes.
+func (h *Handler) saveFile(w http.ResponseWriter, r *http.Request, token store.Token) error {
+	size, err := strconv.Atoi(r.URL.Query().Get("journal"))
+	if err != nil || size < 1 || size > dispatchapi.MaxSavedJournal {
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid,
+			fmt.Sprintf("journal is the number of bytes of the request before the file, at most %d.", dispatchapi.MaxSavedJournal))
+	}
+	if r.ContentLength > int64(size)+dispatchapi.MaxSavedFile {
+		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeTooLarge,
+			fmt.Sprintf("A saved file has at most %d MiB.", dispatchapi.MaxSavedFile>>20))
+	}
+	id, err := runIDParam(r)
+	if err != nil {
+		return err
+	}
+	if err := h.verifyOwned(r.Context(), id, token); err != nil {
+		return err
+	}
+	journal := make([]byte, size)
+	if _, err := io.ReadFull(r.Body, journal); err != nil {
+		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalid, "The request ended before the file.")
+	}
+	var req dispatchapi.SaveRequest
+	if err := json.Unmarshal(journal, &req); err != nil {
+		return undecoded(err)
+	}
+	entries, err := storeEntries(req.Entries)
+	if err != nil {
+		return err
+	}
+	err = h.opts.Store.SaveFile(r.Context(), store.Lease{Run: token.Run(id), Token: req.Token}, entries, r.Body)
+	return writeNoContent(w, err)
+}
+
+// streamSaved streams a part of a file that a run has saved to the runner that holds the run.
+func (h *Handler) streamSaved(w http.ResponseWriter, r *http.Request, token store.Token) error {
+	lease, err := h.leaseOfQuery(r, token)
+	if err != nil {
+		return err
+	}
+	offset, wrong := strconv.ParseInt(r.URL.Query().Get("offset"), 10, 64)
+	length, alsoWrong := strconv.ParseInt(r.URL.Query().Get("length"), 10, 64)
+	if errors.Join(wrong, alsoWrong) != nil || offset < 0 || length < 0 || length > dispatchapi.MaxSavedPart {
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid,
+			fmt.Sprintf("offset and length are numbers of bytes; length is at most %d.", dispatchapi.MaxSavedPart))
+	}
+	if err := h.checkClaim(r.Context(), lease); err != nil {
+		return err
+	}
+	var body io.ReadCloser
+	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the call
+	defer cancel()
+	if err := h.callStore(ctx, token.ProjectID, func(turn context.Context) (err error) {
+		defer context.AfterFunc(turn, cancel)()
+		_, body, err = h.opts.Store.OpenSavedFile(ctx, lease.Run, chi.URLParam(r, "file"), offset)
+		return err
+	}); err != nil {
+		return err
+	}
+	defer body.Close()
+	return copyStream(w, "application/octet-stream", io.LimitReader(h.readFairly(ctx, cancel, token.ProjectID, body), length))
+}
