@@ -90,7 +90,7 @@ func (p *Project) RejectBuiltins(isOffered func(owner ScriptOwner, name string) 
 		for _, use := range f.uses {
 			switch b := FindBuiltin(use.name); {
 			case isOffered(f.owner(), use.name):
-			case b != nil && !b.Unsupported && !b.IsFor(f.owner()):
+			case b != nil && !b.IsFor(f.owner()):
 				problems.add(use.at, "%s cannot be called by a script of a %s, only by one of a %s; remove it", use.name, f.owner(), ownerList(b.Owners))
 			default:
 				problems.add(use.at, "%s is not supported by this release; remove it", use.name)

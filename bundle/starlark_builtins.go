@@ -54,8 +54,6 @@ type Builtin struct {
 	// Example is an expression, and Result its value. A test evaluates every example.
 	Example, Result string
 	Effect          Effect
-	// Unsupported is true if this release rejects scripts that name the function.
-	Unsupported bool
 	// Owners are the owners whose scripts may call the function, nil for all.
 	Owners []ScriptOwner
 }
@@ -221,9 +219,10 @@ var hostBuiltins = []Builtin{
 		Example: `http.patch("https://shop.example/orders/4711", json={"note": "call"})["status"]`, Result: `200`},
 	{Name: "http.delete", Signature: "url, " + httpOptions, Effect: EffectByMethod, Doc: "Sends a DELETE request. See `http.request`.", Errors: "As `http.request`.",
 		Example: `http.delete("https://shop.example/orders/4711")["status"]`, Result: `200`},
-	{Name: "http.save", Unsupported: true, Signature: `url, headers={}, name=""`, Effect: EffectRead,
-		Doc:     "Stores the body of a GET request as a file of the run, at most 10 MiB. Returns a map with `id`, `name`, `size` and `mime_type`.",
-		Errors:  "As `http.request`, and a body that is too large.",
+	{Name: "http.save", Signature: `url, headers={}, name=""`, Effect: EffectRead,
+		Doc: "Stores the body of a GET request as a file of the run, at most 10 MiB. Returns a map with `id`, `name`, `size` and `mime_type`. " +
+			"Without a `name` the file has the name of the response or of the URL. It counts as one of the 20 requests of a call.",
+		Errors:  "As `http.request`, a body that is too large, more than 50 MiB or 100 files in a run.",
 		Example: `http.save("https://shop.example/invoice.pdf", name="invoice.pdf")["mime_type"]`, Result: `"application/pdf"`},
 	{Name: SendConnector, Signature: `action_name, payload`, Effect: EffectWrite, Owners: []ScriptOwner{OwnerMiddleware},
 		Doc: "Sends to an outbound connector, by its name. A link in the mode `middleware` joins the connector and the agent of the run. " +
@@ -232,7 +231,8 @@ var hostBuiltins = []Builtin{
 		Errors:  "A connector that is not linked in this mode, a body of more than 256 KiB, more than 1,000 sends or 16 MiB in a run.",
 		Example: `send_connector("crm", {"payload": {"order": "4711"}})["status"]`, Result: `"queued"`},
 	{Name: "files.list", Signature: ``, Effect: EffectRead,
-		Doc:     "Returns the attachments of the run's event as maps with `id`, `name`, `mime_type` and `size`.",
+		Doc: "Returns files as maps with `id`, `name`, `mime_type` and `size`: the attachments of the run's event, the files that the run saved " +
+			"before the script began, and the files that the script has saved.",
 		Example: `[f["name"] for f in files.list()]`, Result: `["order.json"]`},
 	{Name: "files.text", Signature: `id, max=262144`, Effect: EffectRead,
 		Doc:     "Returns the beginning of a file as text, at most `max` bytes. 262144 is the largest `max`.",

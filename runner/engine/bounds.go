@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"unicode/utf8"
@@ -167,10 +168,16 @@ func truncateText(text string, most int) string {
 	return excerpt.Of(text, most, cutMark)
 }
 
-// firstBatch returns the first entries that fit into one request.
+// fileBatch is the number of entries that are appended with the bytes of a file: its own, and the result that names it.
+const fileBatch = 2
+
+// firstBatch returns the first entries that fit into one request. A request with the bytes of a file has no other entries.
 func firstBatch(entries []dispatchapi.JournalEntry) []dispatchapi.JournalEntry {
 	size := 0
 	for i, e := range entries {
+		if e.Kind == dispatchapi.JournalFile {
+			return entries[:cmp.Or(i, min(len(entries), fileBatch))]
+		}
 		if size += len(e.Data); size > maxBatch && i > 0 || i == dispatchapi.MaxEntries {
 			return entries[:i]
 		}

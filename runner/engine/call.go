@@ -80,6 +80,8 @@ type action struct {
 	// positioned is true if the action needs the position of its entry, which later attempts must find again.
 	positioned bool
 	run        func(ctx context.Context, began startedTool) (map[string]any, error)
+	// file is the file that run of a read saves; nil if it saves none.
+	file *NewFile
 	// finish adds to the result what happened beside it; optional.
 	finish func(t *toolResult)
 }
@@ -176,11 +178,17 @@ func (s *Scope) recordOutcome(ctx context.Context, a action, out toolResult, fai
 	if failed != nil && !errors.As(failed, &out.Stop) {
 		out.Result, out.Error = nil, failed.Error()
 	}
-	recorded, err := s.journal.recordResult(out, a.unsafe)
+	var recorded toolResult
+	var err error
+	if a.file != nil && failed == nil {
+		recorded, err = s.journal.recordFile(s.path, a.file, out)
+	} else {
+		recorded, err = s.journal.recordResult(out, a.unsafe)
+	}
 	if err != nil {
 		return Result{}, err
 	}
-	if a.unsafe || a.started.Tells {
+	if a.unsafe || a.started.Tells || a.file != nil {
 		if err := s.journal.flushPending(context.WithoutCancel(ctx)); err != nil {
 			return Result{}, err
 		}

@@ -35,6 +35,8 @@ type Effects struct {
 	// keys begins the idempotency keys of the effects.
 	keys  string
 	count int
+	// began is the journal entry that announces the script.
+	began int64
 	// tells is true if the model learns of an interrupted effect.
 	tells bool
 }
@@ -51,11 +53,14 @@ type Effect struct {
 	// Run performs the effect. key identifies the effect in the run, for requests that carry an idempotency key. The
 	// script sees the text of an error.
 	Run func(ctx context.Context, key string) (map[string]any, error)
+	// Save performs a read in place of Run. Its result is a file of the run, and the script sees its id, name, size and
+	// mime_type.
+	Save func(ctx context.Context) (NewFile, error)
 }
 
 // Effects returns the effects of a call of a tool.
 func (c *Call) Effects() *Effects {
-	return &Effects{scope: c.Scope, owner: c.ID, keys: c.IdempotencyKey(), tells: !reserved(c.ID) && c.Scope.agent.ToolOptions.TellsInterrupted()}
+	return &Effects{scope: c.Scope, owner: c.ID, keys: c.IdempotencyKey(), began: c.Position, tells: !reserved(c.ID) && c.Scope.agent.ToolOptions.TellsInterrupted()}
 }
 
 // Count returns the number of effects so far.
@@ -64,6 +69,9 @@ func (e *Effects) Count() int { return e.count }
 // Do performs the next effect or returns its recorded result. Its error ends the attempt; an error for the script is
 // part of the result.
 func (e *Effects) Do(ctx context.Context, effect Effect) (Result, error) {
+	if effect.Save != nil && e.scope.in.SavedFiles == nil {
+		return Result{Error: "files cannot be saved here"}, nil
+	}
 	e.count++
 	if e.count > maxEffects {
 		return Result{Error: fmt.Sprintf("a call can have at most %d requests and variables", maxEffects)}, nil
@@ -82,6 +90,13 @@ func (e *Effects) Do(ctx context.Context, effect Effect) (Result, error) {
 		run: func(ctx context.Context, _ startedTool) (map[string]any, error) {
 			return effect.Run(ctx, cmp.Or(e.keys, e.scope.in.RunID+effectSeparator+e.owner)+strings.TrimPrefix(id, e.owner))
 		},
+	}
+	if effect.Save != nil {
+		a.file = &NewFile{}
+		a.run = func(ctx context.Context, _ startedTool) (_ map[string]any, err error) {
+			*a.file, err = effect.Save(ctx)
+			return nil, err
+		}
 	}
 	return e.scope.perform(ctx, a)
 }

@@ -104,6 +104,8 @@ type Input struct {
 	Prior []dispatchapi.JournalEntry
 	// Journal receives the entries of this attempt.
 	Journal Journal
+	// SavedFiles stores the files that the run saves; nil if it cannot save files.
+	SavedFiles SavedFiles
 	// Attempt is the number of the attempt, from 1.
 	Attempt int
 	// Spent is the time since the run's first attempt began, because the timeout applies to all
@@ -178,7 +180,7 @@ func (e *Engine) Execute(ctx context.Context, in Input) Outcome {
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	a := &attempt{
-		engine: e, in: in, cancel: cancel, begun: e.cfg.Now(), end: runDeadline(in), journal: newRecorder(in.Prior, in.Journal),
+		engine: e, in: in, cancel: cancel, begun: e.cfg.Now(), end: runDeadline(in), journal: newRecorder(in.Prior, in.Journal, in.SavedFiles),
 	}
 	a.values = &runContext{values: in.Context, changed: map[string]bool{}}
 	if in.Context == nil {

@@ -49,6 +49,8 @@ type house struct {
 	huge func(ctx context.Context, call *engine.Call) (map[string]any, error)
 	// largest is the size of the largest append, in bytes.
 	largest int
+	// saved has the bytes of saved files by their IDs.
+	saved map[string][]byte
 }
 
 var errFenced = errors.New("fenced")
@@ -70,6 +72,32 @@ func (h *house) Append(_ context.Context, entries []dispatchapi.JournalEntry) er
 	}
 	h.largest = max(h.largest, size)
 	return nil
+}
+
+// Save implements engine.SavedFiles.
+func (h *house) Save(ctx context.Context, entries []dispatchapi.JournalEntry, data []byte) error {
+	var file dispatchapi.SavedFile
+	if err := json.Unmarshal(entries[0].Data, &file); err != nil {
+		return err
+	}
+	if err := h.Append(ctx, entries); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.saved == nil {
+		h.saved = map[string][]byte{}
+	}
+	h.saved[file.ID] = data
+	return nil
+}
+
+// ReadPart implements engine.SavedFiles.
+func (h *house) ReadPart(_ context.Context, id string, offset, length int64) ([]byte, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	data := h.saved[id][offset:]
+	return data[:min(length, int64(len(data)))], nil
 }
 
 func (h *house) Resolve(reference string, p *bundle.Project, s model.Settings) (model.Model, error) {
@@ -138,8 +166,17 @@ func (h *house) engine() *engine.Engine {
 	return engine.New(engine.Config{Models: h, Tools: h.tools(), Now: now, Sleep: func(context.Context, time.Duration) error { return nil }, Features: []engine.Feature{h.scripting()}})
 }
 
-// scripting is a feature whose scripts look, charge twice and count in the run's context.
+// scripting is a feature whose scripts look, charge twice, save a file and count in the run's context. The arguments of the last
+// charge are the files that the script sees, so that it diverges if these are others in another attempt.
 func (h *house) scripting() engine.Feature {
+	saved := func(owner string) engine.Effect {
+		return engine.Effect{Name: "save", Read: true, Save: func(context.Context) (engine.NewFile, error) {
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			h.called = append(h.called, "save")
+			return engine.NewFile{Name: "file", MIMEType: "text/plain", Data: []byte("of " + owner)}, nil
+		}}
+	}
 	do := func(name string, isRead bool) engine.Effect {
 		return engine.Effect{Name: name, Read: isRead, Run: func(ctx context.Context, _ string) (map[string]any, error) {
 			h.mu.Lock()
@@ -153,14 +190,24 @@ func (h *house) scripting() engine.Feature {
 	}
 	return engine.Feature{Name: "scripting", RunStep: func(ctx context.Context, at *engine.Scope, step engine.StepScript) (json.RawMessage, error) {
 		ended, err := at.RunScript(ctx, step.Owner, "script.run", nil, func(ctx context.Context, run *engine.ScriptRun) (engine.Step, error) {
-			for _, effect := range []engine.Effect{do("look", true), do("charge", false), do("look", true), do("charge", false)} {
-				if _, err := run.Effects.Do(ctx, effect); err != nil {
+			text := ""
+			for _, effect := range []engine.Effect{do("look", true), do("charge", false), saved(step.Owner), do("charge", false)} {
+				effect.Arguments = map[string]any{"files": run.Effects.SavedFiles()}
+				done, err := run.Effects.Do(ctx, effect)
+				if err != nil {
 					return engine.Step{}, err
+				}
+				if id, isFile := done.Value["id"].(string); isFile {
+					part, err := run.Effects.ReadSaved(ctx, id, 1<<10)
+					if err != nil {
+						return engine.Step{}, err
+					}
+					text = string(part)
 				}
 			}
 			scripts, _ := at.RunContext()["scripts"].(json.Number)
 			n, _ := scripts.Int64()
-			result, err := json.Marshal([]any{step.Input, step.Results, n, run.Began})
+			result, err := json.Marshal([]any{step.Input, step.Results, n, run.Began, text})
 			return engine.Step{Outcome: "ended", Result: result, Context: map[string]any{"scripts": json.Number(strconv.FormatInt(n+1, 10))}}, err
 		})
 		return ended.Result, err
@@ -179,7 +226,7 @@ func project(t require.TestingT, pairs ...string) *bundle.Project {
 }
 
 func input(p *bundle.Project, h *house) engine.Input {
-	return engine.Input{RunID: "r1", AgentName: "main", Project: p, Message: `{"name":"Ada"}`, Journal: h}
+	return engine.Input{RunID: "r1", AgentName: "main", Project: p, Message: `{"name":"Ada"}`, Journal: h, SavedFiles: h}
 }
 
 const greeter = "name: main\nmodel: scripted/main\ntools: [charge, look, broken, refuses]\nsystem_prompt: Greet {name}.\ntemperature: 0.25\n"

@@ -136,6 +136,8 @@ type stepEntry struct {
 	MoreLog int `json:"more_log,omitempty"`
 	// Facts are the values of a script that has begun.
 	Facts map[string]any `json:"facts,omitempty"`
+	// position is the sequence of the entry.
+	position int64
 }
 
 // waitEntry is the data of a wait entry: the run gave up its slot until something happens. The platform appends a
@@ -220,8 +222,13 @@ func (r *recorder) loadEntry(e dispatchapi.JournalEntry) (err error) {
 			r.results[t.CallID] = t
 			r.logs.countLines(t.Log)
 		}
+	case dispatchapi.JournalFile:
+		f := fileEntry{position: e.Sequence}
+		if err = exactjson.Decode(e.Data, &f); err == nil {
+			r.addFile(f)
+		}
 	case dispatchapi.JournalStep:
-		var s stepEntry
+		s := stepEntry{position: e.Sequence}
 		if err = exactjson.Decode(e.Data, &s); err == nil {
 			r.steps[s.ID] = s
 			r.logs.countLines(s.Log)

@@ -40,7 +40,7 @@ func (l *ledger) place(t *testing.T, prior []dispatchapi.JournalEntry) *Scope {
 	in := Input{AgentName: "main", Project: p, Outbound: l, Journal: l, Prior: prior}
 	_, cancel := context.WithCancelCause(t.Context())
 	t.Cleanup(func() { cancel(nil) })
-	a := &attempt{engine: New(Config{}), in: in, cancel: cancel, end: runDeadline(in), journal: newRecorder(prior, l), values: &runContext{values: map[string]any{}, changed: map[string]bool{}}}
+	a := &attempt{engine: New(Config{}), in: in, cancel: cancel, end: runDeadline(in), journal: newRecorder(prior, l, nil), values: &runContext{values: map[string]any{}, changed: map[string]bool{}}}
 	agent := p.Agent("main")
 	return &Scope{attempt: a, agent: agent, path: agent.Name, stage: &stage{agent: agent}, values: a.values}
 }

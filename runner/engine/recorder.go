@@ -33,6 +33,7 @@ type turnKey struct {
 // recorder is a run's journal in one attempt: the entries to replay and the entries to append.
 type recorder struct {
 	sink   Journal
+	saver  SavedFiles                          // nil if files cannot be saved
 	prices func() (runnerconfig.Prices, error) // nil without prices
 
 	mu      sync.Mutex
@@ -49,12 +50,16 @@ type recorder struct {
 	steps     map[string]stepEntry
 	failures  map[string][]modelFailure // of earlier attempts, by agent
 	waiting   *waitEntry                // the last wait, nil if it ended
-	calls     map[string]bool           // IDs of answered calls
-	tokens    dispatchapi.TokenUsage
-	finish    model.FinishReason // of the last answer in the journal
-	logs      logBudget
-	err       error // first error that ended the attempt
-	broken    error // the prior journal cannot be read
+	files     []fileEntry               // saved files, in their order
+	// savedBytes are the bytes of all saved files. unsaved has the bytes of pending ones, by the sequence of their entries.
+	savedBytes int64
+	unsaved    map[int64][]byte
+	calls      map[string]bool // IDs of answered calls
+	tokens     dispatchapi.TokenUsage
+	finish     model.FinishReason // of the last answer in the journal
+	logs       logBudget
+	err        error // first error that ended the attempt
+	broken     error // the prior journal cannot be read
 
 	// flushing keeps appends in order. It guards sinkErr, the first failed append, and closed. After either of them nothing
 	// is appended.
@@ -71,9 +76,9 @@ type startedTool struct {
 	at            time.Time
 }
 
-func newRecorder(prior []dispatchapi.JournalEntry, sink Journal) *recorder {
+func newRecorder(prior []dispatchapi.JournalEntry, sink Journal, saver SavedFiles) *recorder {
 	r := &recorder{
-		sink: sink, next: 1, answers: map[turnKey]modelAnswer{}, started: map[string]startedTool{},
+		sink: sink, saver: saver, unsaved: map[int64][]byte{}, next: 1, answers: map[turnKey]modelAnswer{}, started: map[string]startedTool{},
 		results: map[string]toolResult{}, steps: map[string]stepEntry{}, calls: map[string]bool{},
 		failures: map[string][]modelFailure{}, flushing: make(chan struct{}, 1),
 	}
@@ -239,7 +244,14 @@ func (r *recorder) sendingTools() (names []string) {
 }
 
 // recordResult records the result of an action and returns the value that a later attempt will read.
-func (r *recorder) recordResult(t toolResult, unsafe bool) (same toolResult, err error) {
+func (r *recorder) recordResult(t toolResult, unsafe bool) (toolResult, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.addResult(t, unsafe)
+}
+
+// addResult is recordResult with the lock held.
+func (r *recorder) addResult(t toolResult, unsafe bool) (same toolResult, err error) {
 	data, err := boundedResult(t)
 	if err != nil {
 		return same, err
@@ -247,8 +259,6 @@ func (r *recorder) recordResult(t toolResult, unsafe bool) (same toolResult, err
 	if err := exactjson.Decode(data, &same); err != nil {
 		return same, fmt.Errorf("decoding a tool's result: %w", err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.results[t.CallID] = same
 	return same, r.addEntry(dispatchapi.JournalEntry{Kind: dispatchapi.JournalToolResult, Data: data, Unsafe: unsafe})
 }
@@ -300,15 +310,27 @@ func (r *recorder) flushPending(ctx context.Context) error {
 		if len(next) == 0 {
 			return nil
 		}
-		if err := r.sink.Append(ctx, next); err != nil {
+		if err := r.appendBatch(ctx, next); err != nil {
 			r.sinkErr = fmt.Errorf("%w: %w", errJournal, err)
 			return r.sinkErr
 		}
 		r.mu.Lock()
 		r.pending = r.pending[len(next):]
+		delete(r.unsaved, next[0].Sequence)
 		r.stopAging()
 		r.mu.Unlock()
 	}
+}
+
+// appendBatch appends the entries of a batch, with the bytes of its file.
+func (r *recorder) appendBatch(ctx context.Context, batch []dispatchapi.JournalEntry) error {
+	if batch[0].Kind != dispatchapi.JournalFile {
+		return r.sink.Append(ctx, batch)
+	}
+	r.mu.Lock()
+	data := r.unsaved[batch[0].Sequence]
+	r.mu.Unlock()
+	return r.saver.Save(ctx, batch, data)
 }
 
 // shorten appends pending entries that do not fit into the request that ends a run.

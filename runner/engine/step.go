@@ -74,7 +74,7 @@ func (s *Scope) RunScript(
 			return stepEntry{}, err
 		}
 		begin := s.engine.cfg.Now()
-		step, err := run(ctx, &ScriptRun{Began: began.At, Facts: began.Facts, Effects: &Effects{scope: s, owner: owner}})
+		step, err := run(ctx, &ScriptRun{Began: began.At, Facts: began.Facts, Effects: &Effects{scope: s, owner: owner, began: began.position}})
 		log, more := s.stepLog(step)
 		return stepEntry{
 			At: began.At, Milliseconds: s.engine.periodSince(begin).Milliseconds, Outcome: step.Outcome, Code: step.Code, Result: step.Result,
@@ -160,6 +160,7 @@ func (r *recorder) recordStep(s stepEntry) (same stepEntry, err error) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	same.position = r.next
 	r.steps[s.ID] = same
 	return same, r.addEntry(dispatchapi.JournalEntry{Kind: dispatchapi.JournalStep, Data: data})
 }

@@ -21,7 +21,7 @@ import (
 // exampleAnswers are the answers of the host in the examples of built-ins.
 var exampleAnswers = map[string]string{
 	"env": `"https://shop.example"`, "http.request": `{"status": 200, "headers": {}, "body": "", "json": {"state": "paid"}, "truncated": false}`,
-	"http.save":      `{"id": "f2", "name": "invoice.pdf", "size": 1, "mime_type": "application/pdf"}`,
+	"http.save":      `{"id": "s1", "name": "invoice.pdf", "size": 1, "mime_type": "application/pdf"}`,
 	"send_connector": `{"delivery_id": "d1", "status": "queued"}`, "files.list": `[{"id": "f1", "name": "order.json", "mime_type": "application/json", "size": 12}]`,
 	"files.text": `"{\"id\": 4711}"`, "files.json": `{"id": 4711}`, "sleep": `null`,
 }
@@ -195,9 +195,7 @@ of the run has the log, and the position and call stack of errors. [See what a r
 All built-ins of Starlark are available. These are added:
 `, DefaultMemory>>20, MaxInput>>10, MaxDepth, MaxLogs.Lines, MaxLogs.Bytes>>10, maxLogLine>>10, "`"+runerror.ScriptLimit+"`", "`"+runerror.ScriptError+"`")
 	for _, b := range bundle.Builtins() {
-		if !b.Unsupported {
-			writeBuiltin(&page, &b)
-		}
+		writeBuiltin(&page, &b)
 	}
 	return page.String()
 }

@@ -138,7 +138,8 @@ func (s *Server) attempt(l life, c *claim) engine.Outcome {
 	if err != nil {
 		return unprepared(err)
 	}
-	in.Journal = &journal{dispatch: s.opts.Dispatch, claim: c, life: l}
+	record := &journal{dispatch: s.opts.Dispatch, claim: c, life: l}
+	in.Journal, in.SavedFiles = record, record
 	in.Actions, in.Outbound = c.run.Actions, &outbound{dispatch: s.opts.Dispatch, claim: c}
 	in.Gate, in.Stop, in.Attempt, in.Spent = c.awaitLease, l.stop, c.run.Attempt, c.runAge()
 	return s.opts.Engine.Execute(c.ctx, in)
@@ -242,6 +243,25 @@ type journal struct {
 
 // Append implements engine.Journal.
 func (j *journal) Append(_ context.Context, entries []dispatchapi.JournalEntry) error {
+	return j.write(func(ctx context.Context) error {
+		return j.dispatch.Journal(ctx, j.claim.run.ID, dispatchapi.JournalRequest{Token: j.claim.run.Token, Entries: entries})
+	})
+}
+
+// Save implements engine.SavedFiles.
+func (j *journal) Save(_ context.Context, entries []dispatchapi.JournalEntry, data []byte) error {
+	return j.write(func(ctx context.Context) error {
+		return j.dispatch.Save(ctx, j.claim.run.ID, dispatchapi.SaveRequest{Token: j.claim.run.Token, Entries: entries}, data)
+	})
+}
+
+// ReadPart implements engine.SavedFiles.
+func (j *journal) ReadPart(ctx context.Context, id string, offset, length int64) ([]byte, error) {
+	return j.dispatch.SavedPart(ctx, j.claim.run.ID, j.claim.run.Token, id, offset, length)
+}
+
+// write calls do until reporting ends or the claim is lost.
+func (j *journal) write(do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(j.life.reporting)
 	defer cancel(nil)
 	defer context.AfterFunc(j.claim.ctx, func() {
@@ -249,5 +269,5 @@ func (j *journal) Append(_ context.Context, entries []dispatchapi.JournalEntry) 
 			cancel(errLost)
 		}
 	})()
-	return j.dispatch.Journal(ctx, j.claim.run.ID, dispatchapi.JournalRequest{Token: j.claim.run.Token, Entries: entries})
+	return do(ctx)
 }

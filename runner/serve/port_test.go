@@ -5,6 +5,7 @@ package serve_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -57,6 +58,7 @@ type portRun struct {
 	elsewhere []byte
 	files     dispatchapi.Files
 	data      []string // content of the files; a missing one does not exist
+	saved     map[string][]byte
 }
 
 func newPort(t *testing.T, files bundle.Files) *port {
@@ -324,6 +326,24 @@ func (r *runnerPort) File(_ context.Context, id uuid.UUID, number int, _ int64) 
 		return nil, fmt.Errorf("no such file: %w", dispatchapi.ErrRejected)
 	}
 	return []byte(r.runs[id].data[number]), nil
+}
+
+func (r *runnerPort) Save(_ context.Context, id uuid.UUID, req dispatchapi.SaveRequest, data []byte) error {
+	var file dispatchapi.SavedFile
+	if err := json.Unmarshal(req.Entries[0].Data, &file); err != nil {
+		return err
+	}
+	return r.fenced(id, req.Token, func(run *portRun) {
+		if run.saved == nil {
+			run.saved = map[string][]byte{}
+		}
+		run.saved[file.ID], r.journals[id] = data, append(r.journals[id], req.Entries...)
+	})
+}
+
+func (r *runnerPort) SavedPart(_ context.Context, id uuid.UUID, token int64, file string, offset, length int64) (part []byte, err error) {
+	err = r.fenced(id, token, func(run *portRun) { part = run.saved[file][offset:min(offset+length, int64(len(run.saved[file])))] })
+	return part, err
 }
 
 func (r *runnerPort) ReadJournal(_ context.Context, id uuid.UUID, token int64) (entries []dispatchapi.JournalEntry, err error) {

@@ -51,6 +51,8 @@ type Dispatch interface {
 	ReadJournal(ctx context.Context, runID uuid.UUID, token int64) ([]dispatchapi.JournalEntry, error)
 	Files(ctx context.Context, runID uuid.UUID) (dispatchapi.Files, error)
 	File(ctx context.Context, runID uuid.UUID, number int, limit int64) ([]byte, error)
+	Save(ctx context.Context, runID uuid.UUID, req dispatchapi.SaveRequest, data []byte) error
+	SavedPart(ctx context.Context, runID uuid.UUID, token int64, file string, offset, length int64) ([]byte, error)
 	Bundle(ctx context.Context, digest string, limit int64) ([]byte, error)
 }
 

@@ -138,7 +138,7 @@ func (t *trial) runOnce(ctx context.Context, number int) (out outcome) {
 	mocked := withUnmocked(withUnmocked(own, unmockedRequest, &requests), unmockedCall, &unmockedCalls)
 	ended := t.engine.Execute(mocked, engine.Input{
 		RunID: id, AgentName: of, TestName: t.opts.Project.Agent(t.agent).TestName, Project: t.opts.Project, Message: t.message, Files: t.files, Context: values,
-		Actions: t.actions, Outbound: Nowhere{}, Journal: journal,
+		Actions: t.actions, Outbound: Nowhere{}, Journal: journal, SavedFiles: &engine.MemoryFiles{Journal: journal},
 	})
 	out.took, out.usage = t.opts.Now().Sub(begin), ended.Usage
 	journal.addEntries(ended.Trailing)

@@ -7,6 +7,7 @@ package features
 import (
 	"net/http"
 
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/engine/httptool"
@@ -16,8 +17,8 @@ import (
 	"github.com/agentplatform/agentplatform/runner/script"
 )
 
-// MaxResponse limits a response to a tool, in bytes.
-const MaxResponse = 8 << 20
+// MaxResponse limits a response to a tool, in bytes: the largest file that a script can save.
+const MaxResponse = dispatchapi.MaxSavedFile
 
 // Config has the parts of a process that features use. The zero value is enough to check a repository.
 type Config struct {

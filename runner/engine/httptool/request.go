@@ -30,6 +30,8 @@ type Request struct {
 	// Retries is how often a read, or a write that the service refused or that has its own key, is sent again.
 	Retries int
 	Timeout time.Duration
+	// saves is true if the whole body of the response is read.
+	saves bool
 }
 
 // Response is a response for a script.
@@ -65,46 +67,51 @@ func (c *Client) Send(ctx context.Context, r Request) (Response, error) {
 	}
 	hidden := &redact.Secrets{}
 	hidden.Add(r.Secrets...)
-	got, err := c.sendScript(ctx, r, hidden)
+	got, _, err := c.sendScript(ctx, r, hidden)
 	if err != nil {
 		return Response{}, errors.New(oneLine(hidden.RedactText(err.Error()), maxError))
 	}
+	return got.forScript(hidden), nil
+}
+
+// forScript returns the response without secrets.
+func (got *response) forScript(hidden *redact.Secrets) Response {
 	got.redactSecrets(hidden)
 	out := Response{Status: got.status, Headers: got.headers, Body: hidden.RedactText(got.text), Truncated: got.isCut}
 	if _, isText := got.value.(string); !isText {
 		out.JSON = got.value
 	}
 	out.Body = excerpt.Of(out.Body, maxBody, "")
-	return out, nil
+	return out
 }
 
-// sendScript sends a request and repeats it as the script allows.
-func (c *Client) sendScript(ctx context.Context, r Request, hidden *redact.Secrets) (*response, error) {
+// sendScript sends a request and repeats it as the script allows. It also returns the request after its redirects.
+func (c *Client) sendScript(ctx context.Context, r Request, hidden *redact.Secrets) (*response, *request, error) {
 	to, err := url.Parse(r.URL)
 	if err != nil || to.Host == "" || to.Scheme != "https" && to.Scheme != "http" {
-		return nil, errors.New("the URL must be an http or https URL with a host")
+		return nil, nil, errors.New("the URL must be an http or https URL with a host")
 	}
 	if to.User != nil {
-		return nil, errors.New("the URL must not contain a user; use the header Authorization")
+		return nil, nil, errors.New("the URL must not contain a user; use the header Authorization")
 	}
 	engine.RecordServer(ctx, to, hidden)
 	limited, cancel := context.WithTimeoutCause(ctx, r.Timeout, errTimeout)
 	defer cancel()
 	for wait := firstPause; ; wait = min(2*wait, maxPause) {
-		req := &request{method: r.Method, url: to, header: r.Header.Clone(), body: r.Body, isRead: isReadMethod(r.Method)}
+		req := &request{method: r.Method, url: to, header: r.Header.Clone(), body: r.Body, isRead: isReadMethod(r.Method), saves: r.saves}
 		if !req.isRead {
 			req.key = r.Key
 		}
 		got, err := c.sendRequest(limited, req)
 		if err != nil && errors.Is(context.Cause(limited), errTimeout) {
-			return nil, req.timedOut(r.Timeout)
+			return nil, nil, req.timedOut(r.Timeout)
 		}
 		if r.Retries == 0 || !mayRepeat(r, req, got, err) {
-			return got, err
+			return got, req, err
 		}
 		r.Retries--
 		if err := pause.For(limited, pauseOf(got, wait)); err != nil {
-			return nil, errNotCompleted
+			return nil, nil, errNotCompleted
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/excerpt"
@@ -40,6 +41,8 @@ type response struct {
 	text string
 	// isCut is true if the body was longer than maxBody.
 	isCut bool
+	// data is the whole body of a request that saves it. It has no value and no text then.
+	data []byte
 }
 
 // readResponse reads the beginning of a response.
@@ -51,9 +54,19 @@ func readResponse(got *http.Response, req *request) (*response, error) {
 			out.headers[strings.ToLower(name)] = strings.Join(values, ", ")
 		}
 	}
-	body, err := io.ReadAll(io.LimitReader(got.Body, maxRead))
-	if err != nil && !errors.Is(err, egress.ErrTooLarge) {
+	saves, limit := req.saves && got.StatusCode < http.StatusBadRequest, int64(maxRead)
+	if saves {
+		limit = dispatchapi.MaxSavedFile + 1
+	}
+	body, err := io.ReadAll(io.LimitReader(got.Body, limit))
+	switch {
+	case err != nil && !errors.Is(err, egress.ErrTooLarge):
 		return nil, fmt.Errorf("%w%s", errCut, req.unknownEffect())
+	case saves && (err != nil || len(body) > dispatchapi.MaxSavedFile):
+		return nil, errLargeFile
+	case saves:
+		out.data = body
+		return out, nil
 	}
 	out.isCut, out.text = len(body) > maxBody, strings.ToValidUTF8(string(body), "\uFFFD")
 	out.value = decodeBody(body, got.Header.Get("Content-Type"), out.isCut)

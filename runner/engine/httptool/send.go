@@ -12,6 +12,7 @@ import (
 	"net/http/httptrace"
 	"net/url"
 
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/tracecontext"
 	"github.com/agentplatform/agentplatform/runner/oauth"
@@ -39,6 +40,8 @@ type request struct {
 	// key is the idempotency key, "" for none.
 	key    string
 	isRead bool
+	// saves is true if the whole body of the response is read.
+	saves bool
 	// isSent is true if a part of the request may have left.
 	isSent bool
 }
@@ -54,6 +57,7 @@ var (
 	errLost         = errors.New("the response of the service was lost")
 	errCut          = errors.New("the response of the service ended early")
 	errNotCompleted = errors.New("the request was not completed")
+	errLargeFile    = fmt.Errorf("the response of the service has more than %d MiB", dispatchapi.MaxSavedFile>>20)
 )
 
 // isTemporary reports whether the same request may succeed later.

@@ -37,7 +37,7 @@ type Config struct {
 // Offers reports whether scripts of an owner may use a built-in.
 func Offers(owner bundle.ScriptOwner, name string) bool {
 	b := bundle.FindBuiltin(name)
-	return b != nil && !b.Unsupported && b.IsFor(owner)
+	return b != nil && b.IsFor(owner)
 }
 
 // New returns the feature.

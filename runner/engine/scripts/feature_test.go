@@ -97,6 +97,8 @@ type bench struct {
 	shop    *shop
 	url     string
 	files   []engine.File
+	// kept has the saved files of all attempts.
+	kept engine.MemoryFiles
 }
 
 // memory is a journal.
@@ -123,7 +125,7 @@ func newBench(t *testing.T, source, calls string) *bench {
 			{Name: "SHOP", Value: server.URL}, {Name: "TOKEN", Value: canary, Sensitive: true},
 		}}, nil
 	}
-	client := egress.New(rules).Client(egress.Tool, egress.ClientOptions{MaxResponse: 1 << 20})
+	client := egress.New(rules).Client(egress.Tool, egress.ClientOptions{MaxResponse: dispatchapi.MaxSavedFile})
 	t.Cleanup(client.CloseIdleConnections)
 	feature := scripts.New(scripts.Config{Pool: pool, Variables: variables, HTTP: httptool.New(httptool.Config{Client: client, Variables: variables})})
 	b.engine = engine.New(engine.Config{Models: &model.Registry{}, Features: []engine.Feature{feature}})
@@ -146,12 +148,23 @@ func (b *bench) addKeys(t *testing.T, keys string) {
 	require.NoError(t, err)
 }
 
+// setModel replaces the scripted model.
+func (b *bench) setModel(t *testing.T, text string) {
+	t.Helper()
+	files := maps.Clone(b.project.Files)
+	files["models/main.yaml"] = []byte(text)
+	var err error
+	b.project, err = bundle.Parse(files)
+	require.NoError(t, err)
+}
+
 // execute runs an attempt and returns its outcome and the whole journal.
 func (b *bench) execute(t *testing.T, prior []dispatchapi.JournalEntry) (engine.Outcome, []dispatchapi.JournalEntry) {
 	t.Helper()
 	var journal memory
+	b.kept.Journal = &journal
 	out := b.engine.Execute(t.Context(), engine.Input{
-		RunID: "r1", AgentName: "main", Project: b.project, Message: "hi", Journal: &journal, Prior: prior, Context: map[string]any{"customer": "acme"},
+		SavedFiles: &b.kept, RunID: "r1", AgentName: "main", Project: b.project, Message: "hi", Journal: &journal, Prior: prior, Context: map[string]any{"customer": "acme"},
 		Files: b.files,
 	})
 	return out, slices.Concat(prior, journal.entries, out.Trailing)

@@ -4,6 +4,7 @@ package scripts
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -49,20 +50,47 @@ func aboutFile(file *engine.File) map[string]any {
 	return map[string]any{"name": file.Name, "mime_type": file.MIMEType, "size": len(file.Data)}
 }
 
-// answerFiles answers the built-ins for attachments. No answer has an entry in the journal, because each attempt has the same
-// attachments.
-func answerFiles(r script.Request, files []engine.File) (json.RawMessage, error) {
+// scriptFile is a file that a script can read. read returns at most length bytes of its beginning; its error ends the attempt.
+type scriptFile struct {
+	size int
+	read func(length int) ([]byte, error)
+}
+
+// listFiles returns the metadata of the attachments and of the saved files that the script sees.
+func (h *host) listFiles() []any {
+	files, list := h.scope.Files(), []any{}
+	for i := range files {
+		about := aboutFile(&files[i])
+		about["id"] = fileID(&files[i], files)
+		list = append(list, about)
+	}
+	for _, f := range h.effects.SavedFiles() {
+		list = append(list, map[string]any{"id": f.ID, "name": f.Name, "mime_type": f.MIMEType, "size": f.Size})
+	}
+	return list
+}
+
+// findFile returns the attachment or the saved file with an ID.
+func (h *host) findFile(ctx context.Context, id string) (*scriptFile, error) {
+	if file, found := findFile(id, h.scope.Files()); found {
+		return &scriptFile{len(file.Data), func(length int) ([]byte, error) { return file.Data[:min(len(file.Data), length)], nil }}, nil
+	}
+	for _, f := range h.effects.SavedFiles() {
+		if f.ID == id {
+			return &scriptFile{int(f.Size), func(length int) ([]byte, error) { return h.effects.ReadSaved(ctx, id, int64(length)) }}, nil
+		}
+	}
+	return nil, script.Fail("the run has no file with this ID; files.list returns the IDs")
+}
+
+// answerFiles answers the built-ins for files. No answer has an entry in the journal, because each attempt has the same
+// files.
+func (h *host) answerFiles(ctx context.Context, r script.Request) (json.RawMessage, error) {
 	switch r.Name {
 	case script.FileData:
-		return readChunk(r.Args, files)
+		return readChunk(r.Args, h.scope.Files())
 	case "files.list":
-		list := []any{}
-		for i := range files {
-			about := aboutFile(&files[i])
-			about["id"] = fileID(&files[i], files)
-			list = append(list, about)
-		}
-		return json.Marshal(list)
+		return json.Marshal(h.listFiles())
 	}
 	var request struct {
 		ID  string
@@ -71,9 +99,9 @@ func answerFiles(r script.Request, files []engine.File) (json.RawMessage, error)
 	if err := exactjson.Decode(r.Args, &request); err != nil {
 		return nil, script.Fail("an argument has a wrong type")
 	}
-	file, found := findFile(request.ID, files)
-	if !found {
-		return nil, script.Fail("the run has no file with this ID; files.list returns the IDs")
+	file, err := h.findFile(ctx, request.ID)
+	if err != nil {
+		return nil, err
 	}
 	if r.Name == "files.json" {
 		return readJSON(file)
@@ -86,27 +114,32 @@ func answerFiles(r script.Request, files []engine.File) (json.RawMessage, error)
 }
 
 // readText returns the beginning of a file as text.
-func readText(file *engine.File, limit int) (json.RawMessage, error) {
-	text := excerpt.Of(string(file.Data[:min(len(file.Data), limit+utf8.UTFMax)]), limit, "")
+func readText(file *scriptFile, limit int) (json.RawMessage, error) {
+	data, err := file.read(limit + utf8.UTFMax)
+	if err != nil {
+		return nil, err
+	}
+	text := excerpt.Of(string(data), limit, "")
 	if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
 		return nil, script.Fail("the file is not text in UTF-8")
 	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false) // A page must not have six times its size.
-	err := encoder.Encode(text)
+	err = encoder.Encode(text)
 	return bytes.TrimSpace(out.Bytes()), err
 }
 
 // readJSON returns the value of a JSON file.
-func readJSON(file *engine.File) (json.RawMessage, error) {
-	switch {
-	case len(file.Data) > maxFileText:
-		return nil, script.Fail("the file has %d bytes, at most %d are allowed", len(file.Data), maxFileText)
-	case jsonscan.Check(file.Data) != nil:
-		return nil, script.Fail("the file is not JSON")
+func readJSON(file *scriptFile) (json.RawMessage, error) {
+	if file.size > maxFileText {
+		return nil, script.Fail("the file has %d bytes, at most %d are allowed", file.size, maxFileText)
 	}
-	return file.Data, nil
+	data, err := file.read(file.size)
+	if err == nil && jsonscan.Check(data) != nil {
+		err = script.Fail("the file is not JSON")
+	}
+	return data, err
 }
 
 // maxChunk limits the bytes of a file in an answer, so that their base64 fits into a message. It has no padding inside of

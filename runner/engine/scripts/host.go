@@ -52,7 +52,7 @@ func (h *host) Handle(ctx context.Context, r script.Request) (json.RawMessage, e
 	effect := engine.Effect{Name: r.Name, Arguments: args, Read: !r.Write}
 	switch r.Name {
 	case script.FileData, "files.list", "files.text", "files.json":
-		return answerFiles(r, h.scope.Files())
+		return h.answerFiles(ctx, r)
 	case bundle.SendConnector:
 		return h.sendConnector(ctx, args)
 	case "env", "hmac.sha256":
@@ -66,6 +66,12 @@ func (h *host) Handle(ctx context.Context, r script.Request) (json.RawMessage, e
 		}
 		effect.Idempotent = h.idempotent || request.IdempotencyKey != nil
 		effect.Run = func(ctx context.Context, key string) (map[string]any, error) { return h.sendRequest(ctx, request, key) }
+	case "http.save":
+		request, err := readSave(r.Args)
+		if err != nil {
+			return nil, err
+		}
+		effect.Save = func(ctx context.Context) (engine.NewFile, error) { return h.saveFile(ctx, request) }
 	default:
 		return nil, script.Fail("%s is not supported by this release", r.Name)
 	}
@@ -75,7 +81,7 @@ func (h *host) Handle(ctx context.Context, r script.Request) (json.RawMessage, e
 		addJSON(result.Value)
 		return answerOf(result, err)
 	}
-	if err != nil || result.Error != "" {
+	if err != nil || result.Error != "" || effect.Save != nil {
 		return answerOf(result, err)
 	}
 	return json.Marshal(result.Value["value"])
@@ -185,16 +191,11 @@ func (h *host) sendRequest(ctx context.Context, r *httpRequest, key string) (map
 	if err != nil {
 		return nil, err
 	}
-	out := httptool.Request{Method: strings.ToUpper(r.Method), Header: http.Header{}, Retries: r.Retry, Key: key}
+	out := httptool.Request{Method: strings.ToUpper(r.Method), Retries: r.Retry, Key: key}
 	seconds, _ := r.Timeout.Float64() // checked before
 	out.Timeout = time.Duration(math.Ceil(seconds * float64(time.Second)))
-	for name, text := range r.Headers {
-		value, err := variables.Resolve(text)
-		if err != nil {
-			return nil, err
-		}
-		out.Secrets = append(out.Secrets, variables.Secrets(text)...)
-		out.Header.Set(name, value)
+	if err := addHeaders(&out, r.Headers, variables); err != nil {
+		return nil, err
 	}
 	if r.IdempotencyKey != nil {
 		out.Key, out.HasOwnKey = *r.IdempotencyKey, true
@@ -219,6 +220,20 @@ func (h *host) sendRequest(ctx context.Context, r *httpRequest, key string) (map
 		recorded["json"] = response.JSON
 	}
 	return checkSize(recorded)
+}
+
+// addHeaders adds the headers of a script to a request, with the values of its variables.
+func addHeaders(out *httptool.Request, headers map[string]script.Text, variables script.Variables) error {
+	out.Header = http.Header{}
+	for name, text := range headers {
+		value, err := variables.Resolve(text)
+		if err != nil {
+			return err
+		}
+		out.Secrets = append(out.Secrets, variables.Secrets(text)...)
+		out.Header.Set(name, value)
+	}
+	return nil
 }
 
 // addJSON adds the value of a JSON body to a response that was recorded without it, and returns it. The journal has the body

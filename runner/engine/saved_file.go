@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/excerpt"
+)
+
+const (
+	// savedPrefix begins the ID of a saved file, before its number from 1.
+	savedPrefix = "s"
+	// maxFileName limits the name of a file, maxFileType its type, in bytes.
+	maxFileName = 255
+	maxFileType = 127
+	// unknownType is the type of a file whose type is invalid.
+	unknownType = "application/octet-stream"
+)
+
+// SavedFiles stores and reads the files that a run saves.
+type SavedFiles interface {
+	// Save appends entries like Journal.Append. The first one is of a file with these bytes.
+	Save(ctx context.Context, entries []dispatchapi.JournalEntry, data []byte) error
+	// ReadPart returns at most length bytes of a file from an offset. length is at most dispatchapi.MaxSavedPart.
+	ReadPart(ctx context.Context, id string, offset, length int64) ([]byte, error)
+}
+
+// NewFile is a file that an effect adds to the run.
+type NewFile struct {
+	// Name and MIMEType can come from a service. What cannot be shown of them is left out.
+	Name, MIMEType string
+	Data           []byte
+}
+
+// fileEntry is the data of a file entry.
+type fileEntry struct {
+	// Agent is the path of the agent, CallID the action that saved the file.
+	Agent  string `json:"agent,omitempty"`
+	CallID string `json:"call_id"`
+	dispatchapi.SavedFile
+	// position is the sequence of the entry.
+	position int64
+}
+
+// about returns the metadata of the file as scripts see it.
+func (f fileEntry) about() map[string]any {
+	return map[string]any{"id": f.ID, "name": f.Name, "size": f.Size, "mime_type": f.MIMEType}
+}
+
+// isVisible reports whether a script sees the file: it was saved before the script began, or by one of the effects of the
+// script so far. Each attempt sees the same files at the same effect.
+func (f fileEntry) isVisible(e *Effects) bool {
+	number, own := strings.CutPrefix(f.CallID, e.owner+effectSeparator)
+	n, err := strconv.Atoi(number)
+	return f.position < e.began || own && err == nil && n <= e.count
+}
+
+// SavedFiles returns the saved files that the script sees, in their order.
+func (e *Effects) SavedFiles() (files []dispatchapi.SavedFile) {
+	for _, f := range e.scope.journal.savedFiles() {
+		if f.isVisible(e) {
+			files = append(files, f.SavedFile)
+		}
+	}
+	return files
+}
+
+// ReadSaved returns at most length bytes of a saved file. Its error ends the attempt.
+func (e *Effects) ReadSaved(ctx context.Context, id string, length int64) ([]byte, error) {
+	return e.scope.readSaved(ctx, id, 0, length)
+}
+
+// readSaved returns a part of a saved file. Its error ends the attempt, which another one continues.
+func (s *Scope) readSaved(ctx context.Context, id string, offset, length int64) ([]byte, error) {
+	part, err := s.in.SavedFiles.ReadPart(ctx, id, offset, length)
+	if err != nil {
+		return nil, fmt.Errorf("%w: reading saved file %s: %w", ErrStopped, id, err)
+	}
+	return part, nil
+}
+
+// savedFiles returns the files that the run has saved, in their order.
+func (r *recorder) savedFiles() []fileEntry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.files[:len(r.files):len(r.files)]
+}
+
+// recordFile records a file and the result of the action that saves it. Both are appended together. Beyond a limit of the run
+// the result is an error, and the file is not saved.
+func (r *recorder) recordFile(agent string, f *NewFile, t toolResult) (toolResult, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if problem := r.rejectFile(f); problem != "" {
+		t.Result, t.Error = nil, problem
+		return r.addResult(t, false)
+	}
+	digest := sha256.Sum256(f.Data)
+	entry := fileEntry{Agent: agent, CallID: t.CallID, position: r.next, SavedFile: dispatchapi.SavedFile{
+		ID: savedPrefix + strconv.Itoa(len(r.files)+1), Name: fileName(f.Name), MIMEType: fileType(f.MIMEType), Size: int64(len(f.Data)),
+		SHA256: hex.EncodeToString(digest[:]),
+	}}
+	data, err := json.Marshal(entry)
+	if err != nil {
+		return toolResult{}, fmt.Errorf("encoding a saved file: %w", err)
+	}
+	if err := r.addEntry(dispatchapi.JournalEntry{Kind: dispatchapi.JournalFile, Data: data}); err != nil {
+		return toolResult{}, err
+	}
+	r.addFile(entry)
+	r.unsaved[entry.position] = f.Data
+	t.Result = entry.about()
+	return r.addResult(t, false)
+}
+
+// addFile counts a saved file.
+func (r *recorder) addFile(f fileEntry) {
+	r.files, r.savedBytes = append(r.files, f), r.savedBytes+f.Size
+}
+
+// rejectFile returns why a file cannot be saved, "" if it can.
+func (r *recorder) rejectFile(f *NewFile) string {
+	switch size := int64(len(f.Data)); {
+	case size > dispatchapi.MaxSavedFile:
+		return fmt.Sprintf("the file has more than %d MiB", dispatchapi.MaxSavedFile>>20)
+	case r.savedBytes+size > dispatchapi.MaxSavedBytes:
+		return fmt.Sprintf("the run can save at most %d MiB of files", dispatchapi.MaxSavedBytes>>20)
+	case len(r.files) >= dispatchapi.MaxSavedFiles:
+		return fmt.Sprintf("the run can save at most %d files", dispatchapi.MaxSavedFiles)
+	}
+	return ""
+}
+
+// fileName returns the last part of a name, without characters that cannot be printed.
+func fileName(name string) string {
+	name = strings.ToValidUTF8(name, "")
+	name = name[strings.LastIndexAny(name, `/\`)+1:]
+	name = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, name)
+	return cmp.Or(strings.Trim(excerpt.Of(name, maxFileName, ""), ". "), "file")
+}
+
+// fileType returns a media type without parameters.
+func fileType(text string) string {
+	mediaType, _, err := mime.ParseMediaType(text)
+	if err != nil || len(mediaType) > maxFileType || strings.Count(mediaType, "/") != 1 {
+		return unknownType
+	}
+	return mediaType
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+)
+
+// entryList is a journal in memory.
+type entryList struct{ batches [][]dispatchapi.JournalEntry }
+
+func (l *entryList) Append(_ context.Context, entries []dispatchapi.JournalEntry) error {
+	l.batches = append(l.batches, entries)
+	return nil
+}
+
+// A name has no path, no control characters and no more bytes than the store accepts.
+func TestFileName_IsSafe(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct{ given, want string }{
+		"plain":       {"invoice.pdf", "invoice.pdf"},
+		"a path":      {"../../etc/passwd", "passwd"},
+		"a backslash": {`C:\temp\a.txt`, "a.txt"},
+		"controls":    {"a\x00b\r\n\u202ec\x7f.txt", "abc.txt"},
+		"no UTF-8":    {"a\xff.txt", "a.txt"},
+		"dots":        {"..", "file"},
+		"nothing":     {"", "file"},
+		"long":        {strings.Repeat("é", 200), strings.Repeat("é", 127)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, row.want, fileName(row.given))
+		})
+	}
+}
+
+func TestFileType_IsMediaType(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct{ given, want string }{
+		"plain":         {"Text/HTML; charset=utf-8", "text/html"},
+		"nothing":       {"", "application/octet-stream"},
+		"no media type": {"text/html\r\nSet-Cookie: a=b", "application/octet-stream"},
+		"no subtype":    {"text", "application/octet-stream"},
+		"long":          {"text/" + strings.Repeat("x", 127), "application/octet-stream"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, row.want, fileType(row.given))
+		})
+	}
+}
+
+// The entry of a file and the result that names it are one append, and no other entry is part of it.
+func TestRecorder_AppendsFileWithItsResult(t *testing.T) {
+	t.Parallel()
+	list := &entryList{}
+	files := &MemoryFiles{Journal: list}
+	r := newRecorder(nil, list, files)
+	for _, id := range []string{"a", "b"} {
+		_, err := r.recordResult(toolResult{CallID: id}, false)
+		require.NoError(t, err)
+	}
+	recorded, err := r.recordFile("main", &NewFile{Name: "n", MIMEType: "text/plain", Data: []byte("text")}, toolResult{CallID: "x/1"})
+	require.NoError(t, err)
+	require.Equal(t, "s1", recorded.Result["id"])
+	_, err = r.recordResult(toolResult{CallID: "c"}, false)
+	require.NoError(t, err)
+	require.NoError(t, r.flushPending(t.Context()))
+	var kinds [][]string
+	var all []dispatchapi.JournalEntry
+	for _, batch := range list.batches {
+		var of []string
+		for _, e := range batch {
+			of = append(of, e.Kind)
+		}
+		kinds, all = append(kinds, of), append(all, batch...)
+	}
+	require.Equal(t, [][]string{{"tool_result", "tool_result"}, {"file", "tool_result"}, {"tool_result"}}, kinds)
+	require.Empty(t, r.unsaved)
+	part, err := files.ReadPart(t.Context(), "s1", 1, 2)
+	require.NoError(t, err)
+	require.Equal(t, "ex", string(part))
+	require.Equal(t, r.savedFiles(), newRecorder(all, list, files).savedFiles(), "another attempt reads the same")
+}
+
+// A file beyond a limit of the run is an error of the effect, and is not saved.
+func TestRecorder_LimitsFiles(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		files, bytes int // saved before
+		size         int
+		problem      string
+	}{
+		"largest":         {0, 0, dispatchapi.MaxSavedFile, ""},
+		"too large":       {0, 0, dispatchapi.MaxSavedFile + 1, "the file has more than 10 MiB"},
+		"last bytes":      {1, dispatchapi.MaxSavedBytes - 2, 2, ""},
+		"too many bytes":  {1, dispatchapi.MaxSavedBytes - 2, 3, "the run can save at most 50 MiB of files"},
+		"last file":       {dispatchapi.MaxSavedFiles - 1, 0, 0, ""},
+		"too many files":  {dispatchapi.MaxSavedFiles, 0, 0, "the run can save at most 100 files"},
+		"no bytes remain": {1, dispatchapi.MaxSavedBytes, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			list := &entryList{}
+			r := newRecorder(nil, list, &MemoryFiles{Journal: list})
+			r.files, r.savedBytes = make([]fileEntry, row.files), int64(row.bytes)
+			recorded, err := r.recordFile("main", &NewFile{Data: make([]byte, row.size)}, toolResult{CallID: "x/1"})
+			require.NoError(t, err)
+			require.Equal(t, row.problem, recorded.Error)
+			require.NoError(t, r.flushPending(t.Context()))
+			require.Len(t, list.batches, 1)
+			require.Equal(t, row.problem == "", list.batches[0][0].Kind == dispatchapi.JournalFile)
+		})
+	}
+}
