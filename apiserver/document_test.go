@@ -114,7 +114,7 @@ func TestDocument_DescribesBinaryBodies(t *testing.T) {
 			tried++
 		}
 	}
-	require.Equal(t, 3, tried)
+	require.Equal(t, 4, tried)
 }
 
 func TestDocument_HasVersionLicenseAndServer(t *testing.T) {

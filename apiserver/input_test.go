@@ -144,7 +144,7 @@ func TestID_RejectsInvalidValues(t *testing.T) {
 				var path string
 				if p.In == "path" {
 					path = strings.ReplaceAll(r.Path, "{"+p.Name+"}", bad)
-					path = strings.ReplaceAll(path, "{number}", "0")
+					path = strings.NewReplacer("{number}", "0", "{file_id}", apiservertest.SavedFileID).Replace(path)
 					path = apiservertest.Placeholder.ReplaceAllString(path, w.IDs["connector"])
 					if _, query, ok := strings.Cut(apiservertest.FillPath(t, r.Example.Path, w.IDs), "?"); ok {
 						path += "?" + query

@@ -171,11 +171,21 @@ func (p *ProjectWithHistory) ClaimRun(t testing.TB) store.Lease {
 	return store.Lease{Run: claimed.Runs[0].Run.Key(), Token: claimed.Runs[0].Token}
 }
 
-// CompleteRun claims the queued run and completes it.
+// SavedFileID is the ID of the file that the completed run has saved.
+const SavedFileID = "s1"
+
+// CompleteRun claims the queued run, saves a file and completes the run.
 func (p *ProjectWithHistory) CompleteRun(t testing.TB) {
 	t.Helper()
+	lease, content := p.ClaimRun(t), "saved content"
+	digest := sha256.Sum256([]byte(content))
+	data, err := json.Marshal(store.SavedFile{
+		ID: SavedFileID, Name: "../Rechnung 1.pdf", MIMEType: "application/pdf", Size: int64(len(content)), SHA256: hex.EncodeToString(digest[:]),
+	})
+	require.NoError(t, err)
+	require.NoError(t, p.Store.SaveFile(t.Context(), lease, []store.JournalEntry{{Sequence: 1, Kind: store.JournalFile, Data: data}}, strings.NewReader(content)))
 	ends, err := p.Store.Complete(t.Context(), []store.Completion{{
-		Lease: p.ClaimRun(t), TestName: "b", Status: store.RunCompleted, Output: "Hello, Ada", Usage: store.TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7},
+		Lease: lease, TestName: "b", Status: store.RunCompleted, Output: "Hello, Ada", Usage: store.TokenUsage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7},
 	}})
 	require.NoError(t, err)
 	require.Equal(t, []error{nil}, ends)

@@ -58,10 +58,45 @@ var readRunFile = rest.Handle((*API).readRunFile, rest.Endpoint{
 	Example: rest.Example{Path: "/runs/{file_run}/files/0"},
 })
 
-// readRunFile streams an attachment. filePace and fileTime limit only the transfer. The usual limit of requests applies
-// before it.
+// readRunFile streams an attachment.
 func (s *API) readRunFile(ctx context.Context, c *rest.Caller, in *RunFilePath) (rest.Response[func(huma.Context)], error) {
-	run, err := s.run(ctx, c, in.RunID)
+	name := "file-" + strconv.Itoa(in.Number)
+	return s.downloadFile(ctx, c, in.RunID, name, func(ctx context.Context, run store.Key) (store.File, io.ReadCloser, error) {
+		return s.Store.OpenRunFile(ctx, run, in.Number)
+	})
+}
+
+// SavedFilePath names a file that a run saved.
+type SavedFilePath struct {
+	RunPath
+	FileID string `path:"file_id" minLength:"1" maxLength:"32" pattern:"^[a-z0-9]+$" doc:"ID of the file, from saved_files of the run." example:"s1"`
+}
+
+var readSavedFile = rest.Handle((*API).readSavedFile, rest.Endpoint{
+	Method: rest.Get, Path: "/runs/{run_id}/saved-files/{file_id}", ID: "readSavedFile",
+	Permissions: rest.Requires("runs.view"), Errors: rest.ReadErrors,
+	File:    true,
+	Summary: "Download a file that an agent run saved",
+	Doc: "Returns the bytes of a file in `saved_files` of the run. The content type is the type that the sender of the file declared. " +
+		"The transfer stops if the client reads less than 64 KiB a second.",
+	Example: rest.Example{Path: "/runs/{run}/saved-files/s1"},
+})
+
+// readSavedFile streams a file that a run saved.
+func (s *API) readSavedFile(ctx context.Context, c *rest.Caller, in *SavedFilePath) (rest.Response[func(huma.Context)], error) {
+	return s.downloadFile(ctx, c, in.RunID, in.FileID, func(ctx context.Context, run store.Key) (store.File, io.ReadCloser, error) {
+		file, body, err := s.Store.OpenSavedFile(ctx, run, in.FileID, 0)
+		return store.File{Name: file.Name, MIMEType: file.MIMEType, Size: file.Size}, body, err
+	})
+}
+
+// fileOpener opens a file of a run.
+type fileOpener func(ctx context.Context, run store.Key) (store.File, io.ReadCloser, error)
+
+// downloadFile streams a file of a run. filePace and fileTime limit only the transfer. The usual limit of requests applies before
+// it. A file whose name cannot be used is downloaded under the given name.
+func (s *API) downloadFile(ctx context.Context, c *rest.Caller, id rest.ID, name string, open fileOpener) (rest.Response[func(huma.Context)], error) {
+	run, err := s.run(ctx, c, id)
 	if err != nil {
 		return rest.Response[func(huma.Context)]{}, err
 	}
@@ -74,7 +109,7 @@ func (s *API) readRunFile(ctx context.Context, c *rest.Caller, in *RunFilePath) 
 		s.Files.Give(c.ProjectID, 1)
 	}
 	stop := context.AfterFunc(ctx, cancel)
-	file, body, err := s.openRunFile(within, run.Key(), in.Number)
+	file, body, err := openFile(within, run.Key(), name, open)
 	if err == nil && !stop() {
 		err = context.Cause(ctx) // like a failure: nothing can be read any more
 	}
@@ -86,8 +121,8 @@ func (s *API) readRunFile(ctx context.Context, c *rest.Caller, in *RunFilePath) 
 		defer done()
 		defer func() { _ = body.Close() }() // the file was only read
 		_, w := humachi.Unwrap(ctx)
-		if err := sendFile(w, file, in.Number, body); err != nil { // the client notices the missing bytes by Content-Length
-			s.Service.Logger.WarnContext(ctx.Context(), "sending a file of a run", "run", run.ID, "number", in.Number, "error", err)
+		if err := sendFile(w, file, name, body); err != nil { // the client notices the missing bytes by Content-Length
+			s.Service.Logger.WarnContext(ctx.Context(), "sending a file of a run", "run", run.ID, "file", name, "error", err)
 		}
 	}}, nil
 }
@@ -102,17 +137,17 @@ func errManyFiles(status int) rest.Problem {
 	return p
 }
 
-// openRunFile opens a file and reads its first bytes, so that a missing file is noticed before the response starts.
-func (s *API) openRunFile(ctx context.Context, run store.Key, number int) (store.File, io.ReadCloser, error) {
-	file, body, err := s.Store.OpenRunFile(ctx, run, number)
+// openFile opens a file and reads its first bytes, so that a missing file is noticed before the response starts.
+func openFile(ctx context.Context, run store.Key, name string, open fileOpener) (store.File, io.ReadCloser, error) {
+	file, body, err := open(ctx, run)
 	if err != nil {
-		return file, nil, missingFile(err, run.ID, number)
+		return file, nil, missingFile(err, run.ID, name)
 	}
 	piece := make([]byte, filePiece)
 	n, err := io.ReadFull(body, piece)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		_ = body.Close() // the file was only read
-		return file, nil, missingFile(err, run.ID, number)
+		return file, nil, missingFile(err, run.ID, name)
 	}
 	return file, struct {
 		io.Reader
@@ -120,19 +155,19 @@ func (s *API) openRunFile(ctx context.Context, run store.Key, number int) (store
 	}{io.MultiReader(bytes.NewReader(piece[:n]), body), body}, nil
 }
 
-func missingFile(err error, run uuid.UUID, number int) error {
+func missingFile(err error, run uuid.UUID, name string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return rest.NotFound("file")
 	}
-	return fmt.Errorf("opening file %d of run %s: %w", number, run, err)
+	return fmt.Errorf("opening file %s of run %s: %w", name, run, err)
 }
 
 // sendFile responds with a file. A browser saves it as a download and never shows it as a page of this origin.
-func sendFile(w http.ResponseWriter, file store.File, number int, body io.Reader) error {
+func sendFile(w http.ResponseWriter, file store.File, name string, body io.Reader) error {
 	header := w.Header()
 	header.Set("Content-Type", file.MIMEType)
 	header.Set("Content-Length", strconv.FormatInt(file.Size, 10))
-	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": downloadName(file.Name, number)}))
+	header.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": downloadName(file.Name, name)}))
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
 	paced := httpserver.NewPacedAnswer(w, filePace)
@@ -144,8 +179,9 @@ func sendFile(w http.ResponseWriter, file store.File, number int, body io.Reader
 	return err
 }
 
-// downloadName returns the name for saving a file: the last part of the sender's name, without invisible characters.
-func downloadName(name string, number int) string {
+// downloadName returns the name for saving a file: the last part of the sender's name, without invisible characters, or the
+// other name.
+func downloadName(name, other string) string {
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
 	name = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || strings.ContainsRune(`<>:"|?*`, r) {
@@ -154,7 +190,7 @@ func downloadName(name string, number int) string {
 		return r
 	}, strings.ToValidUTF8(name, "_"))
 	if name = strings.Trim(name, ". "); name == "" {
-		return "file-" + strconv.Itoa(number)
+		return other
 	}
 	return name
 }

@@ -59,6 +59,49 @@ func TestGetRunFile_SendsDownload(t *testing.T) {
 	require.Zero(t, w.Server.Runs.Files.Taken())
 }
 
+// A run shows the files that it saved, and the download never has the sender's name or type for a browser.
+func TestGetSavedFile_SendsDownload(t *testing.T) {
+	t.Parallel()
+	w := apiservertest.NewProjectWithHistory(t)
+	key := w.CreateKey(t, nil)
+	run := "/runs/" + w.CompletedRun.String()
+	status, body := w.Call(t, key, http.MethodGet, run, "")
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	require.Contains(t, string(body), `"saved_files":[{"id":"s1","name":"../Rechnung 1.pdf","size":13,"mime_type":"application/pdf"}]`)
+	status, body = w.Call(t, key, http.MethodGet, "/runs?agent_name=hello", "")
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	require.NotContains(t, string(body), "Rechnung")
+	answer := w.Request(t, key, http.MethodGet, run+"/saved-files/s1", "")
+	require.Equal(t, http.StatusOK, answer.Code, answer.Body.String())
+	require.Equal(t, "saved content", answer.Body.String())
+	for name, want := range map[string]string{
+		"Content-Type": "application/pdf", "Content-Length": "13", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+		"Content-Disposition": `attachment; filename="Rechnung 1.pdf"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, want, answer.Header().Get(name))
+		})
+	}
+	for path, status := range map[string]int{
+		run + "/saved-files/s2":                             http.StatusNotFound,
+		"/runs/" + w.FailedRun.String() + "/saved-files/s1": http.StatusNotFound,
+		"/runs/" + uuid.NewString() + "/saved-files/s1":     http.StatusNotFound,
+		run + "/saved-files/S1":                             http.StatusUnprocessableEntity,
+		run + "/saved-files/" + strings.Repeat("s", 33):     http.StatusUnprocessableEntity,
+	} {
+		t.Run(path, func(t *testing.T) {
+			got, body := w.Call(t, key, http.MethodGet, path, "")
+			require.Equal(t, status, got, "%s", body)
+		})
+	}
+	elsewhere := w.CreateKey(t, func(k *v1alpha1.APIKeySpec) {
+		k.EnvironmentAccess, k.Environments = v1alpha1.AccessSelected, []v1alpha1.EnvironmentName{"staging"}
+	})
+	status, body = w.Call(t, elsewhere, http.MethodGet, run+"/saved-files/s1", "")
+	require.Equal(t, http.StatusForbidden, status, "%s", body)
+	require.Zero(t, w.Server.Runs.Files.Taken())
+}
+
 // oneFile is a store whose runs have one file.
 type oneFile struct {
 	apiserver.Store

@@ -33,6 +33,7 @@ func TestGetRun_ShowsEmptyOutput(t *testing.T) {
 			require.Equal(t, rest.Optional(c.run.FinishReason), shown.FinishReason)
 			require.NotNil(t, shown.Traces)
 			require.NotNil(t, shown.Logs)
+			require.NotNil(t, shown.SavedFiles)
 		})
 	}
 }
@@ -45,7 +46,7 @@ func TestDisposition_QuotesNames(t *testing.T) {
 		"a\u202egpj.exe": "a_gpj.exe", ".bashrc": "bashrc",
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, want, downloadName(name, 3), "%q", name)
+			require.Equal(t, want, downloadName(name, "file-3"), "%q", name)
 		})
 	}
 }

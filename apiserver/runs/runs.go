@@ -48,6 +48,7 @@ type Store interface {
 	store.Catalog
 	store.History
 	store.Files
+	store.SavedFiles
 	store.Eraser
 	// Deployment is a method of store.Deployments, and Cancel one of store.Dispatch.
 	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
@@ -58,9 +59,20 @@ type Store interface {
 var Section = rest.Section[*API]{
 	Name: "runs", Doc: "Runs of agents.",
 	Endpoints: []rest.EndpointOf[*API]{
-		listRuns, getRun, readRunFile, cancelRun, eraseRun, streamRunEvents,
+		listRuns, getRun, readRunFile, readSavedFile, cancelRun, eraseRun, streamRunEvents,
 	},
 }
+
+// SavedFile is the REST shape of a file that a run saved.
+type SavedFile struct {
+	ID       string `json:"id" doc:"The ID of the file in its run." example:"s1"`
+	Name     string `json:"name" doc:"The name of the file." example:"invoice.pdf"`
+	Size     int64  `json:"size" doc:"The size in bytes."`
+	MIMEType string `json:"mime_type" doc:"The type that the sender of the file declared." example:"application/pdf"`
+}
+
+// Doc describes the type.
+func (SavedFile) Doc() string { return "A file that a run saved." }
 
 // Run is the REST shape of an agent run.
 type Run struct {
@@ -90,6 +102,7 @@ type Run struct {
 	MoreTraces       int              `json:"more_traces" doc:"Number of steps beyond the limit."`
 	Logs             []LogLine        `json:"logs" doc:"The log lines of the run so far; at most 500. Only a single run has them."`
 	MoreLogs         int              `json:"more_logs" doc:"Number of log lines beyond the limits."`
+	SavedFiles       []SavedFile      `json:"saved_files" doc:"The files that the run has saved so far; at most 100. Only a single run has them."`
 	TracesTruncated  bool             `json:"traces_truncated" doc:"Whether the latest steps and log lines are missing, because the journal of the run is larger than 8 MiB."`
 	costs.Costing
 }
@@ -313,6 +326,13 @@ func (s *API) wholeRun(ctx context.Context, run store.Run) (shown Run, err error
 	if shown.Context, err = showContext(run.Context, headers); err != nil {
 		return shown, fmt.Errorf("showing the context of run %s: %w", run.ID, err)
 	}
+	saved, err := s.Store.RunSavedFiles(ctx, run.Key())
+	if err != nil {
+		return shown, fmt.Errorf("reading the saved files of run %s: %w", run.ID, err)
+	}
+	for _, f := range saved {
+		shown.SavedFiles = append(shown.SavedFiles, SavedFile{f.ID, f.Name, f.Size, f.MIMEType})
+	}
 	input, isObject := shown.Input.(json.RawMessage)
 	if !isObject || !bytes.HasPrefix(bytes.TrimSpace(input), []byte("{")) {
 		return shown, nil
@@ -385,7 +405,7 @@ func showRun(r store.Run) Run {
 		TestName: rest.Optional(r.TestName), Status: RunStatus(r.Status), Output: rest.Optional(r.Output), Error: rest.Optional(r.Error), Attempt: r.Attempt,
 		QueuedAt: r.QueuedAt.UTC(), StartedAt: rest.OptionalTime(r.StartedAt), EndedAt: rest.OptionalTime(r.EndedAt),
 		DurationMS: rest.ElapsedMS(r.StartedAt, r.EndedAt), TokenUsage: costs.TokenUsage(r.Usage),
-		FinishReason: rest.Optional(r.FinishReason), Context: rest.Object(r.Context), Traces: []Span{}, Logs: []LogLine{},
+		FinishReason: rest.Optional(r.FinishReason), Context: rest.Object(r.Context), Traces: []Span{}, Logs: []LogLine{}, SavedFiles: []SavedFile{},
 	}
 	if out.ErrorCode = rest.Optional(string(r.ErrorCode)); out.Error == nil {
 		out.Error = out.ErrorCode

@@ -42,7 +42,7 @@ func TestGetRun_ShowsRun(t *testing.T) {
 	require.Equal(t, w.IDs["event"], *run.ConnectorRunID)
 	require.NotNil(t, run.DurationMS)
 	require.Regexp(t, `"queued_at":"[^"]*Z"`, string(body))
-	require.Len(t, apiservertest.Decode[map[string]any](t, body), 30, "all fields, null or not")
+	require.Len(t, apiservertest.Decode[map[string]any](t, body), 31, "all fields, null or not")
 
 	_, body = w.Call(t, key, http.MethodGet, "/runs/"+w.FailedRun.String(), "")
 	failed := apiservertest.Decode[runs.Run](t, body)

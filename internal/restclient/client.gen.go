@@ -1838,6 +1838,9 @@ type Run struct {
 	// QueuedAt When the event was accepted.
 	QueuedAt time.Time `json:"queued_at"`
 
+	// SavedFiles The files that the run has saved so far; at most 100. Only a single run has them.
+	SavedFiles []SavedFile `json:"saved_files"`
+
 	// StartedAt When a runner first claimed the run.
 	StartedAt nullable.Nullable[time.Time] `json:"started_at"`
 
@@ -1917,6 +1920,27 @@ type RunnerSettingsInput struct {
 	//
 	// Examples: {"cpu":"500m","memory":"512Mi"}
 	Requests *map[string]string `json:"requests,omitempty"`
+}
+
+// SavedFile A file that a run saved.
+type SavedFile struct {
+	// ID The ID of the file in its run.
+	//
+	// Examples: s1
+	ID string `json:"id"`
+
+	// MimeType The type that the sender of the file declared.
+	//
+	// Examples: application/pdf
+	MimeType string `json:"mime_type"`
+
+	// Name The name of the file.
+	//
+	// Examples: invoice.pdf
+	Name string `json:"name"`
+
+	// Size The size in bytes.
+	Size int64 `json:"size"`
 }
 
 // SourceType The source of a deployment's code.
@@ -3423,6 +3447,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /v1/projects/{project_id}/runs/{run_id}/files/{number} (the `ReadRunFile` operationId).
 	ReadRunFile(ctx context.Context, projectID string, runID string, number int64, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReadSavedFile Download a file that an agent run saved
+	//
+	// Returns the bytes of a file in `saved_files` of the run. The content type is the type that the sender of the file declared. The transfer stops if the client reads less than 64 KiB a second.
+	//
+	// Corresponds with GET /v1/projects/{project_id}/runs/{run_id}/saved-files/{file_id} (the `ReadSavedFile` operationId).
+	ReadSavedFile(ctx context.Context, projectID string, runID string, fileID string, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
 // ListAgents List agents
@@ -4574,6 +4605,23 @@ func (c *Client) StreamRunEvents(ctx context.Context, projectID string, runID st
 // Corresponds with GET /v1/projects/{project_id}/runs/{run_id}/files/{number} (the `ReadRunFile` operationId).
 func (c *Client) ReadRunFile(ctx context.Context, projectID string, runID string, number int64, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewReadRunFileRequest(c.Server, projectID, runID, number)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReadSavedFile Download a file that an agent run saved
+//
+// Returns the bytes of a file in `saved_files` of the run. The content type is the type that the sender of the file declared. The transfer stops if the client reads less than 64 KiB a second.
+//
+// Corresponds with GET /v1/projects/{project_id}/runs/{run_id}/saved-files/{file_id} (the `ReadSavedFile` operationId).
+func (c *Client) ReadSavedFile(ctx context.Context, projectID string, runID string, fileID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReadSavedFileRequest(c.Server, projectID, runID, fileID)
 	if err != nil {
 		return nil, err
 	}
@@ -7962,6 +8010,54 @@ func NewReadRunFileRequest(server string, projectID string, runID string, number
 	}
 
 	operationPath := fmt.Sprintf("/v1/projects/%s/runs/%s/files/%s", pathParam0, pathParam1, pathParam2)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewReadSavedFileRequest constructs an http.Request for the ReadSavedFile method
+func NewReadSavedFileRequest(server string, projectID string, runID string, fileID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "project_id", projectID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "run_id", runID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam2 string
+
+	pathParam2, err = runtime.StyleParamWithOptions("simple", false, "file_id", fileID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/v1/projects/%s/runs/%s/saved-files/%s", pathParam0, pathParam1, pathParam2)
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
