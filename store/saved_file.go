@@ -38,7 +38,7 @@ type SavedFile struct {
 type SavedFiles interface {
 	// SaveFile appends entries to the journal of a claimed run, like Dispatch.AppendJournal. One of them is of the kind
 	// JournalFile, and body has its bytes. If all entries are repeated, it stores nothing. It returns ErrTooLarge beyond the
-	// limits of this file, and ErrInvalid if the bytes are not those that the entry describes.
+	// limits of this file, and ErrInvalid if the bytes do not fit the entry.
 	SaveFile(ctx context.Context, l Lease, entries []JournalEntry, body io.Reader) error
 	// RunSavedFiles returns the files that a run has saved, in their order; ErrNotFound without the run.
 	RunSavedFiles(ctx context.Context, run Key) ([]SavedFile, error)

@@ -38,7 +38,7 @@ type SavedFiles interface {
 
 // NewFile is a file that an effect adds to the run.
 type NewFile struct {
-	// Name and MIMEType can come from a service. What cannot be shown of them is left out.
+	// Name and MIMEType can come from a service. The engine leaves out characters that cannot be shown.
 	Name, MIMEType string
 	Data           []byte
 }

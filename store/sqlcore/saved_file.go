@@ -71,12 +71,12 @@ func (c *Core) putSaved(
 	return large, nil
 }
 
-// putVerified writes the bytes of a file to a blob. It returns ErrInvalid if they are not those of the file.
+// putVerified writes the bytes of a file to a blob. It returns ErrInvalid if they do not fit the file.
 func (c *Core) putVerified(ctx context.Context, blob store.Key, file store.SavedFile, body io.Reader) error {
 	hash := sha256.New()
 	size, err := c.putBlob(ctx, blob, io.TeeReader(io.LimitReader(body, file.Size+1), hash))
 	if err == nil && (size != file.Size || hex.EncodeToString(hash.Sum(nil)) != file.SHA256) {
-		err = fmt.Errorf("the bytes are not those of the file: %w", store.ErrInvalid)
+		err = fmt.Errorf("the bytes do not have the size and the digest of the file: %w", store.ErrInvalid)
 	}
 	return err
 }
