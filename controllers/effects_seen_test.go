@@ -204,8 +204,8 @@ func inPolicy(change func(context.Context, *stage, *v1alpha1.OutboundLink), want
 func inAudit(change func(*v1alpha1.APIKeySpec), want string) effect {
 	return effect{func(ctx context.Context, s *stage) any {
 		GinkgoHelper()
-		_, told := s.key(ctx, change)
-		return told
+		_, entry := s.key(ctx, change)
+		return entry
 	}, ContainSubstring(want)}
 }
 

@@ -82,7 +82,7 @@ func (b *Base) Event(o v1alpha1.ConditionedObject, kind, reason, note string) {
 	}
 	key := eventKey{o.GetUID(), reason}
 	b.makeCaches()
-	if _, told := b.recent.Get(key); told {
+	if _, sent := b.recent.Get(key); sent {
 		return
 	}
 	b.recent.Put(key, struct{}{})

@@ -24,7 +24,7 @@ import (
 // status is written once if it changed, otherwise not at all.
 func TestAnnounce_SendsEventsForChanges(t *testing.T) {
 	t.Parallel()
-	environment, told, written := dev("u", 1), &Events{}, 0
+	environment, events, written := dev("u", 1), &Events{}, 0
 	c := interceptor.NewClient(cached(t, environment).(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(
 		ctx context.Context, next client.Client, subresource string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
 	) error {
@@ -32,7 +32,7 @@ func TestAnnounce_SendsEventsForChanges(t *testing.T) {
 		return next.SubResource(subresource).Patch(ctx, o, patch, opts...)
 	}})
 	clock := clocktesting.NewFakeClock(time.Now())
-	keeper := &base.Base{Client: c, Reader: c, Store: claimsAll{}, Events: told, Clock: clock}
+	keeper := &base.Base{Client: c, Reader: c, Store: claimsAll{}, Events: events, Clock: clock}
 	for _, step := range []struct {
 		name  string
 		mark  func(*v1alpha1.Environment)
@@ -58,7 +58,7 @@ func TestAnnounce_SendsEventsForChanges(t *testing.T) {
 		require.NoError(t, err, step.name)
 		require.Equal(t, step.write, written > before, step.name)
 		require.LessOrEqual(t, written, before+1, step.name)
-		sent := told.Sent()
+		sent := events.Sent()
 		if step.event == "" {
 			require.Empty(t, sent, step.name)
 			continue
@@ -71,9 +71,9 @@ func TestAnnounce_SendsEventsForChanges(t *testing.T) {
 // After a warning, the first Ready status sends an event. Progress sends one event per reason.
 func TestAnnounce_ReportsRecovery(t *testing.T) {
 	t.Parallel()
-	environment, told, clock := dev("u", 1), &Events{}, clocktesting.NewFakeClock(time.Now())
+	environment, events, clock := dev("u", 1), &Events{}, clocktesting.NewFakeClock(time.Now())
 	c := cached(t, environment)
-	keeper := &base.Base{Client: c, Reader: c, Store: claimsAll{}, Events: told, Clock: clock}
+	keeper := &base.Base{Client: c, Reader: c, Store: claimsAll{}, Events: events, Clock: clock}
 	underWay := func(reason, message string) func(*v1alpha1.Environment) {
 		return func(e *v1alpha1.Environment) { v1alpha1.MarkReconciling(e, reason, message) }
 	}
@@ -100,7 +100,7 @@ func TestAnnounce_ReportsRecovery(t *testing.T) {
 			return 0, nil
 		})
 		require.NoError(t, err, step.name)
-		sent := strings.Join(told.Sent(), "; ")
+		sent := strings.Join(events.Sent(), "; ")
 		require.True(t, strings.HasPrefix(sent, step.event) && (step.event != "" || sent == ""), "%s: %s", step.name, sent)
 	}
 }
@@ -109,9 +109,9 @@ func TestAnnounce_ReportsRecovery(t *testing.T) {
 // CI.
 func TestAnnounce_WarnsOfBlockedBuild(t *testing.T) {
 	t.Parallel()
-	d, told := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u", Generation: 1}}, &Events{}
+	d, events := &v1alpha1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "v1", UID: "u", Generation: 1}}, &Events{}
 	c := cached(t, d)
-	keeper := &base.Base{Client: c, Reader: c, Store: claimsAll{}, Events: told}
+	keeper := &base.Base{Client: c, Reader: c, Store: claimsAll{}, Events: events}
 	for _, step := range []struct {
 		mark  func(*v1alpha1.Deployment)
 		event string
@@ -125,6 +125,6 @@ func TestAnnounce_WarnsOfBlockedBuild(t *testing.T) {
 			return 0, nil
 		})
 		require.NoError(t, err)
-		require.Equal(t, []string{step.event}, told.Sent())
+		require.Equal(t, []string{step.event}, events.Sent())
 	}
 }

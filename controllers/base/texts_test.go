@@ -33,8 +33,8 @@ func TestExplain_HidesStoreErrors(t *testing.T) {
 				require.ErrorIs(t, again, driver, "the log tells: %s", name)
 				require.NotEmpty(t, o.CommonStatus().Conditions)
 				for _, c := range o.CommonStatus().Conditions {
-					for _, told := range []string{"agentplatform database", "10.7.7.7", "db.internal", "FATAL"} {
-						require.NotContains(t, c.Message, told, "%s %s %s", name, o.ObjectKind(), c.Type)
+					for _, secret := range []string{"agentplatform database", "10.7.7.7", "db.internal", "FATAL"} {
+						require.NotContains(t, c.Message, secret, "%s %s %s", name, o.ObjectKind(), c.Type)
 					}
 					require.Contains(t, c.Message, "the manager's log")
 				}

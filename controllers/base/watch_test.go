@@ -166,8 +166,8 @@ func (r *removals) Remove(_ context.Context, _ uuid.UUID, ref store.ObjectRef) e
 // An object sends one event per reason and minute.
 func TestEvent_OnePerReasonAndMinute(t *testing.T) {
 	t.Parallel()
-	clock, told := clocktesting.NewFakeClock(time.Now()), &Events{}
-	keeper := &base.Base{Clock: clock, Events: told}
+	clock, events := clocktesting.NewFakeClock(time.Now()), &Events{}
+	keeper := &base.Base{Clock: clock, Events: events}
 	a, b := &v1alpha1.Environment{}, &v1alpha1.Environment{}
 	a.UID, b.UID = "a", "b"
 	for range 100 {
@@ -176,10 +176,10 @@ func TestEvent_OnePerReasonAndMinute(t *testing.T) {
 		keeper.Event(b, corev1.EventTypeNormal, "Up", "m")
 		clock.Step(time.Second / 2)
 	}
-	require.Len(t, told.Sent(), 3, "in 50 seconds")
+	require.Len(t, events.Sent(), 3, "in 50 seconds")
 	clock.Step(10 * time.Second)
 	keeper.Event(a, corev1.EventTypeNormal, "Up", strings.Repeat("x", 5000))
-	again := told.Sent()
+	again := events.Sent()
 	require.Len(t, again, 1, "a minute later")
 	require.LessOrEqual(t, len(again[0]), len("Normal Up: ")+1000)
 	(&base.Base{}).Event(a, corev1.EventTypeNormal, "Up", "m") // does nothing without a recorder

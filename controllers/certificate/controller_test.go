@@ -61,8 +61,8 @@ func (b *bench) reconcile() map[string]corev1.Secret {
 	return out
 }
 
-// told reports whether the reconciler sent an event about a new CA.
-func (b *bench) told() bool {
+// reportedChange reports whether the reconciler sent an event about a new CA.
+func (b *bench) reportedChange() bool {
 	select {
 	case <-b.changed:
 		return true
@@ -91,10 +91,10 @@ func TestReconcile_CreatesCertificates(t *testing.T) {
 	require.Equal(t, corev1.SecretTypeTLS, first["api-tls"].Type)
 	require.NotEqual(t, first["api-tls"].Data["tls.key"], first["dispatch-tls"].Data["tls.key"], "each program has a key of its own")
 	require.NotContains(t, first["dispatch-tls"].Data, first[certificate.Authority].Data["tls.key"])
-	require.True(t, b.told())
+	require.True(t, b.reportedChange())
 
 	require.Equal(t, first, b.reconcile(), "what fits stays")
-	require.False(t, b.told())
+	require.False(t, b.reportedChange())
 }
 
 func TestReconcile_RenewsCertificates(t *testing.T) {
@@ -107,13 +107,13 @@ func TestReconcile_RenewsCertificates(t *testing.T) {
 	require.Equal(t, first[certificate.Authority], second[certificate.Authority])
 	b.verify(second["dispatch-tls"], first["dispatch-tls"].Data["ca.crt"])
 
-	b.told()
+	b.reportedChange()
 	b.now = b.now.Add(7 * 365 * day)
 	third := b.reconcile()
 	require.NotEqual(t, second[certificate.Authority].Data["tls.crt"], third[certificate.Authority].Data["tls.crt"])
 	b.verify(third["dispatch-tls"], second["dispatch-tls"].Data["ca.crt"]) // a client that still trusts only the previous CA
 	b.verify(third["dispatch-tls"], third["dispatch-tls"].Data["ca.crt"])
-	require.True(t, b.told())
+	require.True(t, b.reportedChange())
 }
 
 func TestReconcile_ReplacesInvalidCertificates(t *testing.T) {
@@ -128,7 +128,7 @@ func TestReconcile_ReplacesInvalidCertificates(t *testing.T) {
 	require.Len(t, second, 3)
 	b.verify(second["dispatch-tls"], first["dispatch-tls"].Data["ca.crt"])
 
-	require.True(t, b.told())
+	require.True(t, b.reportedChange())
 	authority := second[certificate.Authority]
 	require.NoError(t, b.client.Delete(t.Context(), &authority))
 	third := b.reconcile()
@@ -139,19 +139,19 @@ func TestReconcile_ReplacesInvalidCertificates(t *testing.T) {
 // The reconciler keeps certificates of the operator, and reports their changes.
 func TestReconcile_KeepsCertificatesOfOperator(t *testing.T) {
 	t.Parallel()
-	brought := &corev1.Secret{Data: map[string][]byte{"tls.crt": []byte("theirs"), "ca.crt": []byte("one")}}
-	brought.Namespace, brought.Name = system, "dispatch-tls"
-	b := setup(t, brought)
+	supplied := &corev1.Secret{Data: map[string][]byte{"tls.crt": []byte("theirs"), "ca.crt": []byte("one")}}
+	supplied.Namespace, supplied.Name = system, "dispatch-tls"
+	b := setup(t, supplied)
 	first := b.reconcile()
-	require.Equal(t, brought.Data, first["dispatch-tls"].Data)
-	require.True(t, b.told())
+	require.Equal(t, supplied.Data, first["dispatch-tls"].Data)
+	require.True(t, b.reportedChange())
 	b.reconcile()
-	require.False(t, b.told())
+	require.False(t, b.reportedChange())
 
-	require.NoError(t, b.client.Get(t.Context(), types.NamespacedName{Namespace: system, Name: "dispatch-tls"}, brought))
-	brought.Data = maps.Clone(brought.Data)
-	brought.Data["ca.crt"] = []byte("two")
-	require.NoError(t, b.client.Update(t.Context(), brought))
+	require.NoError(t, b.client.Get(t.Context(), types.NamespacedName{Namespace: system, Name: "dispatch-tls"}, supplied))
+	supplied.Data = maps.Clone(supplied.Data)
+	supplied.Data["ca.crt"] = []byte("two")
+	require.NoError(t, b.client.Update(t.Context(), supplied))
 	b.reconcile()
-	require.True(t, b.told())
+	require.True(t, b.reportedChange())
 }

@@ -25,10 +25,10 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		hanging, well := newProvider(ctx, credentials()), newProvider(ctx, credentials())
 		hanging.hangs, hanging.reached = make(chan struct{}), make(chan struct{}, 10)
 		one, two := hanging.Deployment("one"), hanging.Deployment("two")
-		told := make(chan time.Duration, 1)
+		results := make(chan time.Duration, 1)
 		go func() {
 			defer GinkgoRecover()
-			told <- hanging.at(ctx, one, v1alpha1.DeploymentBuilding)
+			results <- hanging.at(ctx, one, v1alpha1.DeploymentBuilding)
 		}()
 		Eventually(ctx, hanging.reached).Should(Receive())
 
@@ -44,9 +44,9 @@ var _ = Describe("The status of a Deployment's commit", func() {
 			p.ExpectReconciled(ctx, builds, d)
 			Expect(d.Status.Phase).To(Equal(v1alpha1.DeploymentBuilding))
 		}
-		Expect(told).NotTo(Receive(), "it hangs all the while")
+		Expect(results).NotTo(Receive(), "it hangs all the while")
 		close(hanging.hangs)
-		Eventually(ctx, told).Should(Receive(BeZero()))
+		Eventually(ctx, results).Should(Receive(BeZero()))
 		Expect(hanging.states()).To(ConsistOf("pending agentplatform/" + hanging.Namespace + "/the-dev"))
 	})
 
@@ -217,15 +217,15 @@ var _ = Describe("The status of a Deployment's commit", func() {
 		p := newProvider(ctx, map[string]string{"bearerToken": reportToken})
 		p.hangs, p.reached = make(chan struct{}), make(chan struct{}, 10)
 		one, two := p.Deployment("one"), p.Deployment("two")
-		told := make(chan time.Duration, 1)
+		results := make(chan time.Duration, 1)
 		go func() {
 			defer GinkgoRecover()
-			told <- p.at(ctx, one, v1alpha1.DeploymentBuilding)
+			results <- p.at(ctx, one, v1alpha1.DeploymentBuilding)
 		}()
 		Eventually(ctx, p.reached).Should(Receive())
 		p.Clock.Step(5 * time.Second)
 		close(p.hangs)
-		Eventually(ctx, told).Should(Receive(BeZero()))
+		Eventually(ctx, results).Should(Receive(BeZero()))
 		Expect(one.Status.CommitStatus.Reason).To(Equal(v1alpha1.CommitStatusReported))
 
 		Expect(p.at(ctx, two, v1alpha1.DeploymentBuilding)).To(And(BeNumerically(">=", 10*time.Second), BeNumerically("<=", 15*time.Second)))

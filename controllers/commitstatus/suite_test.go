@@ -45,7 +45,7 @@ type provider struct {
 	log         bytes.Buffer
 
 	mu     sync.Mutex
-	told   []string // states with their contexts
+	sent   []string // states with their contexts
 	answer int
 	// commit is the commit of deployments that reach a phase.
 	commit string
@@ -74,7 +74,7 @@ func newProvider(ctx context.Context, secret map[string]string) *provider {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.told = append(p.told, status.State+" "+status.Context)
+		p.sent = append(p.sent, status.State+" "+status.Context)
 		w.WriteHeader(p.answer)
 		_, _ = io.WriteString(w, r.Header.Get("Authorization"))
 	}))
@@ -120,9 +120,9 @@ func (p *provider) again(ctx context.Context, d *v1alpha1.Deployment) time.Durat
 func (p *provider) states() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	told := p.told
-	p.told = nil
-	return told
+	states := p.sent
+	p.sent = nil
+	return states
 }
 
 func (p *provider) answers(status int) {

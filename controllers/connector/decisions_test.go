@@ -129,8 +129,8 @@ func TestWaitingForName_FindsStalledConnectors(t *testing.T) {
 func TestTitle_ChangesWithTheName(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*v1alpha1.Connector)
-		told   bool
+		change   func(*v1alpha1.Connector)
+		enqueued bool
 	}{
 		"another name": {func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Other" }, true},
 		"disabled":     {func(c *v1alpha1.Connector) { c.Spec.Enabled = ptr.To(false) }, false},
@@ -138,7 +138,7 @@ func TestTitle_ChangesWithTheName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			update := event.UpdateEvent{ObjectOld: ask(func(*v1alpha1.Connector) {}), ObjectNew: ask(c.change)}
-			require.Equal(t, c.told, base.Changed(displayName).Update(update))
+			require.Equal(t, c.enqueued, base.Changed(displayName).Update(update))
 		})
 	}
 	require.Nil(t, displayName(&v1alpha1.Project{}))

@@ -141,7 +141,7 @@ var _ = Describe("An outbound Connector", func() {
 			Damper: s.r.Damper,
 		}
 		s.r.Damper.Now = func() time.Time { return clock }
-		told := func() (names []string) {
+		notified := func() (names []string) {
 			GinkgoHelper()
 			Expect(look.CheckAll(ctx)).To(Succeed())
 			for len(changed) > 0 {
@@ -150,7 +150,7 @@ var _ = Describe("An outbound Connector", func() {
 			return names
 		}
 		c := s.reconciled(ctx, s.Connector("results", sends))
-		Expect(told()).To(BeEmpty())
+		Expect(notified()).To(BeEmpty())
 
 		database := func(statement string, args ...any) {
 			GinkgoHelper()
@@ -159,21 +159,21 @@ var _ = Describe("An outbound Connector", func() {
 		}
 		key := s.Key(c)
 		database(`INSERT INTO destinations (project_id, connector_id, failures, paused_reason) VALUES (?, ?, ?, '')`, key.ProjectID.String(), key.ID.String(), store.BreakAfter)
-		Expect(told()).To(ConsistOf("results"))
-		Expect(told()).To(BeEmpty(), "nothing is new")
+		Expect(notified()).To(ConsistOf("results"))
+		Expect(notified()).To(BeEmpty(), "nothing is new")
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(State(c)).To(Equal("Ready=True/Succeeded observed"))
 		Expect(c.Status.Condition(v1alpha1.ConditionDelivering).Reason).To(Equal(v1alpha1.ReasonDestinationFailing))
 		Expect(s.Events.Sent()).To(ContainElement(ContainSubstring(v1alpha1.ReasonDestinationFailing)))
 
 		database(`UPDATE destinations SET paused_generation = ?, paused_reason = 'it answered 410 Gone'`, c.Generation)
-		Expect(told()).To(ConsistOf("results"))
+		Expect(notified()).To(ConsistOf("results"))
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(c.Status.Condition(v1alpha1.ConditionDelivering).Reason).To(Equal(v1alpha1.ReasonPaused))
 		Expect(c.Status.Condition(v1alpha1.ConditionDelivering).Message).To(ContainSubstring("410 Gone"))
 
 		Expect(s.Store.ResumeDestination(ctx, key)).To(Succeed())
-		Expect(told()).To(ConsistOf("results"))
+		Expect(notified()).To(ConsistOf("results"))
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(c.Status.IsTrue(v1alpha1.ConditionDelivering)).To(BeTrue())
 		Expect(s.Events.Sent()).To(ContainElement(ContainSubstring("deliveries succeed again")))
@@ -184,16 +184,16 @@ var _ = Describe("An outbound Connector", func() {
 		By("accepting some deliveries and rejecting others")
 		for range 3 {
 			database(`UPDATE destinations SET rejected = 1, rejected_reason = ?`, clock.String())
-			told()
+			notified()
 			database(`UPDATE destinations SET rejected = 0, rejected_reason = ''`)
 			clock = clock.Add(time.Minute)
-			Expect(told()).To(BeEmpty(), "it is not calm yet")
+			Expect(notified()).To(BeEmpty(), "it is not calm yet")
 			s.ExpectReconciled(ctx, s.r, c)
 			Expect(c.Status.Condition(v1alpha1.ConditionDelivering).Reason).To(Equal(v1alpha1.ReasonDeliveriesFailing), "whoever reconciles it")
 		}
 		clock = clock.Add(9 * time.Minute)
-		Expect(told()).To(ConsistOf("results"))
-		Expect(told()).To(BeEmpty())
+		Expect(notified()).To(ConsistOf("results"))
+		Expect(notified()).To(BeEmpty())
 		s.ExpectReconciled(ctx, s.r, c)
 		Expect(c.Status.IsTrue(v1alpha1.ConditionDelivering)).To(BeTrue())
 

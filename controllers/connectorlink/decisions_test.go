@@ -65,8 +65,8 @@ func TestLinksOfEnvironment_FindsLinksOfAllConnectors(t *testing.T) {
 func TestIsInEffect_SelectsConnectorChanges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*v1alpha1.Connector)
-		told   bool
+		change   func(*v1alpha1.Connector)
+		enqueued bool
 	}{
 		"its ID":                          {func(c *v1alpha1.Connector) { c.Status.ID = "b" }, true},
 		"its name conflict":               {func(c *v1alpha1.Connector) { c.MarkNameTaken("x") }, true},
@@ -81,7 +81,7 @@ func TestIsInEffect_SelectsConnectorChanges(t *testing.T) {
 			before.MarkRoutesReady()
 			after := before.DeepCopy()
 			c.change(after)
-			require.Equal(t, c.told, base.Changed(connectorState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+			require.Equal(t, c.enqueued, base.Changed(connectorState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
 }
@@ -91,8 +91,8 @@ func TestIsInEffect_SelectsConnectorChanges(t *testing.T) {
 func TestWhatRuns_SelectsEnvironmentChanges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*v1alpha1.Environment)
-		told   bool
+		change   func(*v1alpha1.Environment)
+		enqueued bool
 	}{
 		"another is live":        {func(e *v1alpha1.Environment) { e.Status.LiveDeploymentID = "a" }, true},
 		"its ID":                 {func(e *v1alpha1.Environment) { e.Status.ID = "a" }, true},
@@ -104,7 +104,7 @@ func TestWhatRuns_SelectsEnvironmentChanges(t *testing.T) {
 			before := &v1alpha1.Environment{}
 			after := before.DeepCopy()
 			c.change(after)
-			require.Equal(t, c.told, base.Changed(liveState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+			require.Equal(t, c.enqueued, base.Changed(liveState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
 	require.Nil(t, liveState(&v1alpha1.Project{}))

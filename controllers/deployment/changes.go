@@ -141,7 +141,7 @@ func (s activationState) conflict(m *projection.Mirror, existing *v1alpha1.Conne
 		}
 		was = connectorKind(existing.Spec.Mode.EnumValue(), existing.Type())
 	}
-	if row, brought := s.rows[name]; brought {
+	if row, exists := s.rows[name]; exists {
 		was = connectorKind(row.Mode, v1alpha1.ConnectorType(row.Type))
 	}
 	if was != is {
@@ -180,9 +180,9 @@ func (s activationState) linkConflict(m *projection.Mirror) string {
 
 // actionFor returns the action for a connector of the code.
 func (s activationState) actionFor(m *projection.Mirror, existing *v1alpha1.Connector) string {
-	row, brought := s.rows[m.Connector.Name]
+	row, exists := s.rows[m.Connector.Name]
 	switch {
-	case !brought || row.Retired:
+	case !exists || row.Retired:
 		return actionCreated
 	case existing != nil && !existing.Retired() && projection.SameConnector(existing, m.Connector) && s.sameLinks(m):
 		return actionUnchanged
@@ -257,7 +257,7 @@ func (s activationState) nameHolders(changes []change) (holders []nameHolder) {
 		})
 	}
 	for _, c := range changes {
-		if row, brought := s.rows[v1alpha1.CodeConnectorName(s.environment, c.key)]; c.mirror == nil && brought {
+		if row, exists := s.rows[v1alpha1.CodeConnectorName(s.environment, c.key)]; c.mirror == nil && exists {
 			inCode(row.Name, c.key, row.Retired)
 		}
 	}

@@ -58,8 +58,8 @@ func (r *Reconciler) testEnvironment(ctx context.Context, v *deploymentState) (s
 // mirrorTests sets the test counts after the build has reported them. The store's response to a claim
 // has no results, so it reads them until the condition has the outcome.
 func (r *Reconciler) mirrorTests(ctx context.Context, v *deploymentState) error {
-	told := v.Status.Condition(v1alpha1.ConditionTestsPassed)
-	if !v.outcome.Built && !v.outcome.Status.Terminal() || told != nil && told.Status != metav1.ConditionUnknown {
+	condition := v.Status.Condition(v1alpha1.ConditionTestsPassed)
+	if !v.outcome.Built && !v.outcome.Status.Terminal() || condition != nil && condition.Status != metav1.ConditionUnknown {
 		return nil
 	}
 	whole, err := r.Store.Deployment(ctx, v.key)

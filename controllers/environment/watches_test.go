@@ -20,8 +20,8 @@ import (
 func TestWatches_PassRelevantChanges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change func(*v1alpha1.Project)
-		told   bool
+		change   func(*v1alpha1.Project)
+		enqueued bool
 	}{
 		"another spec":                  {func(p *v1alpha1.Project) { p.Generation++ }, true},
 		"its ID":                        {func(p *v1alpha1.Project) { p.Status.ID = "a" }, true},
@@ -36,12 +36,12 @@ func TestWatches_PassRelevantChanges(t *testing.T) {
 			before := &v1alpha1.Project{}
 			after := before.DeepCopy()
 			c.change(after)
-			require.Equal(t, c.told, base.Changed(projectState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+			require.Equal(t, c.enqueued, base.Changed(projectState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
 	for name, c := range map[string]struct {
-		change func(*v1alpha1.Deployment)
-		told   bool
+		change   func(*v1alpha1.Deployment)
+		enqueued bool
 	}{
 		"its phase":     {func(d *v1alpha1.Deployment) { d.Status.Phase = v1alpha1.DeploymentDeployed }, true},
 		"its live flag": {func(d *v1alpha1.Deployment) { d.Status.Live = true }, true},
@@ -53,7 +53,7 @@ func TestWatches_PassRelevantChanges(t *testing.T) {
 			before := &v1alpha1.Deployment{}
 			after := before.DeepCopy()
 			c.change(after)
-			require.Equal(t, c.told, base.Changed(liveState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
+			require.Equal(t, c.enqueued, base.Changed(liveState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
 	require.Nil(t, projectState(&v1alpha1.Deployment{}))

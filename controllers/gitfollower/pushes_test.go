@@ -18,7 +18,7 @@ import (
 
 // pushed returns a follower that receives pushes, and whose only environment is at the head of its
 // branch.
-func pushed(ctx SpecContext) (f *follower, told <-chan event.GenericEvent) {
+func pushed(ctx SpecContext) (f *follower, polls <-chan event.GenericEvent) {
 	GinkgoHelper()
 	f = newFollower(ctx)
 	f.repository.Commit("main", "agents/a.yaml", "name: a")
@@ -51,12 +51,12 @@ func (f *follower) asked(ctx context.Context) []store.PollRequest {
 
 var _ = Describe("A push that the gateway received", func() {
 	It("triggers a poll before the interval ends", func(ctx SpecContext) {
-		f, told := pushed(ctx)
+		f, polls := pushed(ctx)
 		second := f.repository.Commit("main", "agents/a.yaml", "name: b")
 		f.Clock.Step(11 * time.Second)
 		f.push(ctx)
 		var e event.GenericEvent
-		Eventually(ctx, told).Should(Receive(&e))
+		Eventually(ctx, polls).Should(Receive(&e))
 		Expect(e.Object.GetNamespace()).To(Equal(f.Namespace))
 		Expect(e.Object.GetName()).To(Equal(f.project.Name))
 		f.ExpectReconciled(ctx, f.branches, f.project)
@@ -69,11 +69,11 @@ var _ = Describe("A push that the gateway received", func() {
 	})
 
 	It("respects the minimum interval of polls", func(ctx SpecContext) {
-		f, told := pushed(ctx)
+		f, polls := pushed(ctx)
 		f.Clock.Step(9 * time.Second)
 		before := f.requests.Load()
 		f.push(ctx)
-		Eventually(ctx, told).Should(Receive())
+		Eventually(ctx, polls).Should(Receive())
 		Expect(f.ExpectReconciled(ctx, f.branches, f.project).RequeueAfter).To(Equal(time.Second))
 		Expect(f.requests.Load()).To(Equal(before))
 		Expect(f.asked(ctx)).To(HaveLen(1), "it is not looked at yet")
@@ -84,10 +84,10 @@ var _ = Describe("A push that the gateway received", func() {
 	})
 
 	It("is forgotten if no environment follows a branch", func(ctx SpecContext) {
-		f, told := pushed(ctx)
+		f, polls := pushed(ctx)
 		f.ExpectGone(ctx, f.Environment("dev"))
 		f.push(ctx)
-		Eventually(ctx, told).Should(Receive())
+		Eventually(ctx, polls).Should(Receive())
 		before := f.requests.Load()
 		f.ExpectReconciled(ctx, f.branches, f.project)
 		Expect(f.requests.Load()).To(Equal(before))
@@ -95,10 +95,10 @@ var _ = Describe("A push that the gateway received", func() {
 	})
 
 	It("is kept while the store is unavailable", func(ctx SpecContext) {
-		f, told := pushed(ctx)
+		f, polls := pushed(ctx)
 		f.Clock.Step(time.Minute)
 		f.push(ctx)
-		Eventually(ctx, told).Should(Receive())
+		Eventually(ctx, polls).Should(Receive())
 		f.Store.GoAway()
 		_, err := f.branches.Reconcile(ctx, f.Request(f.project))
 		Expect(err).To(HaveOccurred())

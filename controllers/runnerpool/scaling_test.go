@@ -204,9 +204,9 @@ func TestPools_FollowNotifications(t *testing.T) {
 	later := atFirst.Add(checkRetryInterval)
 	require.Equal(t, []store.Key{key}, p.takeDue(later))
 
-	told, changed := p.recordDemand(later, key, waiting(99, 99))
+	pool, changed := p.recordDemand(later, key, waiting(99, 99))
 	require.True(t, changed)
-	require.Equal(t, name, told)
+	require.Equal(t, name, pool)
 	_, changed = p.recordDemand(later, other, waiting(9, 9))
 	require.False(t, changed)
 	require.EqualValues(t, 3, p.replicas(name, key, b, 0, later).replicas)

@@ -47,9 +47,9 @@ func TestSend_KeepsTheDigitsOfNumbers(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, calls, 1)
 		require.Equal(t, `{"payload":`+longNumbers+`}`, encoded(t, calls[0].Arguments))
-		told := h.requests[len(h.requests)-1].Contents
-		at := slices.IndexFunc(told, func(c *model.Content) bool { return c.Parts[0].Call != nil })
-		require.Equal(t, `{"payload":`+longNumbers+`}`, encoded(t, told[at].Parts[0].Call.Args), "cut at %d", cut)
+		contents := h.requests[len(h.requests)-1].Contents
+		at := slices.IndexFunc(contents, func(c *model.Content) bool { return c.Parts[0].Call != nil })
+		require.Equal(t, `{"payload":`+longNumbers+`}`, encoded(t, contents[at].Parts[0].Call.Args), "cut at %d", cut)
 	}
 }
 

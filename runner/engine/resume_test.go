@@ -142,8 +142,8 @@ func callsOf(t require.TestingT, journal []dispatchapi.JournalEntry) (texts []st
 type tally struct {
 	answers, results int
 	inFlight         bool
-	// told are the calls in flight that the model learns of.
-	told int
+	// reportedToModel are the calls in flight that the model learns of.
+	reportedToModel int
 }
 
 func count(entries []dispatchapi.JournalEntry) tally {
@@ -175,7 +175,7 @@ func count(entries []dispatchapi.JournalEntry) tally {
 			}
 		}
 	}
-	c.inFlight, c.told = unsafe > 0, len(tells)
+	c.inFlight, c.reportedToModel = unsafe > 0, len(tells)
 	return c
 }
 
@@ -220,7 +220,7 @@ func TestResume_AtEachEntry(t *testing.T) {
 			require.Equal(t, whole.Output, out.Output)
 			require.Equal(t, whole.Usage, out.Usage)
 			require.Len(t, h.asked, all.answers-had.answers)
-			require.Len(t, h.called, all.results-had.results-had.told, "no interrupted call is repeated")
+			require.Len(t, h.called, all.results-had.results-had.reportedToModel, "no interrupted call is repeated")
 			again := append(append(slices.Clone(prior), h.appended...), out.Trailing...)
 			gapless(t, again)
 			require.Len(t, again, len(journal))

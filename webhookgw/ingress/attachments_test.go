@@ -44,8 +44,8 @@ func newShelf() *shelf {
 	return s
 }
 
-// told returns the files as lines: name, field, and type with size or the reason.
-func (s *shelf) told() (lines []string) {
+// listFiles returns the files as lines: name, field, and type with size or the reason.
+func (s *shelf) listFiles() (lines []string) {
 	for _, f := range s.files {
 		line := f.Name + " " + f.FieldName + " " + string(f.Reason)
 		if f.Blob != nil {
@@ -87,7 +87,7 @@ func TestInline_Files(t *testing.T) {
 					rest, err := io.ReadAll(j)
 					require.NoError(t, err, body)
 					require.NoError(t, j.text.problem(), body)
-					require.Equal(t, want, s.told(), "%s", body)
+					require.Equal(t, want, s.listFiles(), "%s", body)
 					require.True(t, json.Valid(rest), "%s", rest)
 					if want == nil {
 						require.Equal(t, body, string(rest))
@@ -153,7 +153,7 @@ func TestMultipart_Bodies(t *testing.T) {
 				object, err := fields.Object(pairs)
 				require.NoError(t, err)
 				require.Equal(t, c.object, string(object))
-				require.Equal(t, c.files, s.told())
+				require.Equal(t, c.files, s.listFiles())
 			}
 		})
 	}
@@ -276,14 +276,14 @@ func TestAttachments_BeyondReviewBudgetAreStored(t *testing.T) {
 	require.Equal(t, []store.FileReason{"", store.FileBeyondReview}, []store.FileReason{files[0].Reason, files[1].Reason})
 	require.Equal(t, "x", string(k.blobs[*files[1].Blob]))
 	require.Zero(t, k.dropped)
-	var told struct {
+	var listFiles struct {
 		Accepted, Omitted int
 		Issues            []map[string]string
 	}
-	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &told))
-	require.Equal(t, 2, told.Accepted)
-	require.Zero(t, told.Omitted)
-	require.Equal(t, []map[string]string{{"name": "b.txt", "field_name": "files", "reason": "review_budget"}}, told.Issues)
+	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &listFiles))
+	require.Equal(t, 2, listFiles.Accepted)
+	require.Zero(t, listFiles.Omitted)
+	require.Equal(t, []map[string]string{{"name": "b.txt", "field_name": "files", "reason": "review_budget"}}, listFiles.Issues)
 }
 
 // TestAttachments_DefaultReviewBudget: the maximum size of an event's files.

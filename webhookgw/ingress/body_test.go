@@ -129,7 +129,7 @@ func TestInline_ReuseForgetsPreviousBody(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, second.text.problem())
 			require.JSONEq(t, strings.Replace(body, "YQ==", "", 1), string(rest))
-			require.Equal(t, []string{`a.txt files text/plain "a"`}, shelf.told())
+			require.Equal(t, []string{`a.txt files text/plain "a"`}, shelf.listFiles())
 		})
 	}
 }
