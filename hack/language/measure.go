@@ -113,7 +113,7 @@ func (m *measure) addGoFile(path string, text []byte) error {
 			m.addName(fn, isTest)
 		}
 	}
-	if isTest {
+	if isTest || strings.HasSuffix(file.Name.Name, "test") { // a test, or helpers of tests
 		m.addParagraphs(&m.messages, path, testMessages(file))
 		return nil
 	}
