@@ -48,6 +48,9 @@ var errBusy = errors.New("too many requests")
 // requestTimeout limits one attempt of a call that does not wait for work.
 const requestTimeout = 30 * time.Second
 
+// slowestSave is the slowest pace of a request with a file, in bytes per second after requestTimeout.
+const slowestSave = 128 << 10
+
 // claimTimeout is the time of a claim request beyond its own wait.
 const claimTimeout = 10 * time.Second
 
@@ -226,7 +229,8 @@ func (c *Client) File(ctx context.Context, runID uuid.UUID, number int, limit in
 	return c.fetchBody(ctx, "/v1/runs/"+runID.String()+"/files/"+strconv.Itoa(number), limit)
 }
 
-// Save appends entries to a run's journal, one of them of a file with these bytes.
+// Save appends entries to a run's journal, one of them of a file with these bytes. It takes no part in the limit of large
+// requests, because the engine limits the files that are saved at the same time, and the ends of other runs must not wait.
 func (c *Client) Save(ctx context.Context, runID uuid.UUID, req SaveRequest, data []byte) error {
 	journal, err := encodeRequest(req)
 	if err != nil {
@@ -236,7 +240,12 @@ func (c *Client) Save(ctx context.Context, runID uuid.UUID, req SaveRequest, dat
 		method: http.MethodPut, path: "/v1/runs/" + runID.String() + "/saved", contentType: "application/octet-stream",
 		query: url.Values{"journal": {strconv.Itoa(len(journal))}}, body: slices.Concat(journal, data),
 	}
-	return c.retryLarge(ctx, len(call.body), func(ctx context.Context) error { return c.sendExchange(ctx, call) })
+	limit := requestTimeout + time.Duration(len(call.body)/slowestSave)*time.Second
+	return c.retryCall(ctx, func(context.Context) error {
+		once, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return c.sendExchange(once, call)
+	})
 }
 
 // SavedPart fetches at most length bytes of a file that the run has saved, from an offset.
@@ -284,11 +293,6 @@ func (c *Client) sendLarge(ctx context.Context, path string, size int, req any) 
 	if size <= smallRequest {
 		return c.callWithRetries(ctx, http.MethodPost, path, req)
 	}
-	return c.retryLarge(ctx, size, func(ctx context.Context) error { return c.callOnce(ctx, http.MethodPost, path, req, nil) })
-}
-
-// retryLarge is retryCall for a request of the given size.
-func (c *Client) retryLarge(ctx context.Context, size int, try func(context.Context) error) error {
 	weight := min(int64(size), maxLargeRequests)
 	return c.retryCall(ctx, func(context.Context) error {
 		if err := c.large.Acquire(ctx, weight); err != nil {
@@ -297,7 +301,7 @@ func (c *Client) retryLarge(ctx context.Context, size int, try func(context.Cont
 		defer c.large.Release(weight)
 		once, cancel := context.WithTimeout(ctx, requestTimeout) // without the wait
 		defer cancel()
-		return try(once)
+		return c.callOnce(once, http.MethodPost, path, req, nil)
 	})
 }
 

@@ -92,12 +92,28 @@ func (e *Effects) Do(ctx context.Context, effect Effect) (Result, error) {
 		},
 	}
 	if effect.Save != nil {
-		a.file = &NewFile{}
-		a.run = func(ctx context.Context, _ startedTool) (_ map[string]any, err error) {
-			*a.file, err = effect.Save(ctx)
+		return e.save(ctx, effect, a)
+	}
+	return e.scope.perform(ctx, a)
+}
+
+// save performs an effect that saves a file. Other saves wait until the file is stored, because it is in memory until then.
+func (e *Effects) save(ctx context.Context, effect Effect, a action) (Result, error) {
+	waiting, held := e.scope.engine.saves, false
+	a.file = &NewFile{}
+	a.run = func(ctx context.Context, _ startedTool) (_ map[string]any, err error) {
+		if err := waiting.Acquire(ctx, 1); err != nil {
 			return nil, err
 		}
+		held = true
+		*a.file, err = effect.Save(ctx)
+		return nil, err
 	}
+	defer func() {
+		if held {
+			waiting.Release(1)
+		}
+	}()
 	return e.scope.perform(ctx, a)
 }
 

@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/metrics"
@@ -54,7 +56,12 @@ type Config struct {
 type Engine struct {
 	cfg      Config
 	features []Feature
+	// saves limits the files that are requested and stored at the same time.
+	saves *semaphore.Weighted
 }
+
+// maxSaves is the number of files that the runs of an engine save at the same time. Each takes three times its size in memory.
+const maxSaves = 3
 
 // New creates an engine.
 func New(cfg Config) *Engine {
@@ -67,7 +74,7 @@ func New(cfg Config) *Engine {
 	if cfg.Metrics == nil {
 		cfg.Metrics = metrics.NewRunner(nil, nil, nil)
 	}
-	return &Engine{cfg: cfg, features: append([]Feature{builtinTools(cfg.Tools), sending()}, cfg.Features...)}
+	return &Engine{cfg: cfg, saves: semaphore.NewWeighted(maxSaves), features: append([]Feature{builtinTools(cfg.Tools), sending()}, cfg.Features...)}
 }
 
 // Journal stores the actions of a run.

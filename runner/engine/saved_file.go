@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"mime"
 	"strconv"
@@ -35,6 +36,9 @@ type SavedFiles interface {
 	// ReadPart returns at most length bytes of a file from an offset. length is at most dispatchapi.MaxSavedPart.
 	ReadPart(ctx context.Context, id string, offset, length int64) ([]byte, error)
 }
+
+// ErrSavedFile is the cause of an attempt that could not read a saved file.
+var ErrSavedFile = errors.New("reading the saved file")
 
 // NewFile is a file that an effect adds to the run.
 type NewFile struct {
@@ -85,7 +89,7 @@ func (e *Effects) ReadSaved(ctx context.Context, id string, length int64) ([]byt
 func (s *Scope) readSaved(ctx context.Context, id string, offset, length int64) ([]byte, error) {
 	part, err := s.in.SavedFiles.ReadPart(ctx, id, offset, length)
 	if err != nil {
-		return nil, fmt.Errorf("%w: reading saved file %s: %w", ErrStopped, id, err)
+		return nil, fmt.Errorf("%w: %w %s: %w", ErrStopped, ErrSavedFile, id, err)
 	}
 	return part, nil
 }
@@ -115,13 +119,26 @@ func (r *recorder) recordFile(agent string, f *NewFile, t toolResult) (toolResul
 	if err != nil {
 		return toolResult{}, fmt.Errorf("encoding a saved file: %w", err)
 	}
+	t.Result = entry.about()
+	result, err := boundedResult(t)
+	if err != nil {
+		return toolResult{}, err
+	}
+	// Without room for the result there must be no entry of the file, which only Save appends.
+	if err := checkJournal(r.size + entrySize(dispatchapi.JournalFile, data) + entrySize(dispatchapi.JournalToolResult, result)); err != nil {
+		return toolResult{}, err
+	}
 	if err := r.addEntry(dispatchapi.JournalEntry{Kind: dispatchapi.JournalFile, Data: data}); err != nil {
 		return toolResult{}, err
 	}
 	r.addFile(entry)
 	r.unsaved[entry.position] = f.Data
-	t.Result = entry.about()
 	return r.addResult(t, false)
+}
+
+// entrySize returns the size of an entry with this data, as the journal counts it.
+func entrySize(kind string, data []byte) int {
+	return dispatchapi.JournalEntry{Kind: kind, Data: data}.Size()
 }
 
 // addFile counts a saved file.

@@ -119,3 +119,22 @@ func TestRecorder_LimitsFiles(t *testing.T) {
 		})
 	}
 }
+
+// A file whose result does not fit into the journal leaves no entry, because only an append with its bytes may have one.
+func TestRecorder_NeedsRoomForFileAndResult(t *testing.T) {
+	t.Parallel()
+	list := &entryList{}
+	r := newRecorder(nil, list, &MemoryFiles{Journal: list})
+	file, call := &NewFile{Name: "n", MIMEType: "text/plain", Data: []byte("text")}, toolResult{CallID: "x/1"}
+	_, err := r.recordFile("main", file, call)
+	require.NoError(t, err)
+	require.NoError(t, r.flushPending(t.Context()))
+	entries := list.batches[0]
+	require.Len(t, entries, 2)
+
+	r.size = dispatchapi.MaxJournal - entries[0].Size() - entries[1].Size() + 1
+	_, err = r.recordFile("main", file, toolResult{CallID: "x/2"})
+	require.ErrorContains(t, err, "the limit of a run")
+	require.Empty(t, r.pending)
+	require.Len(t, r.files, 1)
+}

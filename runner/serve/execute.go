@@ -47,7 +47,11 @@ func (s *Server) execute(l life, c *claim) (status string) {
 		return metrics.RunLost
 	}
 	if out.Status == engine.Unfinished && errors.Is(out.Cause, dispatchapi.ErrRejected) {
-		return s.fallback(l, c, log, out.Cause, notStored)
+		message := notStored
+		if errors.Is(out.Cause, engine.ErrSavedFile) {
+			message = "a saved file of the run could not be read"
+		}
+		return s.fallback(l, c, log, out.Cause, message)
 	}
 	if out.Status == engine.Unfinished {
 		log.Info("releasing run", "cause", out.Cause)

@@ -67,7 +67,7 @@ func (c *Client) Send(ctx context.Context, r Request) (Response, error) {
 	}
 	hidden := &redact.Secrets{}
 	hidden.Add(r.Secrets...)
-	got, _, err := c.sendScript(ctx, r, hidden)
+	got, err := c.sendScript(ctx, r, hidden)
 	if err != nil {
 		return Response{}, errors.New(oneLine(hidden.RedactText(err.Error()), maxError))
 	}
@@ -85,14 +85,14 @@ func (got *response) forScript(hidden *redact.Secrets) Response {
 	return out
 }
 
-// sendScript sends a request and repeats it as the script allows. It also returns the request after its redirects.
-func (c *Client) sendScript(ctx context.Context, r Request, hidden *redact.Secrets) (*response, *request, error) {
+// sendScript sends a request and repeats it as the script allows.
+func (c *Client) sendScript(ctx context.Context, r Request, hidden *redact.Secrets) (*response, error) {
 	to, err := url.Parse(r.URL)
 	if err != nil || to.Host == "" || to.Scheme != "https" && to.Scheme != "http" {
-		return nil, nil, errors.New("the URL must be an http or https URL with a host")
+		return nil, errors.New("the URL must be an http or https URL with a host")
 	}
 	if to.User != nil {
-		return nil, nil, errors.New("the URL must not contain a user; use the header Authorization")
+		return nil, errors.New("the URL must not contain a user; use the header Authorization")
 	}
 	engine.RecordServer(ctx, to, hidden)
 	limited, cancel := context.WithTimeoutCause(ctx, r.Timeout, errTimeout)
@@ -104,14 +104,14 @@ func (c *Client) sendScript(ctx context.Context, r Request, hidden *redact.Secre
 		}
 		got, err := c.sendRequest(limited, req)
 		if err != nil && errors.Is(context.Cause(limited), errTimeout) {
-			return nil, nil, req.timedOut(r.Timeout)
+			return nil, req.timedOut(r.Timeout)
 		}
 		if r.Retries == 0 || !mayRepeat(r, req, got, err) {
-			return got, req, err
+			return got, err
 		}
 		r.Retries--
 		if err := pause.For(limited, pauseOf(got, wait)); err != nil {
-			return nil, nil, errNotCompleted
+			return nil, errNotCompleted
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"net/url"
 	"path"
 
 	"github.com/agentplatform/agentplatform/internal/redact"
@@ -23,7 +24,7 @@ func (c *Client) Save(ctx context.Context, r Request, name string) (engine.NewFi
 	hidden := &redact.Secrets{}
 	hidden.Add(r.Secrets...)
 	r.Method, r.saves = http.MethodGet, true
-	got, req, err := c.sendScript(ctx, r, hidden)
+	got, err := c.sendScript(ctx, r, hidden)
 	if err != nil {
 		return engine.NewFile{}, errors.New(oneLine(hidden.RedactText(err.Error()), maxError))
 	}
@@ -31,15 +32,27 @@ func (c *Client) Save(ctx context.Context, r Request, name string) (engine.NewFi
 		return engine.NewFile{}, errors.New(got.forScript(hidden).Failure())
 	}
 	file := engine.NewFile{
-		Name: hidden.RedactText(cmp.Or(name, got.fileName(), path.Base(req.url.Path))), MIMEType: got.headers["content-type"], Data: got.data,
+		Name:     hidden.RedactText(cmp.Or(name, got.fileName(), lastPart(r.URL))),
+		MIMEType: hidden.RedactText(got.headers["content-type"]), Data: got.data,
 	}
-	if len(r.Secrets) > 0 {
-		file.Data = []byte(hidden.RedactText(string(got.data)))
+	if text := string(got.data); len(r.Secrets) > 0 {
+		if redacted := hidden.RedactText(text); redacted != text {
+			file.Data = []byte(redacted)
+		}
 	}
 	if file.MIMEType == "" {
 		file.MIMEType = http.DetectContentType(file.Data)
 	}
 	return file, nil
+}
+
+// lastPart returns the last part of the path of a URL. The URL of a redirect can be a secret.
+func lastPart(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return path.Base(u.Path)
 }
 
 // fileName returns the name that the service gives to the body, or "".

@@ -10,9 +10,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
@@ -44,6 +46,9 @@ func depot(t *testing.T) (url string, requests *atomic.Int64) {
 		case "text":
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			_, _ = fmt.Fprintf(w, "the text for %q", r.Header.Get("Authorization"))
+		case "typed":
+			w.Header().Set("Content-Type", "text/"+strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "))
+			_, _ = w.Write([]byte("a"))
 		case "named":
 			w.Header().Set("Content-Disposition", `attachment; filename="../we ird.csv"`)
 			_, _ = w.Write([]byte("a,b"))
@@ -67,22 +72,23 @@ func TestSave_StoresFile(t *testing.T) {
 	t.Parallel()
 	url, _ := depot(t)
 	for name, row := range map[string]struct{ path, line, want string }{
-		"metadata":           {"/bytes/3", `return f`, `{"id":"s1","mime_type":"application/pdf","name":"3","size":3}`},
-		"the largest":        {"/bytes/10485760", `return f["size"]`, `{"result":10485760}`},
-		"one byte beyond":    {"/bytes/10485761", ``, "http.save: the response of the service has more than 10 MiB"},
-		"endless":            {"/endless", ``, "http.save: the response of the service has more than 10 MiB"},
-		"cut off":            {"/cut", ``, "http.save: the response of the service ended early"},
-		"a status":           {"/none", ``, "http.save: the service responded with the status 404: no such file"},
-		"after a redirect":   {"/moved", `return [f["name"], files.text("s1")]`, `{"result":["report.txt","the text for \"Bearer [REDACTED]\""]}`},
-		"without the secret": {"/text/a", `return files.text("s1")`, `{"result":"the text for \"Bearer [REDACTED]\""}`},
-		"named by service":   {"/named", `return [f["name"], f["mime_type"]]`, `{"result":["we ird.csv","text/plain"]}`},
-		"JSON":               {"/json/a", `return files.json("s1")["n"]`, `{"result":9007199254740993}`},
-		"no JSON":            {"/text/a", `return files.json("s1")`, "files.json: the file is not JSON"},
-		"binary":             {"/bytes/3", `return files.text("s1")`, "files.text: the file is not text in UTF-8"},
-		"listed":             {"/bytes/3", `return [g["id"] for g in files.list()]`, `{"result":["f1","s1"]}`},
-		"large as text":      {"/bytes/300000", `return files.json("s1")`, "files.json: the file has 300000 bytes, at most 262144 are allowed"},
-		"unknown":            {"/bytes/3", `return files.text("s2")`, "files.text: the run has no file with this ID; files.list returns the IDs"},
-		"another host":       {"/moved", `return http.save("http://10.0.0.1/")`, "http.save: the address of the tool is not allowed"},
+		"metadata":             {"/bytes/3", `return f`, `{"id":"s1","mime_type":"application/pdf","name":"3","size":3}`},
+		"the largest":          {"/bytes/10485760", `return f["size"]`, `{"result":10485760}`},
+		"one byte beyond":      {"/bytes/10485761", ``, "http.save: the response of the service has more than 10 MiB"},
+		"endless":              {"/endless", ``, "http.save: the response of the service has more than 10 MiB"},
+		"cut off":              {"/cut", ``, "http.save: the response of the service ended early"},
+		"a status":             {"/none", ``, "http.save: the service responded with the status 404: no such file"},
+		"after a redirect":     {"/moved", `return [f["name"], files.text("s1")]`, `{"result":["moved","the text for \"Bearer [REDACTED]\""]}`},
+		"without the secret":   {"/text/a", `return files.text("s1")`, `{"result":"the text for \"Bearer [REDACTED]\""}`},
+		"type with the secret": {"/typed", `return f["mime_type"]`, `{"result":"application/octet-stream"}`},
+		"named by service":     {"/named", `return [f["name"], f["mime_type"]]`, `{"result":["we ird.csv","text/plain"]}`},
+		"JSON":                 {"/json/a", `return files.json("s1")["n"]`, `{"result":9007199254740993}`},
+		"no JSON":              {"/text/a", `return files.json("s1")`, "files.json: the file is not JSON"},
+		"binary":               {"/bytes/3", `return files.text("s1")`, "files.text: the file is not text in UTF-8"},
+		"listed":               {"/bytes/3", `return [g["id"] for g in files.list()]`, `{"result":["f1","s1"]}`},
+		"large as text":        {"/bytes/300000", `return files.json("s1")`, "files.json: the file has 300000 bytes, at most 262144 are allowed"},
+		"unknown":              {"/bytes/3", `return files.text("s2")`, "files.text: the run has no file with this ID; files.list returns the IDs"},
+		"another host":         {"/moved", `return http.save("http://10.0.0.1/")`, "http.save: the address of the tool is not allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -156,4 +162,40 @@ func TestSave_NeedsPlace(t *testing.T) {
 	out := b.engine.Execute(t.Context(), engine.Input{RunID: "r1", AgentName: "main", Project: b.project, Message: "hi", Journal: &journal, Context: map[string]any{}})
 	require.Contains(t, out.Output, "http.save: files cannot be saved here")
 	require.Zero(t, requests.Load())
+}
+
+// The runs of a runner save three files at a time, because each of them is in memory until it is stored.
+func TestSave_LimitsFilesInMemory(t *testing.T) {
+	t.Parallel()
+	const runs, limit = 6, 3
+	var active, most atomic.Int64
+	arrived, gate := make(chan struct{}, runs), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		most.Store(max(most.Load(), active.Add(1)))
+		arrived <- struct{}{}
+		<-gate
+		active.Add(-1)
+		_, _ = w.Write([]byte("a"))
+	}))
+	t.Cleanup(server.Close)
+	b := newBench(t, saves(server.URL, "/", `return f["size"]`), "{name: t_run}")
+	var group sync.WaitGroup
+	for range runs {
+		group.Go(func() {
+			list := &memory{}
+			out := b.engine.Execute(t.Context(), engine.Input{
+				RunID: "r", AgentName: "main", Project: b.project, Message: "hi", Journal: list, Context: map[string]any{},
+				SavedFiles: &engine.MemoryFiles{Journal: list},
+			})
+			assert.Contains(t, out.Output, `{"result":1}`)
+		})
+	}
+	for range limit {
+		<-arrived
+	}
+	for range runs {
+		gate <- struct{}{}
+	}
+	group.Wait()
+	require.LessOrEqual(t, most.Load(), int64(limit))
 }
