@@ -127,7 +127,7 @@ type reachable struct {
 
 // hasTool reports whether a run can call a tool, by its name for models.
 func (r reachable) hasTool(name string) bool {
-	return slices.Contains(r.tools, name) || slices.Contains(r.sends, name) ||
+	return name == ReadFile || slices.Contains(r.tools, name) || slices.Contains(r.sends, name) ||
 		slices.ContainsFunc(r.servers, func(s *MCPServer) bool { return s.MayHaveTool(name) })
 }
 

@@ -13,6 +13,10 @@ const (
 	UseTool     = "use_tool"
 )
 
+// ReadFile is the name of the tool with which an agent reads the files of its run. An agent whose own tool has the name keeps its
+// own.
+const ReadFile = "read_file"
+
 // toolList is a key of an agent with references to tools.
 type toolList struct {
 	key   string

@@ -79,21 +79,41 @@ func boundedResult(t toolResult) ([]byte, error) {
 	return data, wrapped(err)
 }
 
-// shownResult returns the result of a call as the model sees it. The middle of a result that is longer than the agent allows is
-// left out. The journal has the whole result.
+// shownResult returns the result of a call as the model sees it. The middle of a result that is longer than the tool or the agent
+// allows is left out. The journal has the whole result, or names the file with it.
 func (l *llmAgent) shownResult(tool string, r Result) map[string]any {
-	response := r.Response()
+	response, limit := r.Response(), l.agent.ToolOptions.MaxResult
+	if t := l.findTool(tool); t != nil {
+		limit = l.maxResult(t)
+	}
 	text, err := json.Marshal(response)
-	limit := l.agent.ToolOptions.MaxResult
-	if t := l.findTool(tool); err != nil || len(text) <= limit || t != nil && t.BoundsResult {
+	if err != nil || len(text) <= limit {
 		return response
 	}
-	const overhead = len(`{"result":"","note":""}`)
 	if r.Error != "" {
-		return map[string]any{"error": excerpt.Ends(r.Error, limit-overhead, encodedLen)}
+		return map[string]any{"error": excerpt.Ends(r.Error, limit-shortenedOverhead, encodedLen)}
 	}
-	note := fmt.Sprintf("The result has %d bytes of JSON, the limit is %d. Request less data if you need the middle.", len(text), limit)
-	return map[string]any{"result": excerpt.Ends(string(text), limit-overhead-len(note), encodedLen), "note": note}
+	return shortenedResult(wholeText(response, text), limit,
+		fmt.Sprintf("The result has %d bytes of JSON, the limit is %d. Request less data if you need the middle.", len(text), limit))
+}
+
+// wholeText returns the text of a result that has nothing else, or its JSON.
+func wholeText(result map[string]any, encoded []byte) string {
+	if only, isText := result["result"].(string); isText && len(result) == 1 {
+		return only
+	}
+	return string(encoded)
+}
+
+// maxResult returns the limit for results of a tool as the model sees them.
+func (s *Scope) maxResult(t *Tool) int { return cmp.Or(t.MaxResult, s.agent.ToolOptions.MaxResult) }
+
+// shortenedOverhead is the size of a shortened result without its texts.
+const shortenedOverhead = len(`{"result":"","note":""}`)
+
+// shortenedResult returns the beginning and the end of a long text with a note, together at most limit bytes of JSON.
+func shortenedResult(text string, limit int, note string) map[string]any {
+	return map[string]any{"result": excerpt.Ends(text, limit-shortenedOverhead-len(note), encodedLen), "note": note}
 }
 
 // maxSide limits each of the log and the context of a large result, as JSON in bytes.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
@@ -72,7 +74,9 @@ func TestToolResult_IsCutWithMark(t *testing.T) {
 					}
 					return result, nil
 				}
-				out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", agent, "models/main.yaml", script), h))
+				in := input(project(t, "agents/main.yaml", agent, "models/main.yaml", script), h)
+				in.SavedFiles = nil
+				out := h.engine().Execute(t.Context(), in)
 				require.Equal(t, engine.Completed, out.Status, "%s", out.Error)
 				require.Equal(t, "done", out.Output)
 				var recorded dispatchapi.JournalEntry
@@ -103,21 +107,21 @@ func TestToolOptions_LimitShownResult(t *testing.T) {
 		limit   int
 		result  map[string]any
 		failure string
-		bounds  bool
+		bounds  int
 		cut     bool
 	}{
-		"default":            {"", 64 << 10, map[string]any{"a": "BEGIN", "b": middle + middle + middle, "c": "END"}, "", false, true},
-		"within the default": {"", 64 << 10, map[string]any{"b": strings.Repeat("x", 65_000)}, "", false, false},
-		"own limit":          {"tool_options: {max_result: 2048}\n", 2048, map[string]any{"a": "BEGIN", "b": middle, "c": "END"}, "", false, true},
-		"smallest limit":     {"tool_options: {max_result: 1024}\n", 1024, map[string]any{"a": "BEGIN", "b": middle, "c": "END"}, "", false, true},
-		"largest limit":      {"tool_options: {max_result: 262144}\n", 256 << 10, map[string]any{"b": strings.Repeat("x", 200_000)}, "", false, false},
-		"error":              {"tool_options: {max_result: 1024}\n", 1024, nil, "BEGIN" + middle + "END", false, true},
-		"limited by itself":  {"tool_options: {max_result: 1024}\n", 1024, map[string]any{"b": strings.Repeat("x", 9_000)}, "", true, false},
+		"default":            {"", 64 << 10, map[string]any{"a": "BEGIN", "b": middle + middle + middle, "c": "END"}, "", 0, true},
+		"within the default": {"", 64 << 10, map[string]any{"b": strings.Repeat("x", 65_000)}, "", 0, false},
+		"own limit":          {"tool_options: {max_result: 2048}\n", 2048, map[string]any{"a": "BEGIN", "b": middle, "c": "END"}, "", 0, true},
+		"smallest limit":     {"tool_options: {max_result: 1024}\n", 1024, map[string]any{"a": "BEGIN", "b": middle, "c": "END"}, "", 0, true},
+		"largest limit":      {"tool_options: {max_result: 262144}\n", 256 << 10, map[string]any{"b": strings.Repeat("x", 200_000)}, "", 0, false},
+		"error":              {"tool_options: {max_result: 1024}\n", 1024, nil, "BEGIN" + middle + "END", 0, true},
+		"limit of tool":      {"tool_options: {max_result: 1024}\n", 1024, map[string]any{"b": strings.Repeat("x", 9_000)}, "", 10_000, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := &house{says: []*model.Content{calls(1), says("done")}}
-			tool := engine.Tool{Name: "huge", Idempotent: true, BoundsResult: row.bounds, Run: func(context.Context, *engine.Call) (map[string]any, error) {
+			tool := engine.Tool{Name: "huge", Idempotent: true, MaxResult: row.bounds, Run: func(context.Context, *engine.Call) (map[string]any, error) {
 				if row.failure != "" {
 					return nil, errors.New(row.failure)
 				}
@@ -162,7 +166,9 @@ func TestBatch_SplitsLargeJournals(t *testing.T) {
 	h := &house{says: []*model.Content{calls(40), says("done")}, huge: func(context.Context, *engine.Call) (map[string]any, error) {
 		return map[string]any{"text": strings.Repeat("x", 1<<20)}, nil
 	}}
-	out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", agent, "models/main.yaml", script), h))
+	in := input(project(t, "agents/main.yaml", agent, "models/main.yaml", script), h)
+	in.SavedFiles = nil
+	out := h.engine().Execute(t.Context(), in)
 	require.Equal(t, engine.Completed, out.Status, out.Error)
 	require.Less(t, h.largest, dispatchapi.MaxRequest/2)
 	next := int64(1)
@@ -181,7 +187,12 @@ func TestJournal_BeyondLimitFailsRun(t *testing.T) {
 	}
 	p := project(t, "agents/main.yaml", agent, "models/main.yaml", script)
 	first := &house{says: []*model.Content{calls(60), says("done")}, huge: huge}
-	out := first.engine().Execute(t.Context(), input(p, first))
+	unsaved := func(h *house) engine.Input {
+		in := input(p, h)
+		in.SavedFiles = nil
+		return in
+	}
+	out := first.engine().Execute(t.Context(), unsaved(first))
 	require.Equal(t, engine.Completed, out.Status, out.Error)
 	journal := slices.Concat(first.appended, out.Trailing)
 	cut := journal[:len(journal)-1] // without the last answer
@@ -192,7 +203,7 @@ func TestJournal_BeyondLimitFailsRun(t *testing.T) {
 			if prior != nil {
 				h.says = []*model.Content{renamed(calls(10)), says("done")}
 			}
-			in := input(p, h)
+			in := unsaved(h)
 			in.Prior = prior
 			out := h.engine().Execute(t.Context(), in)
 			require.Equal(t, engine.Failed, out.Status)
@@ -213,4 +224,100 @@ func renamed(content *model.Content) *model.Content {
 		part.Call.ID += "-later"
 	}
 	return content
+}
+
+// A result that is too large for the journal is saved as a file, which the model reads with read_file. The result is the same in
+// each attempt, and its call is not repeated.
+func TestLargeResult_IsSavedAsFile(t *testing.T) {
+	t.Parallel()
+	agent := strings.Replace(greeter, "broken", "huge", 1)
+	long := "BEGIN" + strings.Repeat("é", 200_000) + "END"
+	part := func(id string, args map[string]any) *model.Content {
+		args["id"] = id
+		return &model.Content{Role: model.RoleModel, Parts: []*model.Part{{Call: &model.Call{ID: "read", Name: bundle.ReadFile, Args: args}}}}
+	}
+	for name, row := range map[string]struct {
+		result map[string]any
+		args   map[string]any
+		want   string // of read_file
+	}{
+		"text":      {map[string]any{"result": long}, map[string]any{"length": json.Number("6")}, `{"next_offset":5,"size":400008,"text":"BEGIN"}`},
+		"end":       {map[string]any{"result": long}, map[string]any{"offset": json.Number("400004")}, `{"size":400008,"text":"END"}`},
+		"beyond":    {map[string]any{"result": long}, map[string]any{"offset": json.Number("500000")}, `{"size":400008,"text":""}`},
+		"object":    {map[string]any{"a": long}, map[string]any{"length": json.Number("10")}, `{"next_offset":10,"size":400016,"text":"{\"a\":\"BEGI"}`},
+		"the limit": {map[string]any{"result": strings.Repeat("x", dispatchapi.MaxSavedFile)}, map[string]any{"offset": json.Number("10485759")}, `{"size":10485760,"text":"x"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &house{says: []*model.Content{calls(1), part("s1", maps.Clone(row.args)), says("done")}}
+			h.huge = func(context.Context, *engine.Call) (map[string]any, error) { return row.result, nil }
+			p := project(t, "agents/main.yaml", agent, "models/main.yaml", script)
+			out := h.engine().Execute(t.Context(), input(p, h))
+			require.Equal(t, "done", out.Output, "%s %v", out.Error, out.Cause)
+			journal := slices.Concat(h.appended, out.Trailing)
+			offered := func(i int) bool {
+				return slices.ContainsFunc(h.requests[i].Tools, func(t model.ToolDeclaration) bool { return t.Name == bundle.ReadFile })
+			}
+			require.Equal(t, []bool{false, true, true}, []bool{offered(0), offered(1), offered(2)}, "while the run has files")
+			response := func(h *house, i int) map[string]any {
+				seen := h.requests[i].Contents
+				return seen[len(seen)-1].Parts[0].Result.Response
+			}
+			shown := response(h, 1)
+			require.Contains(t, shown["note"], "All of it is the file s1 of the run")
+			require.Contains(t, shown["result"], "bytes left out")
+			text, err := json.Marshal(response(h, 2))
+			require.NoError(t, err)
+			require.JSONEq(t, row.want, string(text))
+			for cut := range len(journal) + 1 {
+				if cut > 0 && journal[cut-1].Kind == dispatchapi.JournalFile {
+					continue
+				}
+				again := &house{says: []*model.Content{says("done")}, saved: h.saved, huge: func(context.Context, *engine.Call) (map[string]any, error) {
+					return row.result, nil
+				}}
+				again.says = h.says[count(journal[:cut]).answers:]
+				in := input(p, again)
+				in.Prior = journal[:cut]
+				out := again.engine().Execute(t.Context(), in)
+				require.Equal(t, "done", out.Output, "%s %v", out.Error, out.Cause)
+				if last := len(again.requests) - 1; last >= 0 {
+					require.Equal(t, response(h, 2), response(again, last), "after entry %d", cut)
+				}
+			}
+		})
+	}
+}
+
+// A result beyond the size of a file is cut.
+func TestLargeResult_IsCutBeyondFileSize(t *testing.T) {
+	t.Parallel()
+	agent := strings.Replace(greeter, "broken", "huge", 1)
+	h := &house{says: []*model.Content{calls(1), says("done")}}
+	h.huge = func(context.Context, *engine.Call) (map[string]any, error) {
+		return map[string]any{"result": strings.Repeat("x", dispatchapi.MaxSavedFile+1)}, nil
+	}
+	out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", agent, "models/main.yaml", script), h))
+	require.Equal(t, "done", out.Output, "%s %v", out.Error, out.Cause)
+	require.Empty(t, h.saved)
+	seen := h.requests[1].Contents
+	shown, err := json.Marshal(seen[len(seen)-1].Parts[0].Result.Response)
+	require.NoError(t, err)
+	require.Contains(t, string(shown), "(cut)")
+}
+
+// An agent keeps its own tool with the name read_file. With files of the run it has no second one.
+func TestReadFile_KeepsOwnTool(t *testing.T) {
+	t.Parallel()
+	h := &house{says: []*model.Content{calls(1), says("done")}}
+	own := engine.Tool{Name: bundle.ReadFile, Description: "own", Idempotent: true, Run: func(context.Context, *engine.Call) (map[string]any, error) { return nil, nil }}
+	huge := engine.Tool{Name: "huge", Idempotent: true, Run: func(context.Context, *engine.Call) (map[string]any, error) {
+		return map[string]any{"result": strings.Repeat("x", 300_000)}, nil
+	}}
+	p := project(t, "agents/main.yaml", "name: main\nmodel: scripted/main\ntools: [huge, read_file]\n", "models/main.yaml", script)
+	out := engine.New(engine.Config{Models: h, Tools: []engine.Tool{huge, own}}).Execute(t.Context(), input(p, h))
+	require.Equal(t, "done", out.Output, "%s %v", out.Error, out.Cause)
+	require.Len(t, h.saved, 1)
+	require.Len(t, h.requests[1].Tools, 2)
+	require.Equal(t, "own", h.requests[1].Tools[1].Description)
 }

@@ -22,7 +22,7 @@ func runCall(ctx context.Context, call *Call) (Result, error) {
 	tells := !tool.Idempotent && s.agent.ToolOptions.TellsInterrupted()
 	return s.perform(ctx, action{
 		started: toolStarted{Agent: s.path, CallID: call.ID, Tool: tool.Name, Type: tool.Type, Arguments: call.Arguments, Sends: tool.sends, Tells: tells},
-		unsafe:  !tool.Idempotent && !tells, positioned: tool.sends,
+		unsafe:  !tool.Idempotent && !tells, positioned: tool.sends, shown: s.maxResult(tool),
 		run: func(ctx context.Context, began startedTool) (map[string]any, error) {
 			call.Position, call.Began = began.position, began.at
 			return s.runTool(ctx, call)
@@ -82,6 +82,9 @@ type action struct {
 	run        func(ctx context.Context, began startedTool) (map[string]any, error)
 	// file is the file that run of a read saves; nil if it saves none.
 	file *NewFile
+	// shown limits the result as the model sees it. A result that is too large for the journal is saved as a file. It is 0 for an
+	// effect, whose result the script sees as it is.
+	shown int
 	// finish adds to the result what happened beside it; optional.
 	finish func(t *toolResult)
 }
@@ -178,22 +181,31 @@ func (s *Scope) recordOutcome(ctx context.Context, a action, out toolResult, fai
 	if failed != nil && !errors.As(failed, &out.Stop) {
 		out.Result, out.Error = nil, failed.Error()
 	}
-	var recorded toolResult
-	var err error
-	if a.file != nil && failed == nil {
-		recorded, err = s.journal.recordFile(s.path, a.file, out)
-	} else {
-		recorded, err = s.journal.recordResult(out, a.unsafe)
-	}
+	recorded, isSaved, err := s.record(a, out)
 	if err != nil {
 		return Result{}, err
 	}
-	if a.unsafe || a.started.Tells || a.file != nil {
+	if a.unsafe || a.started.Tells || isSaved {
 		if err := s.journal.flushPending(context.WithoutCancel(ctx)); err != nil {
 			return Result{}, err
 		}
 	}
 	return s.conclude(recorded)
+}
+
+// record records the result of an action, with the file that the action or its result is saved as.
+func (s *Scope) record(a action, out toolResult) (recorded toolResult, isSaved bool, err error) {
+	own := out.Error == "" && out.Stop == nil && s.in.SavedFiles != nil
+	switch file := largeResult(a, out); {
+	case own && a.file != nil:
+		recorded, err = s.journal.recordFile(s.path, a.file, out)
+		return recorded, true, err
+	case own && file != nil:
+		recorded, err = s.journal.recordLarge(s.path, file, out, a)
+		return recorded, true, err
+	}
+	recorded, err = s.journal.recordResult(out, a.unsafe)
+	return recorded, false, err
 }
 
 // conclude applies a recorded result to the run.

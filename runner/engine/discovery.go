@@ -12,6 +12,7 @@ import (
 	"unicode"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
@@ -59,7 +60,7 @@ func (l *llmAgent) discoveryTools() []Tool {
 	return []Tool{
 		{
 			Name: bundle.SearchTools, Description: "Finds more tools, with their parameters, by words of their names and descriptions. Call a found tool with " + bundle.UseTool + ".",
-			Parameters: searchParameters, Schema: searchSchema, Idempotent: true, BoundsResult: true, Run: l.searchTools,
+			Parameters: searchParameters, Schema: searchSchema, Idempotent: true, MaxResult: dispatchapi.MaxToolResult, Run: l.searchTools,
 		},
 		{
 			Name: bundle.UseTool, Description: "Calls a tool that " + bundle.SearchTools + " found.", Parameters: useParameters, Schema: useSchema, Idempotent: true,

@@ -85,11 +85,12 @@ type Tool struct {
 	Repeatable bool
 	// Discoverable is true for a tool that is not part of requests to the model, which finds it with search_tools.
 	Discoverable bool
-	// BoundsResult is true if the tool limits the size of its results itself. Other results are cut for the model as the
-	// agent says.
-	BoundsResult bool
+	// MaxResult limits a result as the model sees it, in bytes of JSON; 0 means the limit of the agent.
+	MaxResult int
 	// Run executes a call. The model sees the text of an error and can continue.
 	Run func(ctx context.Context, call *Call) (map[string]any, error)
+	// isNeeded reports whether requests to the model have the tool now; nil means always.
+	isNeeded func() bool
 	// sends is true for tools that send to a connector. Their calls need the position of their journal entry.
 	sends bool
 }

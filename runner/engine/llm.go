@@ -98,6 +98,9 @@ func (l *llmAgent) setTools(ctx context.Context) (err error) {
 	if slices.ContainsFunc(l.tools, func(t Tool) bool { return t.Discoverable }) {
 		l.tools = append(l.tools, l.discoveryTools()...)
 	}
+	if l.in.SavedFiles != nil && l.findTool(bundle.ReadFile) == nil {
+		l.tools = append(l.tools, l.fileReader())
+	}
 	if replace := l.engine.cfg.ReplaceTool; replace != nil {
 		for i := range l.tools {
 			l.tools[i] = replace(l.tools[i])
@@ -302,7 +305,7 @@ const maxToolName = 64
 func (l *llmAgent) declarations() []model.ToolDeclaration {
 	out := make([]model.ToolDeclaration, 0, len(l.tools))
 	for _, t := range l.tools {
-		if l.hidden[t.Name] || t.Discoverable {
+		if l.hidden[t.Name] || t.Discoverable || t.isNeeded != nil && !t.isNeeded() {
 			continue
 		}
 		shown := model.ToolDeclaration{Name: t.Name, Description: t.Description}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/excerpt"
 )
@@ -110,6 +111,45 @@ func (r *recorder) recordFile(agent string, f *NewFile, t toolResult) (toolResul
 		t.Result, t.Error = nil, problem
 		return r.addResult(t, false)
 	}
+	return r.addSaved(agent, f, t, false, fileEntry.about)
+}
+
+// recordLarge records the result of a call that is too large for the journal, and saves it as a file. Beyond a limit of the run
+// only the beginning of the result is recorded.
+func (r *recorder) recordLarge(agent string, f *NewFile, t toolResult, a action) (toolResult, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rejectFile(f) != "" {
+		return r.addResult(t, a.unsafe)
+	}
+	return r.addSaved(agent, f, t, a.unsafe, func(entry fileEntry) map[string]any {
+		return shortenedResult(string(f.Data), a.shown, fmt.Sprintf(
+			"The result has %d bytes. All of it is the file %s of the run; %s reads parts of it.", entry.Size, entry.ID, bundle.ReadFile))
+	})
+}
+
+// largeResult returns the file of a result that is too large for the journal, nil for any other result.
+func largeResult(a action, t toolResult) *NewFile {
+	if a.shown == 0 || t.Result == nil {
+		return nil
+	}
+	whole, err := json.Marshal(t)
+	if err != nil || len(whole) <= dispatchapi.MaxToolResult {
+		return nil
+	}
+	text, err := json.Marshal(t.Result)
+	if err != nil || len(text) <= a.shown {
+		return nil // because of its log
+	}
+	file := &NewFile{Name: a.started.Tool + ".json", MIMEType: "application/json", Data: []byte(wholeText(t.Result, text))}
+	if len(file.Data) != len(text) {
+		file.Name, file.MIMEType = a.started.Tool+".txt", "text/plain"
+	}
+	return file
+}
+
+// addSaved adds the entry of a file and the result that names it, with the lock held.
+func (r *recorder) addSaved(agent string, f *NewFile, t toolResult, unsafe bool, resultOf func(fileEntry) map[string]any) (toolResult, error) {
 	digest := sha256.Sum256(f.Data)
 	entry := fileEntry{Agent: agent, CallID: t.CallID, position: r.next, SavedFile: dispatchapi.SavedFile{
 		ID: savedPrefix + strconv.Itoa(len(r.files)+1), Name: fileName(f.Name), MIMEType: fileType(f.MIMEType), Size: int64(len(f.Data)),
@@ -119,7 +159,7 @@ func (r *recorder) recordFile(agent string, f *NewFile, t toolResult) (toolResul
 	if err != nil {
 		return toolResult{}, fmt.Errorf("encoding a saved file: %w", err)
 	}
-	t.Result = entry.about()
+	t.Result = resultOf(entry)
 	result, err := boundedResult(t)
 	if err != nil {
 		return toolResult{}, err
@@ -133,7 +173,7 @@ func (r *recorder) recordFile(agent string, f *NewFile, t toolResult) (toolResul
 	}
 	r.addFile(entry)
 	r.unsaved[entry.position] = f.Data
-	return r.addResult(t, false)
+	return r.addResult(t, unsafe)
 }
 
 // entrySize returns the size of an entry with this data, as the journal counts it.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
-	"github.com/agentplatform/agentplatform/internal/excerpt"
 	"github.com/agentplatform/agentplatform/internal/jsonscan"
 	"github.com/agentplatform/agentplatform/internal/redact"
 	"github.com/agentplatform/agentplatform/runner/oauth"
@@ -54,9 +53,9 @@ type resource struct {
 // maxValues limits the JSON values of a result, because each of them needs memory.
 const maxValues = 100_000
 
-// readResult returns the result for the model: the structured content if it is an object, else the text. limit is its maximum
-// size in bytes. An error is the tool's own.
-func readResult(raw json.RawMessage, hidden *redact.Secrets, limit int) (map[string]any, error) {
+// readResult returns the result for the model: the structured content if it is an object, else the text. An error is the tool's
+// own.
+func readResult(raw json.RawMessage, hidden *redact.Secrets) (map[string]any, error) {
 	if jsonscan.Measure(raw).Values > maxValues {
 		return nil, &toolError{fmt.Sprintf("the server's result has more than %d values", maxValues)}
 	}
@@ -78,8 +77,7 @@ func readResult(raw json.RawMessage, hidden *redact.Secrets, limit int) (map[str
 			return nil, &toolError{"the server's result is not as the protocol says"}
 		}
 		value = hidden.RedactValue(value)
-		object, isObject := value.(map[string]any)
-		if isObject && len(r.Structured) <= limit {
+		if object, isObject := value.(map[string]any); isObject {
 			return object, nil
 		}
 		shown, err := json.Marshal(value)
@@ -88,7 +86,7 @@ func readResult(raw json.RawMessage, hidden *redact.Secrets, limit int) (map[str
 		}
 		text = string(shown)
 	}
-	out := map[string]any{"result": excerpt.Ends(text, limit, nil)}
+	out := map[string]any{"result": text}
 	if dropped != "" {
 		out["note"] = hidden.RedactText(dropped)
 	}

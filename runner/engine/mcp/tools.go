@@ -35,7 +35,7 @@ func (c *Client) toolsOf(spec *bundle.MCPServer, listed []bundle.LockedTool, res
 		out = append(out, engine.Tool{
 			Type: runtrace.TypeMCP,
 			Name: spec.ToolName(t.Name), Description: t.Description, Parameters: known.parameters, Schema: known.schema,
-			Idempotent: repeatable, Repeatable: repeatable, BoundsResult: true, Discoverable: spec.Discoverable,
+			Idempotent: repeatable, Repeatable: repeatable, MaxResult: spec.ResultLimit(), Discoverable: spec.Discoverable,
 			Run: func(ctx context.Context, call *engine.Call) (map[string]any, error) {
 				server, err := resolve(call)
 				if err != nil {
@@ -105,7 +105,7 @@ func (c *Client) Call(ctx context.Context, server Server, tool string, args map[
 	var lost *LostError
 	switch {
 	case err == nil:
-		return readResult(raw, hidden, server.Spec.ResultLimit())
+		return readResult(raw, hidden)
 	case errors.As(err, &lost) && (server.Spec.OnLostAnswer == bundle.MCPFail || repeatable && ctx.Err() != nil):
 		return nil, lost
 	case errors.As(err, &lost):
