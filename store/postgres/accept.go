@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // Accept implements store.Ingest: one statement for all events. Events with the same idempotency key get
@@ -154,7 +155,7 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 		settling = settling || sqlcore.Settles(events[i])
 	}
 	var fates []eventResult
-	run := func(ctx context.Context, q sqlcore.Queryer) (err error) {
+	run := func(ctx context.Context, q sqldb.Queryer) (err error) {
 		fates, err = readEventResults(ctx, q, acceptStatements[batch.neededParts()], batch.arguments())
 		return err
 	}
@@ -163,7 +164,7 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 		if err := run(ctx, s.db); err != nil {
 			return err
 		}
-	} else if err := s.Write(ctx, func(ctx context.Context, tx *sqlcore.Tx) error {
+	} else if err := s.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := run(ctx, tx); err != nil {
 			return err
 		}
@@ -194,7 +195,7 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 	return nil
 }
 
-func readEventResults(ctx context.Context, q sqlcore.Queryer, statement string, args []any) (fates []eventResult, err error) {
+func readEventResults(ctx context.Context, q sqldb.Queryer, statement string, args []any) (fates []eventResult, err error) {
 	rows, err := q.QueryContext(ctx, statement, args...)
 	if err != nil {
 		return nil, err
@@ -220,7 +221,7 @@ var numberedKeys = rowset[numberedKey]{
 	columnOf("number", func(k *numberedKey) int64 { return k.number }),
 	uuidColumn("project_id", func(k *numberedKey) uuid.UUID { return k.ProjectID }),
 	uuidColumn("connector_id", func(k *numberedKey) uuid.UUID { return k.ConnectorID }),
-	columnOf("key", func(k *numberedKey) string { return sqlcore.Text(k.Idempotency.Key) }),
+	columnOf("key", func(k *numberedKey) string { return sqldb.Text(k.Idempotency.Key) }),
 }
 
 // earlierStatement selects the earlier events with idempotency keys.
@@ -250,7 +251,7 @@ func (s *Store) readEarlierEvents(ctx context.Context, events []store.Event, whi
 	return found
 }
 
-func readEarlier(ctx context.Context, q sqlcore.Queryer, into map[int64]*sqlcore.First, keys []numberedKey) error {
+func readEarlier(ctx context.Context, q sqldb.Queryer, into map[int64]*sqlcore.First, keys []numberedKey) error {
 	rows, err := q.QueryContext(ctx, earlierStatement, numberedKeys.arguments(keys)...)
 	if err != nil {
 		return fmt.Errorf("reading idempotency keys: %w", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // The statements of a look. This order lets the pool's version show a claim that commits in
@@ -55,11 +56,11 @@ func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err
 	look.Pool = store.Pool{Running: map[string]int{}}
 	batch := &pgx.Batch{}
 	project, environment := c.Environment.ProjectID, c.Environment.ID
-	batch.Queue(poolStatement, project, environment, sqlcore.Text(c.RunnerID), c.Slots, sqlcore.Digests(c),
+	batch.Queue(poolStatement, project, environment, sqldb.Text(c.RunnerID), c.Slots, sqlcore.Digests(c),
 		sqlcore.RunnerSeenEvery.Microseconds(), store.RunnerPresence.Microseconds()).QueryRow(func(row pgx.Row) error {
 		return scanPool(row, c, &look)
 	})
-	batch.Queue(busyStatement, project, environment, sqlcore.Text(c.RunnerID)).Query(func(rows pgx.Rows) error {
+	batch.Queue(busyStatement, project, environment, sqldb.Text(c.RunnerID)).Query(func(rows pgx.Rows) error {
 		return readBusy(rows, project, &look)
 	})
 	if c.Limit > 0 {
@@ -125,14 +126,14 @@ func scanWaiting(row pgx.CollectableRow) (w sqlcore.Waiting, err error) {
 var runnerRows = rowset[store.RunnerKey]{
 	uuidColumn("project_id", func(r *store.RunnerKey) uuid.UUID { return r.Environment.ProjectID }),
 	uuidColumn("environment_id", func(r *store.RunnerKey) uuid.UUID { return r.Environment.ID }),
-	columnOf("id", func(r *store.RunnerKey) string { return sqlcore.Text(r.ID) }),
+	columnOf("id", func(r *store.RunnerKey) string { return sqldb.Text(r.ID) }),
 }
 
 var attendStatement = `UPDATE runners w SET seen_at = now_us() FROM ` + runnerRows.fromClause(1, "r") + `
 	WHERE w.project_id = r.project_id AND w.environment_id = r.environment_id AND w.id = r.id`
 
 // Attend implements sqlcore.Engine.
-func (e engine) Attend(ctx context.Context, q sqlcore.Queryer, runners []store.RunnerKey) error {
+func (e engine) Attend(ctx context.Context, q sqldb.Queryer, runners []store.RunnerKey) error {
 	_, err := q.ExecContext(ctx, attendStatement, runnerRows.arguments(runners)...)
 	return err
 }

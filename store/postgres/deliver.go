@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // shareRows are the columns of shares.
@@ -29,7 +30,7 @@ var takeDueStatement = `UPDATE deliveries d SET attempt = d.attempt + 1, lease_u
 	WHERE d.project_id = s.project_id AND d.ctid = n.ctid RETURNING d.` + strings.ReplaceAll(sqlcore.DeliveryColumns, ", ", ", d.")
 
 // TakeDue implements sqlcore.Engine.
-func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore.Share, lease time.Duration) (begun []store.Delivery, err error) {
+func (e engine) TakeDue(ctx context.Context, q sqldb.Queryer, shares []sqlcore.Share, lease time.Duration) (begun []store.Delivery, err error) {
 	rows, err := q.QueryContext(ctx, takeDueStatement, append([]any{lease.Microseconds()}, shareRows.arguments(shares)...)...)
 	if err != nil {
 		return nil, err
@@ -79,6 +80,6 @@ var receiveStatement = `WITH given AS MATERIALIZED (
 ) SELECT project_id, id FROM gone`
 
 // Receive implements sqlcore.Engine.
-func (e engine) Receive(ctx context.Context, q sqlcore.Queryer, receipts []sqlcore.Receipt) (received []store.Key, err error) {
+func (e engine) Receive(ctx context.Context, q sqldb.Queryer, receipts []sqlcore.Receipt) (received []store.Key, err error) {
 	return readKeys(q.QueryContext(ctx, receiveStatement, receiptRows.arguments(receipts)...))
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // endStatement moves runs to history with all their follow-up writes. The rows of connector runs
@@ -113,7 +114,7 @@ func insertCalls(first int, runs string) string {
 }
 
 // End implements sqlcore.Engine.
-func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
+func (e engine) End(ctx context.Context, q sqldb.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
 	var journal []entryRow
 	for i := range endings {
 		lease := store.Lease{Run: endings[i].Run}
@@ -215,7 +216,7 @@ var callRows = rowset[entryRow]{
 	uuidColumn("project_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ProjectID }),
 	uuidColumn("run_id", func(e *entryRow) uuid.UUID { return e.lease.Run.ID }),
 	columnOf("sequence", func(e *entryRow) int64 { return e.Sequence }),
-	columnOf("model", func(e *entryRow) string { return sqlcore.Text(e.Usage.Model) }),
+	columnOf("model", func(e *entryRow) string { return sqldb.Text(e.Usage.Model) }),
 	columnOf("input_tokens", func(e *entryRow) int64 { return e.Usage.InputTokens }),
 	columnOf("output_tokens", func(e *entryRow) int64 { return e.Usage.OutputTokens }),
 	columnOf("thinking_tokens", func(e *entryRow) int64 { return e.Usage.ThinkingTokens }),
@@ -261,7 +262,7 @@ var appendStatement = `WITH r AS (
 ) SELECT project_id, id FROM r`
 
 // Append implements sqlcore.Engine.
-func (e engine) Append(ctx context.Context, q sqlcore.Queryer, appends []sqlcore.Append) (appended []store.Key, err error) {
+func (e engine) Append(ctx context.Context, q sqldb.Queryer, appends []sqlcore.Append) (appended []store.Key, err error) {
 	var journal []entryRow
 	for _, a := range appends {
 		journal = appendEntryRows(journal, a.Lease, a.Entries, a.Large)
@@ -303,7 +304,7 @@ var renewStatement = `UPDATE open_runs u SET lease_until = now_us() + $3::bigint
 	RETURNING u.project_id, u.id, u.token`
 
 // Renew implements sqlcore.Engine.
-func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.Key, held []store.Held, lease time.Duration) (renewed []store.Lease, err error) {
+func (e engine) Renew(ctx context.Context, q sqldb.Queryer, environment store.Key, held []store.Held, lease time.Duration) (renewed []store.Lease, err error) {
 	args := append([]any{environment.ProjectID, environment.ID, lease.Microseconds()}, heldRows.arguments(held)...)
 	rows, err := q.QueryContext(ctx, renewStatement, args...)
 	if err != nil {
@@ -326,7 +327,7 @@ func (e engine) Part(table string, id uuid.UUID) string {
 }
 
 // HasPart implements sqlcore.Engine.
-func (e engine) HasPart(ctx context.Context, q sqlcore.Queryer, table string, id uuid.UUID) (there bool, err error) {
+func (e engine) HasPart(ctx context.Context, q sqldb.Queryer, table string, id uuid.UUID) (there bool, err error) {
 	err = q.QueryRowContext(ctx, `SELECT to_regclass($1) IS NOT NULL`, e.Part(table, id)).Scan(&there)
 	return there, err
 }

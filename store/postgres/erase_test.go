@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // The lock table of the server has room for the partitions of a few days only.
 func TestEraseRun_LocksPartitionsOfItsDays(t *testing.T) {
 	t.Parallel()
 	c, s, db := scene(t)
-	_, err := s.EnsurePartitions(t.Context(), 400/len(sqlcore.HistoryTables))
+	_, err := s.EnsurePartitions(t.Context(), 400/len(sqldb.HistoryTables))
 	require.NoError(t, err)
 	var partitions int
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE c.relkind = 'r'`).

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // eventRow is an event of an acceptStatement. number orders the events, and firstRun their runs among all of them.
@@ -38,12 +39,12 @@ var eventRows = rowset[eventRow]{
 	columnOf("input", func(e *eventRow) []byte { return e.Input }),
 	columnOf("input_size", func(e *eventRow) int64 { return int64(len(e.Input)) }), // the store knows the size of a blob
 	columnOf("input_blob", func(e *eventRow) pgtype.UUID { return nullableUUID(e.InputBlob) }),
-	columnOf("content_type", func(e *eventRow) string { return sqlcore.Text(e.ContentType) }),
+	columnOf("content_type", func(e *eventRow) string { return sqldb.Text(e.ContentType) }),
 	columnOf("run_ids", func(e *eventRow) string { return e.runIDArray() }),
 	columnOf("key", func(e *eventRow) *string { return e.key }),
 	columnOf("fingerprint", func(e *eventRow) []byte { return e.settings.Fingerprint }),
 	columnOf("ttl", func(e *eventRow) int64 { return e.settings.TTL.Microseconds() }),
-	columnOf("secret_until", func(e *eventRow) *int64 { return sqlcore.MaybeInstant(e.SecretNotAfter) }),
+	columnOf("secret_until", func(e *eventRow) *int64 { return sqldb.MaybeInstant(e.SecretNotAfter) }),
 	columnOf("repeat", func(e *eventRow) bool { return e.Repeat }),
 	columnOf("number", func(e *eventRow) int64 { return e.number }),
 	columnOf("first_run", func(e *eventRow) int64 { return e.firstRun }),
@@ -85,7 +86,7 @@ var runRows = rowset[runRow]{
 	columnOf("event", func(r *runRow) int64 { return r.event.number }),
 	columnOf("number", func(r *runRow) int64 { return r.number }),
 	uuidColumn("link_id", func(r *runRow) uuid.UUID { return r.LinkID }),
-	columnOf("agent_name", func(r *runRow) string { return sqlcore.Text(r.AgentName) }),
+	columnOf("agent_name", func(r *runRow) string { return sqldb.Text(r.AgentName) }),
 	columnOf("class", func(r *runRow) int64 { return int64(r.event.Class) }),
 	columnOf("concurrency_key", func(r *runRow) *string { key, _ := sqlcore.KeyColumns(*r.EventRun); return key }),
 	columnOf("blocked", func(r *runRow) bool { _, blocked := sqlcore.KeyColumns(*r.EventRun); return blocked }),
@@ -103,7 +104,7 @@ func newBatch(events []store.Event, which []int) batch {
 		row := &b.events[n]
 		*row = eventRow{Event: &events[i], number: int64(n), firstRun: int64(len(b.runs))}
 		if row.Idempotency != nil {
-			key := sqlcore.Text(row.Idempotency.Key)
+			key := sqldb.Text(row.Idempotency.Key)
 			row.key, row.settings = &key, *row.Idempotency
 		}
 		if handoff := sqlcore.BeginningOf(events[i]); handoff != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
@@ -178,7 +178,7 @@ var (
 func pastRows() (statements []string) {
 	for _, statement := range endedRows {
 		table, _, _ := strings.Cut(strings.TrimPrefix(statement, "INSERT INTO "), " ")
-		if _, history := sqlcore.HistoryTables[table]; history && !strings.HasPrefix(table, "audit_") {
+		if _, history := sqldb.HistoryTables[table]; history && !strings.HasPrefix(table, "audit_") {
 			statements = append(statements, statement)
 		}
 	}

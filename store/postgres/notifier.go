@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/hint"
 )
 
 const (
@@ -41,7 +41,7 @@ const (
 type notifier struct {
 	config *pgx.ConnConfig
 	renew  func(context.Context, *pgx.ConnConfig) error
-	hub    *sqlcore.Hub
+	hub    *hint.Hub
 	logger *slog.Logger
 	origin string // of this process's notifications, which it ignores
 	cancel context.CancelFunc
@@ -54,7 +54,7 @@ type notifier struct {
 	wake    chan struct{}
 }
 
-func startNotifier(config *pgx.ConnConfig, hub *sqlcore.Hub, o Options) *notifier {
+func startNotifier(config *pgx.ConnConfig, hub *hint.Hub, o Options) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &notifier{
 		config: config, renew: o.refreshConfig, hub: hub, logger: o.Logger, origin: uuid.NewString(), cancel: cancel, withTimeout: o.withTimeout,

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 const (
@@ -72,7 +72,7 @@ func (s *Store) EnsurePartitions(ctx context.Context, ahead int) (int, error) {
 
 // missingPartitions returns the history tables without a partition of a day.
 func missingPartitions(there map[string]bool, begin time.Time) []string {
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(sqlcore.HistoryTables)), func(table string) bool { return there[partitionName(table, begin)] })
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(sqldb.HistoryTables)), func(table string) bool { return there[partitionName(table, begin)] })
 }
 
 // makeDay creates the missing partitions of a day.
@@ -131,7 +131,7 @@ func (s *Store) makePartitions(ctx context.Context, tables []string, begin time.
 const autovacuumSettings = `autovacuum_analyze_scale_factor = 0.5, autovacuum_vacuum_insert_scale_factor = 0.5`
 
 func makePartition(ctx context.Context, tx pgx.Tx, table string, begin time.Time, from, to string) error {
-	name, column := partitionName(table, begin), sqlcore.HistoryTables[table]
+	name, column := partitionName(table, begin), sqldb.HistoryTables[table]
 	var known bool
 	if err := tx.QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, name).Scan(&known); err != nil || known {
 		return err

@@ -17,7 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/store/postgres"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
@@ -84,7 +84,7 @@ func (p plan) planFaults() (out []string) {
 			}
 			parts[table][n.Relation] = true
 		}
-		_, history := sqlcore.HistoryTables[table]
+		_, history := sqldb.HistoryTables[table]
 		if n.Type == "Seq Scan" && (history || slices.Contains(hotTables, table)) {
 			out = append(out, "it scans "+n.Relation)
 		}
@@ -227,14 +227,14 @@ func touredPlans(t *testing.T, name, dsn, mode string, scene storebench.Scene, f
 		}
 	}
 	require.Greater(t, len(most), 100, "statements were recorded")
-	for table := range sqlcore.HistoryTables {
+	for table := range sqldb.HistoryTables {
 		if strings.HasPrefix(table, "audit_") {
 			continue // its days are deleted for all projects
 		}
 		deleted := func(statement string) bool { return strings.HasPrefix(statement, "DELETE FROM "+table+" WHERE") }
 		require.True(t, slices.ContainsFunc(slices.Collect(maps.Keys(most)), deleted), "no statement deletes from %s", table)
 	}
-	for _, table := range slices.Concat(hotTables, slices.Collect(maps.Keys(sqlcore.HistoryTables))) {
+	for _, table := range slices.Concat(hotTables, slices.Collect(maps.Keys(sqldb.HistoryTables))) {
 		require.Truef(t, named[table], "no statement names %s", table)
 	}
 	return most

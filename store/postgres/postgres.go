@@ -33,7 +33,10 @@ import (
 	"github.com/pressly/goose/v3/lock"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/hint"
+	"github.com/agentplatform/agentplatform/store/schema"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 //go:embed migrations/*.sql
@@ -101,7 +104,7 @@ func (s *Store) Connections() int { return int(s.pools[0].Config().MaxConns) }
 // Store is a store.Store on PostgreSQL.
 type Store struct {
 	*sqlcore.Core
-	hub      sqlcore.Hub
+	hub      hint.Hub
 	pools    [2]*pgxpool.Pool
 	db       *sql.DB // on the first pool
 	lists    *sql.DB // on the second pool, whose statements are planned for their arguments
@@ -110,7 +113,7 @@ type Store struct {
 	// renew updates the configuration of a new connection.
 	renew    func(ctx context.Context, config *pgx.ConnConfig) error
 	sessions *sessions
-	schema   *sqlcore.Schema
+	schema   *schema.Schema
 }
 
 var _ store.Store = (*Store)(nil)
@@ -128,7 +131,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	noTable := func(err error) bool { return hasCode(err, undefinedTable) }
-	schema, err := sqlcore.NewSchema(migrations, database.DialectPostgres, noTable)
+	schema, err := schema.New(migrations, database.DialectPostgres, noTable)
 	if err != nil {
 		return nil, err
 	}
@@ -159,9 +162,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	s.notifier = startNotifier(config.ConnConfig.Copy(), &s.hub, o)
 	s.Core = sqlcore.New(sqlcore.Options{
-		Engine: engine{s}, Bytewise: ` COLLATE "C"`, OneAsRange: true, AtOnce: 100, SkipLocked: "FOR UPDATE SKIP LOCKED", Share: "FOR KEY SHARE",
-		Exclusive: "FOR UPDATE", Address: "ctid", Publish: s.publish, BadData: badData, NoTable: noTable,
-		Evaluate: o.Evaluate, ListsAtOnce: int(forLists),
+		Engine: engine{s}, Publish: s.publish, AtOnce: 100, Evaluate: o.Evaluate, ListsAtOnce: int(forLists),
+		Dialect: sqldb.Dialect{
+			Bytewise: ` COLLATE "C"`, OneAsRange: true, SkipLocked: "FOR UPDATE SKIP LOCKED", Share: "FOR KEY SHARE",
+			Exclusive: "FOR UPDATE", Address: "ctid", BadData: badData, NoTable: noTable,
+		},
 	})
 	return s, nil
 }
@@ -243,7 +248,7 @@ func (s *Store) publish(hints []store.Hint) {
 type engine struct{ *Store }
 
 // Write implements sqlcore.Engine.
-func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	return retryConflicts(func() error {
 		tx, err := e.db.BeginTx(ctx, nil)
 		if err != nil {
@@ -261,7 +266,7 @@ func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqlcor
 }
 
 // Single implements sqlcore.Engine. A single statement is a transaction.
-func (e engine) Single(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+func (e engine) Single(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	return retryConflicts(func() error { return fn(ctx, e.db) })
 }
 
@@ -276,7 +281,7 @@ func retryConflicts(run func() error) (err error) {
 }
 
 // Snapshot implements sqlcore.Engine.
-func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	tx, err := e.lists.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return fmt.Errorf("beginning a read transaction: %w", err)
@@ -286,10 +291,10 @@ func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sql
 }
 
 // Reader implements sqlcore.Engine.
-func (e engine) Reader() sqlcore.Queryer { return e.db }
+func (e engine) Reader() sqldb.Queryer { return e.db }
 
 // Lists implements sqlcore.Engine.
-func (e engine) Lists() sqlcore.Queryer { return e.lists }
+func (e engine) Lists() sqldb.Queryer { return e.lists }
 
 // Keys implements sqlcore.Engine.
 func (e engine) Keys(keys []store.Key, first int) (string, []any) {
@@ -301,7 +306,7 @@ func (e engine) Keys(keys []store.Key, first int) (string, []any) {
 }
 
 // Lock implements sqlcore.Engine.
-func (e engine) Lock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID) error {
+func (e engine) Lock(ctx context.Context, q sqldb.Queryer, key uuid.UUID) error {
 	if _, err := q.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, key.String()); err != nil {
 		return fmt.Errorf("waiting for the lock of %s: %w", key, err)
 	}
@@ -309,7 +314,7 @@ func (e engine) Lock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID) erro
 }
 
 // TryLock implements sqlcore.Engine.
-func (e engine) TryLock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID, within time.Duration) (free bool, err error) {
+func (e engine) TryLock(ctx context.Context, q sqldb.Queryer, key uuid.UUID, within time.Duration) (free bool, err error) {
 	if within > 0 {
 		return e.lockWithin(ctx, q, key, within)
 	}
@@ -320,7 +325,7 @@ func (e engine) TryLock(ctx context.Context, q sqlcore.Queryer, key uuid.UUID, w
 }
 
 // lockWithin waits for a lock for a limited time.
-func (e engine) lockWithin(ctx context.Context, q sqlcore.Queryer, key uuid.UUID, within time.Duration) (bool, error) {
+func (e engine) lockWithin(ctx context.Context, q sqldb.Queryer, key uuid.UUID, within time.Duration) (bool, error) {
 	var before string
 	if err := q.QueryRowContext(ctx, `SELECT current_setting('lock_timeout')`).Scan(&before); err != nil {
 		return false, fmt.Errorf("reading the lock timeout: %w", err)

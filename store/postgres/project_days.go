@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // historyDaysStatement selects the days of a project ($1), newest first: the counted days, the days
@@ -35,7 +35,7 @@ func walkDays(name, table, column, narrow string) string {
 }
 
 // ProjectDays implements sqlcore.Engine.
-func (e engine) ProjectDays(ctx context.Context, q sqlcore.Queryer, table string, project uuid.UUID) (days []int64, parted bool, err error) {
+func (e engine) ProjectDays(ctx context.Context, q sqldb.Queryer, table string, project uuid.UUID) (days []int64, parted bool, err error) {
 	statement := historyDaysStatement
 	if table == "audit_log" {
 		statement = auditDaysStatement

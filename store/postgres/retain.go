@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 const (
@@ -261,7 +262,7 @@ func (s *Store) resultDays(ctx context.Context, parts []partition, keep int64) (
 func (p *partition) parseName() {
 	at := strings.LastIndexByte(p.name, '_')
 	day, err := time.Parse("20060102", p.name[at+1:])
-	if _, known := sqlcore.HistoryTables[p.name[:at]]; known && err == nil {
+	if _, known := sqldb.HistoryTables[p.name[:at]]; known && err == nil {
 		p.table, p.day = p.name[:at], day.Unix()/int64(24*time.Hour/time.Second)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/postgres"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 const (
@@ -34,7 +35,7 @@ func leaves(t *testing.T, db *sql.DB, want int) {
 }
 
 // ofDays returns how many partitions some days have.
-func ofDays(days int) int { return days * len(sqlcore.HistoryTables) }
+func ofDays(days int) int { return days * len(sqldb.HistoryTables) }
 
 // oldDay creates the partitions of a past day, and returns the end of their names.
 func oldDay(t *testing.T, db *sql.DB) string {
@@ -44,7 +45,7 @@ func oldDay(t *testing.T, db *sql.DB) string {
 func oldDayOf(t *testing.T, db *sql.DB, begins time.Time) string {
 	t.Helper()
 	day := begins.Format("20060102")
-	for table := range sqlcore.HistoryTables {
+	for table := range sqldb.HistoryTables {
 		_, err := db.ExecContext(t.Context(), fmt.Sprintf(`DO $$ BEGIN EXECUTE format('CREATE TABLE %[1]s_%[2]s PARTITION OF %[1]s FOR VALUES FROM (%%L) TO (%%L)',
 			id_at(%[3]d), id_at(%[4]d)); END $$`, table, day, begins.UnixMicro(), begins.Add(aDay).UnixMicro()))
 		require.NoError(t, err)
@@ -344,7 +345,7 @@ func TestDropHistory_ListsRunsOfUndeliveredResults(t *testing.T) {
 // tablesOf returns the history tables that have a partition of a day.
 func tablesOf(t *testing.T, db *sql.DB, day time.Time) (tables []string) {
 	t.Helper()
-	for table := range sqlcore.HistoryTables {
+	for table := range sqldb.HistoryTables {
 		var there bool
 		require.NoError(t, db.QueryRowContext(t.Context(), `SELECT to_regclass($1) IS NOT NULL`, table+"_"+day.UTC().Format("20060102")).Scan(&there))
 		if there {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 const (
@@ -121,7 +122,7 @@ func (s *startQueue) nextBatch() (batch []*pendingStart) {
 	})
 	s.busy = len(batch) > 0
 	// Locking pools in one order prevents deadlocks between two transactions.
-	slices.SortFunc(batch, func(a, b *pendingStart) int { return sqlcore.CompareKeys(a.claim.Environment, b.claim.Environment) })
+	slices.SortFunc(batch, func(a, b *pendingStart) int { return sqldb.CompareKeys(a.claim.Environment, b.claim.Environment) })
 	return batch
 }
 
@@ -187,7 +188,7 @@ func (e engine) startBatch(ctx context.Context, patience time.Duration, withInpu
 	if withInputs { // first, while no lock is held
 		for _, own := range batch {
 			own.inputs = map[uuid.UUID]sqlcore.Input{}
-			for _, same := range e.ByPart("inputs", own.inputIDs()) {
+			for _, same := range e.IDsByPart("inputs", own.inputIDs()) {
 				queue.Queue(e.InPart(sqlcore.InputStatement, same[0]), own.claim.Environment.ProjectID, pgUUIDs(same)).Query(own.readInputs)
 			}
 		}
@@ -206,7 +207,7 @@ func (s *pendingStart) addTo(queue *pgx.Batch) {
 	}
 	c := s.claim
 	queue.Queue(startStatement, c.Environment.ProjectID, c.Environment.ID, s.Version, s.Pool.Served,
-		sqlcore.EncodeLastAgents(s.Pool.LastAgents), sqlcore.Text(c.RunnerID), c.Lease.Microseconds(), run, deployment, s.Salts).Query(s.readStarted)
+		sqlcore.EncodeLastAgents(s.Pool.LastAgents), sqldb.Text(c.RunnerID), c.Lease.Microseconds(), run, deployment, s.Salts).Query(s.readStarted)
 }
 
 func (s *pendingStart) readStarted(rows pgx.Rows) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // termsRow is the entry of a run in the search index. shared is the run whose entry has its terms, if that is another one.
@@ -39,7 +40,7 @@ var addTermsStatement = `INSERT INTO run_words (project_id, run_id, terms, share
 
 // AddTerms implements sqlcore.Engine. While a day is being deleted, its partition of the index may
 // be dropped before its runs.
-func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlcore.Entry) (added []store.Key, err error) {
+func (e engine) AddTerms(ctx context.Context, q sqldb.Queryer, entries []sqlcore.Entry) (added []store.Key, err error) {
 	var (
 		parts = map[string]bool{}
 		rows  []termsRow
@@ -99,8 +100,8 @@ func (e engine) LookThrough(among string, all []sqlcore.Term, or sqlcore.Term, f
 
 // ByWords implements sqlcore.Engine. An index of words is read by bitmap scans, which no other
 // statement may use.
-func (e engine) ByWords(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
-	return e.Snapshot(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
+func (e engine) ByWords(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
+	return e.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		if _, err := q.ExecContext(ctx, `SET LOCAL enable_bitmapscan = on`); err != nil {
 			return fmt.Errorf("setting the planner parameters of the search index: %w", err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // idempotencyKey is an idempotency key of a connector.
@@ -93,7 +94,7 @@ func BeginningOf(e store.Event) *Beginning {
 		return nil
 	}
 	run := e.Runs[0]
-	return &Beginning{Runner: Text(e.RunnerID), Agent: Text(run.AgentName), Token: 1<<TokenBits | newSalts(1)[0], Link: run.LinkID}
+	return &Beginning{Runner: sqldb.Text(e.RunnerID), Agent: sqldb.Text(run.AgentName), Token: 1<<TokenBits | newSalts(1)[0], Link: run.LinkID}
 }
 
 // LiveAgent selects, for an event e, the environment's live deployment and its bundle, if it has
@@ -107,7 +108,7 @@ const LiveAgent = `(SELECT CAST(d.id AS text) || d.bundle_digest FROM environmen
 // a time of the database's clock in microseconds.
 func Begun(e store.Event, a store.Admission, b Beginning, live string, us int64) *store.Claimed {
 	at, run := time.UnixMicro(us).UTC(), e.Runs[0]
-	deployment, digest := uuid.MustParse(live[:idText]), live[idText:]
+	deployment, digest := uuid.MustParse(live[:sqldb.IDLength]), live[sqldb.IDLength:]
 	return &store.Claimed{
 		Run: store.Run{
 			ID: a.RunIDs[0], ProjectID: e.ProjectID, EnvironmentID: e.EnvironmentID, AgentName: b.Agent, ConnectorID: &e.ConnectorID,
@@ -115,7 +116,7 @@ func Begun(e store.Event, a store.Admission, b Beginning, live string, us int64)
 			Attempt: 1, QueuedAt: at, StartedAt: &at,
 		},
 		Token: b.Token, LeaseUntil: at.Add(store.UnconfirmedLease), Now: at, BundleDigest: digest,
-		Input: e.Input, InputBlob: e.InputBlob, ContentType: Text(e.ContentType), Files: len(e.Files) > 0,
+		Input: e.Input, InputBlob: e.InputBlob, ContentType: sqldb.Text(e.ContentType), Files: len(e.Files) > 0,
 		Headers: e.Headers, Traceparent: e.Traceparent,
 	}
 }
@@ -132,7 +133,7 @@ func EndsAtOnce(e store.Event) bool {
 
 // endAtOnce ends the parts of accepted events that end at once, in the accepting transaction and
 // with the same statements for all events. It also sends the hints for claimable runs.
-func (c *Core) endAtOnce(ctx context.Context, tx *Tx, events []store.Event, admissions []store.Admission) error {
+func (c *Core) endAtOnce(ctx context.Context, tx *sqldb.Tx, events []store.Event, admissions []store.Admission) error {
 	var (
 		endings []Ending
 		empty   = map[string][]store.Key{} // by reason
@@ -142,7 +143,7 @@ func (c *Core) endAtOnce(ctx context.Context, tx *Tx, events []store.Event, admi
 		for n, run := range e.Runs {
 			if run.ErrorCode != "" {
 				endings = append(endings, Ending{
-					Run: store.Key{ProjectID: e.ProjectID, ID: admissions[i].RunIDs[n]}, Status: store.RunFailed, Code: run.ErrorCode, Error: Text(run.Error),
+					Run: store.Key{ProjectID: e.ProjectID, ID: admissions[i].RunIDs[n]}, Status: store.RunFailed, Code: run.ErrorCode, Error: sqldb.Text(run.Error),
 				})
 			}
 		}
@@ -154,7 +155,7 @@ func (c *Core) endAtOnce(ctx context.Context, tx *Tx, events []store.Event, admi
 		}
 	}
 	for _, reason := range slices.Sorted(maps.Keys(empty)) {
-		if err := c.closeEmpty(ctx, tx, empty[reason], store.Cut(Text(reason), store.MaxError)); err != nil {
+		if err := c.closeEmpty(ctx, tx, empty[reason], store.Cut(sqldb.Text(reason), store.MaxError)); err != nil {
 			return err
 		}
 	}
@@ -163,32 +164,32 @@ func (c *Core) endAtOnce(ctx context.Context, tx *Tx, events []store.Event, admi
 }
 
 // closeEmpty ends connector runs without runs: completed, or skipped with a reason.
-func (c *Core) closeEmpty(ctx context.Context, tx *Tx, empty []store.Key, reason string) error {
+func (c *Core) closeEmpty(ctx context.Context, tx *sqldb.Tx, empty []store.Key, reason string) error {
 	status := store.ConnectorRunCompleted
 	if reason != "" {
 		status = store.ConnectorRunSkipped
 	}
-	for part := range slices.Chunk(empty, chunk) {
-		var l, ended argList
-		where := c.keyCondition(&l, "id", part) + ` AND runs_left = 0`
+	for part := range slices.Chunk(empty, sqldb.MaxIDs) {
+		var l, ended sqldb.Args
+		where := c.KeyCondition(&l, "id", part) + ` AND runs_left = 0`
 		insert := `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status,
 				trigger_type, content_type, run_ids, error, replay_of, started_at, ended_at)
-			SELECT project_id, id, environment_id, connector_id, ` + ended.addArg(string(status)) + `, trigger_type, content_type, run_ids, ` +
-			ended.addArg(reason) + `, replay_of, started_at, now_us() FROM open_connector_runs WHERE ` + c.keyCondition(&ended, "id", part) + ` AND runs_left = 0`
-		if _, err := tx.exec(ctx, insert, ended.args...); err != nil {
-			return wrap(err, "ending %d connector runs without runs", len(part))
+			SELECT project_id, id, environment_id, connector_id, ` + ended.Add(string(status)) + `, trigger_type, content_type, run_ids, ` +
+			ended.Add(reason) + `, replay_of, started_at, now_us() FROM open_connector_runs WHERE ` + c.KeyCondition(&ended, "id", part) + ` AND runs_left = 0`
+		if _, err := tx.Exec(ctx, insert, ended.Values...); err != nil {
+			return sqldb.Wrap(err, "ending %d connector runs without runs", len(part))
 		}
 		for _, statement := range []string{
 			`INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
 			SELECT project_id, '` + storage + `', id, input_size, now_us() FROM open_connector_runs WHERE ` + where,
 			`DELETE FROM open_connector_runs WHERE ` + where,
 		} {
-			if _, err := tx.exec(ctx, statement, l.args...); err != nil {
-				return wrap(err, "ending %d connector runs without runs", len(part))
+			if _, err := tx.Exec(ctx, statement, l.Values...); err != nil {
+				return sqldb.Wrap(err, "ending %d connector runs without runs", len(part))
 			}
 		}
 		if err := postConnectorRuns(ctx, tx, part); err != nil {
-			return wrap(err, "ending %d connector runs without runs", len(part))
+			return sqldb.Wrap(err, "ending %d connector runs without runs", len(part))
 		}
 		for _, key := range part {
 			tx.Hint(store.TopicDone, key)
@@ -201,18 +202,18 @@ func (c *Core) closeEmpty(ctx context.Context, tx *Tx, empty []store.Key, reason
 func (c *Core) KnownKey(ctx context.Context, connector store.Key, key string) (known bool, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM idempotency_keys
 		WHERE project_id = $1 AND connector_id = $2 AND key = $3 AND expires_at > now_us())`,
-		connector.ProjectID, connector.ID, Text(key)).Scan(&known)
-	return known, wrap(err, "reading an idempotency key of connector %s", connector)
+		connector.ProjectID, connector.ID, sqldb.Text(key)).Scan(&known)
+	return known, sqldb.Wrap(err, "reading an idempotency key of connector %s", connector)
 }
 
 // Earlier returns the admission of the first event with an idempotency key. ErrNotFound if the key
 // has expired meanwhile.
-func (c *Core) Earlier(ctx context.Context, q Queryer, e store.Event) (store.Admission, error) {
+func (c *Core) Earlier(ctx context.Context, q sqldb.Queryer, e store.Event) (store.Admission, error) {
 	var first First
 	err := first.Scan(q.QueryRowContext(ctx, `SELECT connector_run_id, fingerprint, run_ids FROM idempotency_keys
 		WHERE project_id = $1 AND connector_id = $2 AND key = $3 AND expires_at > now_us()`,
-		e.ProjectID, e.ConnectorID, Text(e.Idempotency.Key)))
-	return first.Answer(e), wrap(mapNoRows(err), "reading an idempotency key")
+		e.ProjectID, e.ConnectorID, sqldb.Text(e.Idempotency.Key)))
+	return first.Answer(e), sqldb.Wrap(sqldb.MapNoRows(err), "reading an idempotency key")
 }
 
 // First is the stored result of the first event with a key.
@@ -223,8 +224,8 @@ type First struct {
 }
 
 // Scan reads the columns connector_run_id, fingerprint and run_ids, after the columns in before.
-func (f *First) Scan(row scanner, before ...any) error {
-	return row.Scan(append(before, &f.connectorRun, &f.fingerprint, idList{&f.runs})...)
+func (f *First) Scan(row sqldb.Scanner, before ...any) error {
+	return row.Scan(append(before, &f.connectorRun, &f.fingerprint, sqldb.ScanIDs(&f.runs))...)
 }
 
 // Answer returns the result for another event with the key.

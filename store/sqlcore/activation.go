@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // liveState is the live state of an environment.
@@ -28,7 +29,7 @@ type liveState struct {
 // example after objects are re-created, make the same deployment live in any order.
 func (c *Core) Activate(ctx context.Context, a store.Activation) (store.ActivationResult, error) {
 	var result store.ActivationResult
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		result = store.ActivationResult{}
 		d, err := c.lockDeployment(ctx, tx, a.Deployment)
 		switch {
@@ -43,8 +44,8 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 		}
 		var live liveState
 		if err := tx.QueryRowContext(ctx, `SELECT live_deployment_id, live_rank, live_activated_at FROM environments
-			WHERE project_id = $1 AND id = $2`, d.ProjectID, d.EnvironmentID).Scan(&live.deployment, &live.rank, scanNullTime(&live.activatedAt)); err != nil {
-			return wrap(mapNoRows(err), "reading environment %s", d.EnvironmentID)
+			WHERE project_id = $1 AND id = $2`, d.ProjectID, d.EnvironmentID).Scan(&live.deployment, &live.rank, sqldb.ScanNullTime(&live.activatedAt)); err != nil {
+			return sqldb.Wrap(sqldb.MapNoRows(err), "reading environment %s", d.EnvironmentID)
 		}
 		if live.deployment != nil && rank <= live.rank {
 			if result.Live = *live.deployment == d.ID; result.Live {
@@ -65,18 +66,18 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 		}
 		return bumpConnectors(ctx, tx, d.ProjectID, `environment_id = $2`, d.EnvironmentID)
 	})
-	return result, wrap(err, "activating deployment %s", a.Deployment)
+	return result, sqldb.Wrap(err, "activating deployment %s", a.Deployment)
 }
 
 // markDeployed makes a built deployment deployed and returns its rank.
-func markDeployed(ctx context.Context, tx *Tx, d store.Deployment, a store.Activation) (rank int64, err error) {
+func markDeployed(ctx context.Context, tx *sqldb.Tx, d store.Deployment, a store.Activation) (rank int64, err error) {
 	rank = d.Sequence
 	var decided *int64
-	if a.RequestedAt != nil && (d.ActivationRequestedAt == nil || Instant(*a.RequestedAt) != Instant(*d.ActivationRequestedAt)) {
-		if rank, err = tx.ordinal(ctx); err != nil {
+	if a.RequestedAt != nil && (d.ActivationRequestedAt == nil || sqldb.Instant(*a.RequestedAt) != sqldb.Instant(*d.ActivationRequestedAt)) {
+		if rank, err = tx.Ordinal(ctx); err != nil {
 			return 0, err
 		}
-		us := Instant(*a.RequestedAt)
+		us := sqldb.Instant(*a.RequestedAt)
 		decided = &us
 	}
 	tx.Hint(store.TopicDeployment, d.Key())
@@ -86,40 +87,40 @@ func markDeployed(ctx context.Context, tx *Tx, d store.Deployment, a store.Activ
 			activation_rank = CASE WHEN activation_rank > $3 THEN activation_rank ELSE $3 END
 		WHERE project_id = $1 AND id = $2 RETURNING activation_rank`,
 		d.ProjectID, d.ID, rank, decided).Scan(&rank)
-	return rank, wrap(err, "recording the outcome")
+	return rank, sqldb.Wrap(err, "recording the outcome")
 }
 
 // recordLastUse records the time at which a deployment stopped being live. If its object is deleted, its
 // rows stay as long as its runs.
-func recordLastUse(ctx context.Context, tx *Tx, project uuid.UUID, deployment *uuid.UUID) error {
+func recordLastUse(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, deployment *uuid.UUID) error {
 	if deployment == nil {
 		return nil
 	}
-	_, err := tx.exec(ctx, `UPDATE departed SET gone_at = now_us() WHERE project_id = $1 AND kind = $2 AND id = $3`,
+	_, err := tx.Exec(ctx, `UPDATE departed SET gone_at = now_us() WHERE project_id = $1 AND kind = $2 AND id = $3`,
 		project, store.KindDeployment, *deployment)
-	return wrap(err, "recording the end of the live deployment")
+	return sqldb.Wrap(err, "recording the end of the live deployment")
 }
 
 // makeLive changes the live pointer and the revisions of code-defined connectors.
-func (c *Core) makeLive(ctx context.Context, tx *Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
+func (c *Core) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
 	if _, err := holdBundle(ctx, tx, d.ProjectID, d.BundleDigest); err != nil {
 		if errors.Is(err, store.ErrNotFound) {
 			err = store.ErrBundleGone
 		}
-		return when, wrap(err, "keeping bundle %s", d.BundleDigest)
+		return when, sqldb.Wrap(err, "keeping bundle %s", d.BundleDigest)
 	}
 	if err := holdLiveBundle(ctx, tx, d.Environment()); err != nil {
 		return when, err
 	}
 	if err := tx.QueryRowContext(ctx, `UPDATE environments SET live_deployment_id = $3, live_rank = $4,
 			live_activated_at = now_us(), wanted_bundle_digest = '' WHERE project_id = $1 AND id = $2
-		RETURNING live_activated_at`, d.ProjectID, d.EnvironmentID, d.ID, rank).Scan(scanTime(&when)); err != nil {
-		return when, wrap(err, "changing the live pointer")
+		RETURNING live_activated_at`, d.ProjectID, d.EnvironmentID, d.ID, rank).Scan(sqldb.ScanTime(&when)); err != nil {
+		return when, sqldb.Wrap(err, "changing the live pointer")
 	}
-	if _, err := tx.exec(ctx, `UPDATE deployments SET activated_at = $3,
+	if _, err := tx.Exec(ctx, `UPDATE deployments SET activated_at = $3,
 		connector_results = COALESCE($4, connector_results) WHERE project_id = $1 AND id = $2`,
-		d.ProjectID, d.ID, Instant(when), JSON(a.ConnectorResults)); err != nil {
-		return when, wrap(err, "recording the activation")
+		d.ProjectID, d.ID, sqldb.Instant(when), sqldb.JSON(a.ConnectorResults)); err != nil {
+		return when, sqldb.Wrap(err, "recording the activation")
 	}
 	if err := c.reviseConnectors(ctx, tx, d, a); err != nil {
 		return when, err
@@ -130,7 +131,7 @@ func (c *Core) makeLive(ctx context.Context, tx *Tx, d store.Deployment, rank in
 
 // reviseConnectors makes the code-defined connectors and links of an environment match the
 // activation. Removals come first, so their names are free.
-func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, d store.Deployment, a store.Activation) error {
+func (c *Core) reviseConnectors(ctx context.Context, tx *sqldb.Tx, d store.Deployment, a store.Activation) error {
 	connectors := make([]uuid.UUID, len(a.Connectors))
 	for i, connector := range a.Connectors {
 		connectors[i] = connector.ID
@@ -139,7 +140,7 @@ func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, d store.Deployment,
 		return err
 	}
 	for _, connector := range a.Connectors {
-		if err := takeOutOfEffect(ctx, tx, connector.Key(), `name <> $3 AND NOT shadowed`, Text(connector.Name)); err != nil {
+		if err := takeOutOfEffect(ctx, tx, connector.Key(), `name <> $3 AND NOT shadowed`, sqldb.Text(connector.Name)); err != nil {
 			return err
 		}
 	}
@@ -160,27 +161,27 @@ func (c *Core) reviseConnectors(ctx context.Context, tx *Tx, d store.Deployment,
 }
 
 // recordDeploymentOf records the deployment of the activation's connectors.
-func recordDeploymentOf(ctx context.Context, tx *Tx, d store.Deployment, connectors []uuid.UUID) error {
+func recordDeploymentOf(ctx context.Context, tx *sqldb.Tx, d store.Deployment, connectors []uuid.UUID) error {
 	if len(connectors) == 0 {
 		return nil
 	}
-	brought := argList{args: []any{d.ProjectID, d.ID}}
-	_, err := tx.exec(ctx, `UPDATE connectors SET deployment_id = $2 WHERE project_id = $1 AND id IN `+brought.addIDs(connectors), brought.args...)
-	return wrap(err, "recording the deployment of connectors")
+	brought := sqldb.Args{Values: []any{d.ProjectID, d.ID}}
+	_, err := tx.Exec(ctx, `UPDATE connectors SET deployment_id = $2 WHERE project_id = $1 AND id IN `+brought.AddIDs(connectors), brought.Values...)
+	return sqldb.Wrap(err, "recording the deployment of connectors")
 }
 
 // retireConnectors retires the code-defined connectors of an environment that the activation does
 // not name.
-func retireConnectors(ctx context.Context, tx *Tx, environment store.Key, stay []uuid.UUID) error {
-	retire := argList{args: []any{environment.ProjectID, environment.ID}}
+func retireConnectors(ctx context.Context, tx *sqldb.Tx, environment store.Key, stay []uuid.UUID) error {
+	retire := sqldb.Args{Values: []any{environment.ProjectID, environment.ID}}
 	condition := `environment_id = $2 AND defined_in_code AND NOT retired`
 	if len(stay) > 0 {
-		condition += ` AND id NOT IN ` + retire.addIDs(stay)
+		condition += ` AND id NOT IN ` + retire.AddIDs(stay)
 	}
-	retired, err := collect(ctx, tx, scanUUID,
-		`UPDATE connectors SET retired = TRUE WHERE project_id = $1 AND `+condition+` RETURNING id`, retire.args...)
+	retired, err := sqldb.Collect(ctx, tx, sqldb.ScanUUID,
+		`UPDATE connectors SET retired = TRUE WHERE project_id = $1 AND `+condition+` RETURNING id`, retire.Values...)
 	if err != nil {
-		return wrap(err, "retiring connectors")
+		return sqldb.Wrap(err, "retiring connectors")
 	}
 	for _, id := range retired {
 		if err := bumpConnectors(ctx, tx, environment.ProjectID, `id = $2`, id); err != nil {
@@ -191,7 +192,7 @@ func retireConnectors(ctx context.Context, tx *Tx, environment store.Key, stay [
 }
 
 // reviseLinks replaces the code-defined links of connectors.
-func (c *Core) reviseLinks(ctx context.Context, tx *Tx, project uuid.UUID, connectors []uuid.UUID, links []store.Link) error {
+func (c *Core) reviseLinks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors []uuid.UUID, links []store.Link) error {
 	keep := map[uuid.UUID]bool{}
 	for _, l := range links {
 		keep[l.ID] = true
@@ -228,7 +229,7 @@ func connectorRefusal(connector uuid.UUID, refused, err error) error {
 
 // removeLinkPolicies removes the policies of links that get new ones, so that another link can take an
 // action name.
-func removeLinkPolicies(ctx context.Context, tx *Tx, links []store.Link) error {
+func removeLinkPolicies(ctx context.Context, tx *sqldb.Tx, links []store.Link) error {
 	for _, l := range links {
 		policy, err := policyOf(l)
 		if err != nil {
@@ -237,33 +238,33 @@ func removeLinkPolicies(ctx context.Context, tx *Tx, links []store.Link) error {
 		if policy == nil {
 			continue
 		}
-		if _, err := tx.exec(ctx, `UPDATE links SET outbound = NULL WHERE project_id = $1 AND id = $2 AND outbound <> $3`, l.ProjectID, l.ID, policy); err != nil {
-			return wrap(err, "disabling the policy of %s", l.Ref)
+		if _, err := tx.Exec(ctx, `UPDATE links SET outbound = NULL WHERE project_id = $1 AND id = $2 AND outbound <> $3`, l.ProjectID, l.ID, policy); err != nil {
+			return sqldb.Wrap(err, "disabling the policy of %s", l.Ref)
 		}
 	}
 	return nil
 }
 
 // dropLinks deletes the code-defined links of connectors, except the given ones.
-func dropLinks(ctx context.Context, tx *Tx, project uuid.UUID, connectors []uuid.UUID, keep map[uuid.UUID]bool) error {
+func dropLinks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors []uuid.UUID, keep map[uuid.UUID]bool) error {
 	if len(connectors) == 0 {
 		return nil
 	}
-	of := argList{args: []any{project}}
-	stored, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM links
-		WHERE project_id = $1 AND defined_in_code AND connector_id IN `+of.addIDs(connectors), of.args...)
+	of := sqldb.Args{Values: []any{project}}
+	stored, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `SELECT project_id, id FROM links
+		WHERE project_id = $1 AND defined_in_code AND connector_id IN `+of.AddIDs(connectors), of.Values...)
 	if err != nil {
-		return wrap(err, "reading code-defined links")
+		return sqldb.Wrap(err, "reading code-defined links")
 	}
 	for _, key := range stored {
 		if keep[key.ID] {
 			continue
 		}
 		if err := removeLink(ctx, tx, key); err != nil {
-			return wrap(err, "removing link %s", key)
+			return sqldb.Wrap(err, "removing link %s", key)
 		}
 		if err := releaseID(ctx, tx, key); err != nil {
-			return wrap(err, "removing link %s", key)
+			return sqldb.Wrap(err, "removing link %s", key)
 		}
 	}
 	return nil
@@ -271,8 +272,8 @@ func dropLinks(ctx context.Context, tx *Tx, project uuid.UUID, connectors []uuid
 
 // RequestPrefetch implements store.Activations.
 func (c *Core) RequestPrefetch(ctx context.Context, environment store.Key, digest string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		n, err := tx.exec(ctx, `UPDATE environments SET wanted_bundle_digest = $3 WHERE project_id = $1 AND id = $2`,
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE environments SET wanted_bundle_digest = $3 WHERE project_id = $1 AND id = $2`,
 			environment.ProjectID, environment.ID, digest)
 		if err == nil && n == 0 {
 			err = store.ErrNotFound
@@ -280,16 +281,16 @@ func (c *Core) RequestPrefetch(ctx context.Context, environment store.Key, diges
 		tx.Hint(store.TopicQueued, environment)
 		return err
 	})
-	return wrap(err, "requesting a prefetch in environment %s", environment)
+	return sqldb.Wrap(err, "requesting a prefetch in environment %s", environment)
 }
 
 // Runners implements store.Activations.
 func (c *Core) Runners(ctx context.Context, environment store.Key, within time.Duration) ([]store.Runner, error) {
-	runners, err := collect(ctx, c.engine.Reader(), func(row scanner) (r store.Runner, err error) {
-		err = row.Scan(&r.ID, scanTime(&r.SeenAt), document{&r.Digests})
+	runners, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (r store.Runner, err error) {
+		err = row.Scan(&r.ID, sqldb.ScanTime(&r.SeenAt), sqldb.ScanJSON(&r.Digests))
 		return r, err
 	}, `SELECT id, seen_at, digests FROM runners
 		WHERE project_id = $1 AND environment_id = $2 AND seen_at >= now_us() - $3 ORDER BY id`,
 		environment.ProjectID, environment.ID, within.Microseconds())
-	return runners, wrap(err, "listing runners of environment %s", environment)
+	return runners, sqldb.Wrap(err, "listing runners of environment %s", environment)
 }

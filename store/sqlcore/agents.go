@@ -14,12 +14,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // formerDeployments is the number of earlier deployments that are searched for agents.
 const formerDeployments = `20`
 
-func scanName(row scanner) (name string, err error) {
+func scanName(row sqldb.Scanner) (name string, err error) {
 	err = row.Scan(&name)
 	return name, err
 }
@@ -27,22 +28,22 @@ func scanName(row scanner) (name string, err error) {
 // HasAgent implements store.Catalog.
 func (c *Core) HasAgent(ctx context.Context, deployment store.Key, name string) (has bool, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
-		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND variant_of = '')`, deployment.ProjectID, deployment.ID, Text(name)).Scan(&has)
-	return has, wrap(err, "reading agent %q of deployment %s", name, deployment)
+		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND variant_of = '')`, deployment.ProjectID, deployment.ID, sqldb.Text(name)).Scan(&has)
+	return has, sqldb.Wrap(err, "reading agent %q of deployment %s", name, deployment)
 }
 
 // SendsByMiddleware implements store.Catalog.
 func (c *Core) SendsByMiddleware(ctx context.Context, deployment store.Key, agent string) (sends bool, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
-		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND sends_by_middleware)`, deployment.ProjectID, deployment.ID, Text(agent)).Scan(&sends)
-	return sends, wrap(err, "reading the middleware of agent %q of deployment %s", agent, deployment)
+		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND sends_by_middleware)`, deployment.ProjectID, deployment.ID, sqldb.Text(agent)).Scan(&sends)
+	return sends, sqldb.Wrap(err, "reading the middleware of agent %q of deployment %s", agent, deployment)
 }
 
 // AgentNames implements store.Catalog.
 func (c *Core) AgentNames(ctx context.Context, deployment store.Key, limit int) ([]string, error) {
-	names, err := collect(ctx, c.engine.Reader(), scanName, `SELECT name FROM deployment_agents
+	names, err := sqldb.Collect(ctx, c.engine.Reader(), scanName, `SELECT name FROM deployment_agents
 		WHERE project_id = $1 AND deployment_id = $2 AND variant_of = '' ORDER BY name LIMIT $3`, deployment.ProjectID, deployment.ID, limit)
-	return names, wrap(err, "listing the agents of deployment %s", deployment)
+	return names, sqldb.Wrap(err, "listing the agents of deployment %s", deployment)
 }
 
 // agentList is a list of an environment's agents that is being read.
@@ -57,7 +58,7 @@ type agentList struct {
 // Agents implements store.Catalog.
 func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.AgentSummary, error) {
 	a := &agentList{Core: c, environment: environment}
-	err := c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
+	err := c.engine.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		a.agents = map[string]store.AgentSummary{}
 		if err := a.addLive(ctx, q); err != nil {
 			return err
@@ -65,13 +66,13 @@ func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.Agent
 		return a.addPast(ctx, q)
 	})
 	out := slices.SortedFunc(maps.Values(a.agents), func(a, b store.AgentSummary) int { return cmp.Compare(a.Name, b.Name) })
-	return out, wrap(err, "listing agents of environment %s", environment)
+	return out, sqldb.Wrap(err, "listing agents of environment %s", environment)
 }
 
 // Agent implements store.Catalog. The runs of a live A/B variant are its base agent's.
 func (c *Core) Agent(ctx context.Context, environment store.Key, name string) (out store.AgentSummary, err error) {
 	a := &agentList{Core: c, environment: environment}
-	err = c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
+	err = c.engine.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		a.only, a.agents = []string{name}, map[string]store.AgentSummary{}
 		if err := a.addLive(ctx, q); err != nil {
 			return err
@@ -85,29 +86,29 @@ func (c *Core) Agent(ctx context.Context, environment store.Key, name string) (o
 	if err == nil && !known {
 		err = store.ErrNotFound
 	}
-	return out, wrap(err, "reading agent %q of environment %s", name, environment)
+	return out, sqldb.Wrap(err, "reading agent %q of environment %s", name, environment)
 }
 
 // nameCondition returns the condition that a column of names matches the list.
-func (a *agentList) nameCondition(l *argList, column string) string {
+func (a *agentList) nameCondition(l *sqldb.Args, column string) string {
 	if a.only == nil {
 		return ``
 	}
 	return ` AND ` + column + ` IN ` + addTexts(l, a.only)
 }
 
-func (a *agentList) baseArgs() argList {
-	return argList{args: []any{a.environment.ProjectID, a.environment.ID}}
+func (a *agentList) baseArgs() sqldb.Args {
+	return sqldb.Args{Values: []any{a.environment.ProjectID, a.environment.ID}}
 }
 
 // addLive adds the agents of the live deployment.
-func (a *agentList) addLive(ctx context.Context, q Queryer) error {
+func (a *agentList) addLive(ctx context.Context, q sqldb.Queryer) error {
 	var live []store.Agent
 	err := q.QueryRowContext(ctx, `SELECT d.agents
 		FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
-		WHERE e.project_id = $1 AND e.id = $2`, a.environment.ProjectID, a.environment.ID).Scan(document{&live})
-	if err := mapNoRows(err); err != nil && !errors.Is(err, store.ErrNotFound) {
-		return wrap(err, "reading the live deployment")
+		WHERE e.project_id = $1 AND e.id = $2`, a.environment.ProjectID, a.environment.ID).Scan(sqldb.ScanJSON(&live))
+	if err := sqldb.MapNoRows(err); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return sqldb.Wrap(err, "reading the live deployment")
 	}
 	for _, agent := range live {
 		if a.only == nil || slices.Contains(a.only, agent.Name) {
@@ -118,14 +119,14 @@ func (a *agentList) addLive(ctx context.Context, q Queryer) error {
 }
 
 // addPast adds the agents of earlier deployments and of runs, with their counts. It marks linked agents.
-func (a *agentList) addPast(ctx context.Context, q Queryer) error {
+func (a *agentList) addPast(ctx context.Context, q sqldb.Queryer) error {
 	l := a.baseArgs()
-	former, err := collect(ctx, q, scanName, `SELECT DISTINCT a.name
+	former, err := sqldb.Collect(ctx, q, scanName, `SELECT DISTINCT a.name
 		FROM (SELECT id FROM deployments WHERE project_id = $1 AND environment_id = $2 AND status = 'deployed'
 			ORDER BY sequence DESC LIMIT `+formerDeployments+`) d
-		JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = d.id AND a.variant_of = ''`+a.nameCondition(&l, "a.name"), l.args...)
+		JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = d.id AND a.variant_of = ''`+a.nameCondition(&l, "a.name"), l.Values...)
 	if err != nil {
-		return wrap(err, "reading the agents of earlier deployments")
+		return sqldb.Wrap(err, "reading the agents of earlier deployments")
 	}
 	for _, name := range former {
 		if _, ok := a.agents[name]; !ok {
@@ -133,20 +134,20 @@ func (a *agentList) addPast(ctx context.Context, q Queryer) error {
 		}
 	}
 	if err := a.countRuns(ctx, q); err != nil {
-		return wrap(err, "counting runs")
+		return sqldb.Wrap(err, "counting runs")
 	}
 	l = a.baseArgs()
-	linked, err := collect(ctx, q, scanName, `SELECT DISTINCT l.agent_name
+	linked, err := sqldb.Collect(ctx, q, scanName, `SELECT DISTINCT l.agent_name
 		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
 		WHERE c.project_id = $1 AND c.environment_id = $2 AND c.mode IN ('inbound', 'sync')
-			AND NOT c.retired AND NOT c.shadowed`+a.nameCondition(&l, "l.agent_name"), l.args...)
+			AND NOT c.retired AND NOT c.shadowed`+a.nameCondition(&l, "l.agent_name"), l.Values...)
 	for _, name := range linked {
 		if agent, ok := a.agents[name]; ok {
 			agent.HasInboundConnector = true
 			a.agents[name] = agent
 		}
 	}
-	return wrap(err, "reading links")
+	return sqldb.Wrap(err, "reading links")
 }
 
 // HasRuns implements store.Catalog.
@@ -160,12 +161,12 @@ func (c *Core) HasRuns(ctx context.Context, environment store.Key) (has bool, er
 	if err == nil && !has {
 		has, err = c.hasWaitingRuns(ctx, reader, environment)
 	}
-	return has, wrap(err, "reading the runs of environment %s", environment)
+	return has, sqldb.Wrap(err, "reading the runs of environment %s", environment)
 }
 
 // hasWaitingRuns reports whether ended runs of an environment wait to be rolled up. An environment that never
 // existed has none, so the outbox is not read for it.
-func (c *Core) hasWaitingRuns(ctx context.Context, q Queryer, environment store.Key) (has bool, err error) {
+func (c *Core) hasWaitingRuns(ctx context.Context, q sqldb.Queryer, environment store.Key) (has bool, err error) {
 	err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.id = $2)
 		OR EXISTS (SELECT 1 FROM departed d WHERE d.project_id = $1 AND d.kind = '`+store.KindEnvironment+`' AND d.id = $2)`,
 		environment.ProjectID, environment.ID).Scan(&has)
@@ -182,8 +183,8 @@ func (c *Core) AgentConfig(
 ) (deployment uuid.UUID, config json.RawMessage, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT a.deployment_id, a.config FROM environments e
 		JOIN deployment_agents a ON a.project_id = e.project_id AND a.deployment_id = e.live_deployment_id
-		WHERE e.project_id = $1 AND e.id = $2 AND a.name = $3`, environment.ProjectID, environment.ID, Text(name)).Scan(&deployment, document{&config})
-	return deployment, config, wrap(mapNoRows(err), "reading agent %q of environment %s", name, environment)
+		WHERE e.project_id = $1 AND e.id = $2 AND a.name = $3`, environment.ProjectID, environment.ID, sqldb.Text(name)).Scan(&deployment, sqldb.ScanJSON(&config))
+	return deployment, config, sqldb.Wrap(sqldb.MapNoRows(err), "reading agent %q of environment %s", name, environment)
 }
 
 // agentCount is the number of runs of an agent or of one of its variants.
@@ -196,8 +197,8 @@ type agentCount struct {
 // countRuns fills in the counts, also for agents that no longer exist: open runs, runs that the
 // outbox still names, and rolled up runs. A run of a variant counts for the variant and for its
 // base agent.
-func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
-	open, err := openRuns{Core: a.Core, only: a.only, args: a.baseArgs(), fresh: true}.countRuns(ctx, q)
+func (a *agentList) countRuns(ctx context.Context, q sqldb.Queryer) error {
+	open, err := openRuns{DB: a.DB, only: a.only, args: a.baseArgs(), fresh: true}.countRuns(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -225,11 +226,11 @@ func (a *agentList) countRuns(ctx context.Context, q Queryer) error {
 	}
 	for some := range slices.Chunk(names, namesAtOnce) {
 		l := a.baseArgs()
-		totals, err := collect(ctx, q, func(row scanner) (n agentCount, err error) {
-			err = row.Scan(&n.agent, &n.testName, &n.runs, scanNullTime(&n.last))
+		totals, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (n agentCount, err error) {
+			err = row.Scan(&n.agent, &n.testName, &n.runs, sqldb.ScanNullTime(&n.last))
 			return n, err
 		}, `SELECT t.agent_name, t.test_name, t.runs, t.last_ended_at
-			FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2 AND t.agent_name IN `+addTexts(&l, some), l.args...)
+			FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2 AND t.agent_name IN `+addTexts(&l, some), l.Values...)
 		if err != nil {
 			return err
 		}
@@ -248,12 +249,12 @@ const (
 
 // countedAgents returns the agents for counts of ended runs. Without a request, these are the known agents
 // and the other agents with the latest runs. Links can create any number of names.
-func (a *agentList) countedAgents(ctx context.Context, q Queryer) ([]string, error) {
+func (a *agentList) countedAgents(ctx context.Context, q sqldb.Queryer) ([]string, error) {
 	if a.only != nil {
 		return a.only, nil
 	}
 	for most := store.MaxPastAgents + len(a.agents); ; most *= 2 {
-		last, err := collect(ctx, q, scanName, `SELECT t.agent_name FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2
+		last, err := sqldb.Collect(ctx, q, scanName, `SELECT t.agent_name FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2
 			ORDER BY t.last_ended_at DESC LIMIT $3`, a.environment.ProjectID, a.environment.ID, most)
 		if err != nil {
 			return nil, err

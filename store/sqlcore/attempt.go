@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // RecordAttempts implements store.Deliveries. An attempt that cannot be recorded blocks no other
@@ -41,16 +42,16 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 			}
 			return nil
 		},
-		isDataError: c.isDataError, canProceed: c.canWrite,
+		isDataError: c.IsDataError, canProceed: c.CanWrite,
 		setAside: func(_ context.Context, key store.Key, because error) error {
-			return &store.SetAsideError{Rows: []error{wrap(because, "delivery %s", key)}}
+			return &store.SetAsideError{Rows: []error{sqldb.Wrap(because, "delivery %s", key)}}
 		},
-	}.processRows(ctx, slices.SortedFunc(maps.Keys(deliveries), CompareKeys))
+	}.processRows(ctx, slices.SortedFunc(maps.Keys(deliveries), sqldb.CompareKeys))
 	if err == nil {
 		return nil
 	}
 	left := slices.DeleteFunc(slices.Clone(attempts), func(a store.Attempt) bool { return recorded[a.Delivery.Key()] })
-	return &store.UnrecordedError{Left: left, Err: wrap(err, "recording %d attempts to deliver", len(attempts))}
+	return &store.UnrecordedError{Left: left, Err: sqldb.Wrap(err, "recording %d attempts to deliver", len(attempts))}
 }
 
 // recordAll records attempts in one transaction.
@@ -60,14 +61,14 @@ func (c *Core) recordAll(ctx context.Context, deliveries map[store.Key]store.Att
 		destinations[a.Delivery.Connector()] = true
 		done = done && a.Outcome == store.DeliveryDone
 	}
-	keys := slices.SortedFunc(maps.Keys(destinations), CompareKeys)
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	keys := slices.SortedFunc(maps.Keys(destinations), sqldb.CompareKeys)
+	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if done {
 			return c.recordDone(ctx, tx, keys, deliveries)
 		}
-		l := argList{}
-		to, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+
-			c.keyCondition(&l, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.exclusive, l.args...)
+		l := sqldb.Args{}
+		to, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+
+			c.KeyCondition(&l, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.Exclusive, l.Values...)
 		if err != nil {
 			return err
 		}
@@ -91,10 +92,10 @@ func (c *Core) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.
 			projects[key.ProjectID] = true
 		}
 	}
-	for some := range slices.Chunk(slices.SortedFunc(maps.Keys(projects), compareIDs), chunk) {
-		var l argList
-		full, err := collect(ctx, c.engine.Reader(), scanUUID, `SELECT p.project_id FROM projects p
-			WHERE p.project_id IN `+l.addIDs(some)+` AND p.storage > 0 AND `+countedBytes+` >= p.storage`, l.args...)
+	for some := range slices.Chunk(slices.SortedFunc(maps.Keys(projects), sqldb.CompareIDs), sqldb.MaxIDs) {
+		var l sqldb.Args
+		full, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanUUID, `SELECT p.project_id FROM projects p
+			WHERE p.project_id IN `+l.AddIDs(some)+` AND p.storage > 0 AND `+countedBytes+` >= p.storage`, l.Values...)
 		if err != nil {
 			full = some
 		}
@@ -116,11 +117,11 @@ type Receipt struct {
 // recordDone records attempts that all succeeded, as most do. It locks only destinations that
 // waited for a slot, or for a success, and locks these last. So claims find the other destinations
 // unlocked.
-func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliveries map[store.Key]store.Attempt) error {
+func (c *Core) recordDone(ctx context.Context, tx *sqldb.Tx, keys []store.Key, deliveries map[store.Key]store.Attempt) error {
 	receipts, bytes := make([]Receipt, 0, len(deliveries)), map[store.Key]int64{}
-	for _, key := range slices.SortedFunc(maps.Keys(deliveries), CompareKeys) {
+	for _, key := range slices.SortedFunc(maps.Keys(deliveries), sqldb.CompareKeys) {
 		a := deliveries[key]
-		receipts = append(receipts, Receipt{a, truncateText(a.Response, store.MaxExcerpt)})
+		receipts = append(receipts, Receipt{a, sqldb.TruncateText(a.Response, store.MaxExcerpt)})
 		bytes[key] = int64(len(receipts[len(receipts)-1].Response))
 	}
 	received, err := c.engine.Receive(ctx, tx, receipts)
@@ -130,10 +131,10 @@ func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliver
 	if err := countDeliveries(ctx, tx, received, bytes); err != nil {
 		return err
 	}
-	var l argList
-	idle, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-		WHERE (failures > 0 OR rejected > 0 OR due_at IS NULL OR due_at > now_us()) AND `+c.keyCondition(&l, "connector_id", keys)+`
-		ORDER BY project_id, connector_id `+c.exclusive, l.args...)
+	var l sqldb.Args
+	idle, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
+		WHERE (failures > 0 OR rejected > 0 OR due_at IS NULL OR due_at > now_us()) AND `+c.KeyCondition(&l, "connector_id", keys)+`
+		ORDER BY project_id, connector_id `+c.Exclusive, l.Values...)
 	if err != nil || len(idle) == 0 {
 		return err
 	}
@@ -146,8 +147,8 @@ func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliver
 		}
 	}
 	if len(well) > 0 {
-		l = argList{}
-		if _, err := tx.exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '' WHERE `+c.keyCondition(&l, "connector_id", well), l.args...); err != nil {
+		l = sqldb.Args{}
+		if _, err := tx.Exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '' WHERE `+c.KeyCondition(&l, "connector_id", well), l.Values...); err != nil {
 			return err
 		}
 	}
@@ -155,38 +156,38 @@ func (c *Core) recordDone(ctx context.Context, tx *Tx, keys []store.Key, deliver
 }
 
 // current returns the attempts whose delivery was not claimed again, in a fixed order.
-func (c *Core) current(ctx context.Context, tx *Tx, attempts map[store.Key]store.Attempt) (current []store.Attempt, err error) {
-	l := argList{}
-	open, err := collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries
-		WHERE lease_until IS NOT NULL AND `+c.keyCondition(&l, "id", slices.Collect(maps.Keys(attempts))), l.args...)
+func (c *Core) current(ctx context.Context, tx *sqldb.Tx, attempts map[store.Key]store.Attempt) (current []store.Attempt, err error) {
+	l := sqldb.Args{}
+	open, err := sqldb.Collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries
+		WHERE lease_until IS NOT NULL AND `+c.KeyCondition(&l, "id", slices.Collect(maps.Keys(attempts))), l.Values...)
 	for _, d := range open {
 		if a := attempts[d.Key()]; a.Delivery.Attempt == d.Attempt {
 			a.Delivery = d
 			current = append(current, a)
 		}
 	}
-	slices.SortFunc(current, func(a, b store.Attempt) int { return CompareKeys(a.Delivery.Key(), b.Delivery.Key()) })
+	slices.SortFunc(current, func(a, b store.Attempt) int { return sqldb.CompareKeys(a.Delivery.Key(), b.Delivery.Key()) })
 	return current, err
 }
 
 // writeAttempts writes attempts to history and applies their outcomes to the deliveries.
-func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attempt) error {
+func (c *Core) writeAttempts(ctx context.Context, tx *sqldb.Tx, attempts []store.Attempt) error {
 	type end struct {
 		status store.ConnectorRunStatus
 		reason string
 	}
 	var (
-		r     rowBatch
+		r     sqldb.RowBatch
 		keys  []store.Key
 		bytes = map[store.Key]int64{}
 		ended = map[end][]store.Key{}
 		again = map[retry][]store.Key{}
 	)
 	for _, a := range attempts {
-		key, response, message := a.Delivery.Key(), truncateText(a.Response, store.MaxExcerpt), truncateText(a.Error, store.MaxDeliveryError)
+		key, response, message := a.Delivery.Key(), sqldb.TruncateText(a.Response, store.MaxExcerpt), sqldb.TruncateText(a.Error, store.MaxDeliveryError)
 		counts := 0
 		if !a.Free {
-			r.addRow(key.ProjectID, key.ID, a.Delivery.Tries+1, Instant(a.At), a.Duration.Microseconds(), a.StatusCode, a.ErrorClass, message, response)
+			r.Add(key.ProjectID, key.ID, a.Delivery.Tries+1, sqldb.Instant(a.At), a.Duration.Microseconds(), a.StatusCode, a.ErrorClass, message, response)
 			keys, bytes[key], counts = append(keys, key), int64(len(response)+len(message)), 1
 		}
 		switch a.Outcome {
@@ -199,14 +200,14 @@ func (c *Core) writeAttempts(ctx context.Context, tx *Tx, attempts []store.Attem
 		case store.DeliveryDone:
 			ended[end{status: store.ConnectorRunCompleted}] = append(ended[end{status: store.ConnectorRunCompleted}], key)
 		case store.DeliveryFailed, store.DeliveryGone:
-			e := end{store.ConnectorRunFailed, truncateText(a.Reason, store.MaxDeliveryError)}
+			e := end{store.ConnectorRunFailed, sqldb.TruncateText(a.Reason, store.MaxDeliveryError)}
 			ended[e] = append(ended[e], key)
 		case store.DeliveryCancelled:
-			e := end{store.ConnectorRunCancelled, truncateText(a.Reason, store.MaxDeliveryError)}
+			e := end{store.ConnectorRunCancelled, sqldb.TruncateText(a.Reason, store.MaxDeliveryError)}
 			ended[e] = append(ended[e], key)
 		}
 	}
-	if err := r.insertRows(ctx, tx, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
+	if err := r.Insert(ctx, tx, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
 		VALUES `, `(%, %, %, %, %, %, %, %, %)`, ` ON CONFLICT DO NOTHING`); err != nil {
 		return err
 	}
@@ -233,12 +234,12 @@ type retry struct {
 }
 
 // retryAll schedules the next attempts, with one statement for each group of equal retries.
-func (c *Core) retryAll(ctx context.Context, tx *Tx, again map[retry][]store.Key) error {
+func (c *Core) retryAll(ctx context.Context, tx *sqldb.Tx, again map[retry][]store.Key) error {
 	for r, keys := range again {
-		for some := range slices.Chunk(keys, chunk) {
-			l := argList{args: []any{r.wait.Microseconds(), r.counts, r.waitsFor}}
-			if _, err := tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, due_at = now_us() + $1, tries = tries + $2, waits_for = $3 WHERE `+
-				c.keyCondition(&l, "id", some), l.args...); err != nil {
+		for some := range slices.Chunk(keys, sqldb.MaxIDs) {
+			l := sqldb.Args{Values: []any{r.wait.Microseconds(), r.counts, r.waitsFor}}
+			if _, err := tx.Exec(ctx, `UPDATE deliveries SET lease_until = NULL, due_at = now_us() + $1, tries = tries + $2, waits_for = $3 WHERE `+
+				c.KeyCondition(&l, "id", some), l.Values...); err != nil {
 				return err
 			}
 		}
@@ -247,7 +248,7 @@ func (c *Core) retryAll(ctx context.Context, tx *Tx, again map[retry][]store.Key
 }
 
 // updateDestinations updates destinations after attempts, and when they are due again.
-func (c *Core) updateDestinations(ctx context.Context, tx *Tx, to []destination, attempts []store.Attempt) error {
+func (c *Core) updateDestinations(ctx context.Context, tx *sqldb.Tx, to []destination, attempts []store.Attempt) error {
 	of := map[store.Key][]store.Attempt{}
 	for _, a := range attempts {
 		of[a.Delivery.Connector()] = append(of[a.Delivery.Connector()], a)
@@ -267,14 +268,14 @@ func (c *Core) updateDestinations(ctx context.Context, tx *Tx, to []destination,
 	return nil
 }
 
-func updateDestination(ctx context.Context, tx *Tx, d destination, attempts []store.Attempt) error {
+func updateDestination(ctx context.Context, tx *sqldb.Tx, d destination, attempts []store.Attempt) error {
 	failures, rejected, reason := d.failures, d.rejected, ""
 	for _, a := range attempts {
 		switch a.Outcome {
 		case store.DeliveryDone:
 			rejected, reason = 0, ""
 		case store.DeliveryFailed, store.DeliveryGone:
-			rejected, reason = rejected+1, truncateText(a.Reason, store.MaxDeliveryError)
+			rejected, reason = rejected+1, sqldb.TruncateText(a.Reason, store.MaxDeliveryError)
 		}
 		switch {
 		case a.Down:
@@ -283,14 +284,14 @@ func updateDestination(ctx context.Context, tx *Tx, d destination, attempts []st
 			failures = 0
 		}
 		if a.Outcome == store.DeliveryGone {
-			if _, err := tx.exec(ctx, `UPDATE destinations SET paused_reason = $3, paused_generation = $4 WHERE project_id = $1 AND connector_id = $2`,
-				d.ProjectID, d.ID, truncateText(a.Reason, store.MaxDeliveryError), a.Generation); err != nil {
+			if _, err := tx.Exec(ctx, `UPDATE destinations SET paused_reason = $3, paused_generation = $4 WHERE project_id = $1 AND connector_id = $2`,
+				d.ProjectID, d.ID, sqldb.TruncateText(a.Reason, store.MaxDeliveryError), a.Generation); err != nil {
 				return err
 			}
 		}
 	}
 	if failures != d.failures || rejected != d.rejected {
-		if _, err := tx.exec(ctx, `UPDATE destinations SET failures = $3, rejected = $4, rejected_reason = CASE WHEN CAST($5 AS text) = '' AND CAST($4 AS bigint) > 0 THEN rejected_reason ELSE CAST($5 AS text) END
+		if _, err := tx.Exec(ctx, `UPDATE destinations SET failures = $3, rejected = $4, rejected_reason = CASE WHEN CAST($5 AS text) = '' AND CAST($4 AS bigint) > 0 THEN rejected_reason ELSE CAST($5 AS text) END
 			WHERE project_id = $1 AND connector_id = $2`, d.ProjectID, d.ID, failures, rejected, reason); err != nil {
 			return err
 		}

@@ -8,12 +8,13 @@ import (
 	"io"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // PutBlob implements store.Blobs.
 func (c *Core) PutBlob(ctx context.Context, key store.Key, r io.Reader) (int64, error) {
 	size, err := c.putBlob(ctx, key, r)
-	return size, wrap(err, "storing blob %s", key)
+	return size, sqldb.Wrap(err, "storing blob %s", key)
 }
 
 // putBlob writes the chunks one by one. The last chunk completes the blob, so a small blob is one
@@ -44,7 +45,7 @@ func readChunk(r io.Reader, buffer []byte) (int, error) {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return n, nil
 	}
-	return n, wrap(err, "reading")
+	return n, sqldb.Wrap(err, "reading")
 }
 
 type blobChunk struct {
@@ -55,9 +56,9 @@ type blobChunk struct {
 	last   bool
 }
 
-func (b blobChunk) writeChunk(ctx context.Context, tx *Tx) error {
+func (b blobChunk) writeChunk(ctx context.Context, tx *sqldb.Tx) error {
 	if b.number == 0 {
-		n, err := tx.exec(ctx, `INSERT INTO blobs (project_id, id, size, complete, mark, created_at)
+		n, err := tx.Exec(ctx, `INSERT INTO blobs (project_id, id, size, complete, mark, created_at)
 			VALUES ($1, $2, 0, FALSE, '', now_us()) ON CONFLICT (project_id, id) DO NOTHING`, b.key.ProjectID, b.key.ID)
 		if err == nil && n == 0 {
 			err = store.ErrConflict
@@ -67,7 +68,7 @@ func (b blobChunk) writeChunk(ctx context.Context, tx *Tx) error {
 		}
 	}
 	if len(b.data) > 0 {
-		if _, err := tx.exec(ctx, `INSERT INTO blob_chunks (project_id, blob_id, number, data) VALUES ($1, $2, $3, $4)`,
+		if _, err := tx.Exec(ctx, `INSERT INTO blob_chunks (project_id, blob_id, number, data) VALUES ($1, $2, $3, $4)`,
 			b.key.ProjectID, b.key.ID, b.number, b.data); err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ func (b blobChunk) writeChunk(ctx context.Context, tx *Tx) error {
 	if !b.last {
 		return nil
 	}
-	_, err := tx.exec(ctx, `UPDATE blobs SET size = $3, complete = TRUE WHERE project_id = $1 AND id = $2`,
+	_, err := tx.Exec(ctx, `UPDATE blobs SET size = $3, complete = TRUE WHERE project_id = $1 AND id = $2`,
 		b.key.ProjectID, b.key.ID, b.size)
 	return err
 }
@@ -86,7 +87,7 @@ func (c *Core) OpenBlob(ctx context.Context, key store.Key) (io.ReadCloser, erro
 	err := c.engine.Reader().QueryRowContext(ctx, `SELECT size FROM blobs WHERE project_id = $1 AND id = $2 AND complete`,
 		key.ProjectID, key.ID).Scan(&size)
 	if err != nil {
-		return nil, wrap(mapNoRows(err), "opening blob %s", key)
+		return nil, sqldb.Wrap(sqldb.MapNoRows(err), "opening blob %s", key)
 	}
 	return &blobReader{ctx: ctx, core: c, key: key, left: size}, nil
 }
@@ -112,7 +113,7 @@ func (b *blobReader) Read(p []byte) (int, error) {
 			`SELECT data FROM blob_chunks WHERE project_id = $1 AND blob_id = $2 AND number = $3`,
 			b.key.ProjectID, b.key.ID, b.next).Scan(&b.chunk)
 		if err != nil {
-			return 0, wrap(mapNoRows(err), "reading chunk %d of blob %s", b.next, b.key)
+			return 0, sqldb.Wrap(sqldb.MapNoRows(err), "reading chunk %d of blob %s", b.next, b.key)
 		}
 		b.next++
 		b.left -= int64(len(b.chunk))
@@ -130,9 +131,9 @@ func (b *blobReader) Close() error {
 
 // DropBlob implements store.Blobs.
 func (c *Core) DropBlob(ctx context.Context, key store.Key) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var mark string
-		err := mapNoRows(tx.QueryRowContext(ctx, `SELECT mark FROM blobs WHERE project_id = $1 AND id = $2 `+tx.exclusive,
+		err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT mark FROM blobs WHERE project_id = $1 AND id = $2 `+tx.Exclusive,
 			key.ProjectID, key.ID).Scan(&mark))
 		switch {
 		case errors.Is(err, store.ErrNotFound):
@@ -144,18 +145,18 @@ func (c *Core) DropBlob(ctx context.Context, key store.Key) error {
 		}
 		return c.dropBlobs(ctx, tx, []store.Key{key})
 	})
-	return wrap(err, "deleting blob %s", key)
+	return sqldb.Wrap(err, "deleting blob %s", key)
 }
 
 // dropBlobs deletes blobs and their chunks.
-func (c *Core) dropBlobs(ctx context.Context, tx *Tx, blobs []store.Key) error {
+func (c *Core) dropBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
-	var chunks, rows argList
-	if _, err := tx.exec(ctx, `DELETE FROM blob_chunks WHERE `+c.keyCondition(&chunks, "blob_id", blobs), chunks.args...); err != nil {
-		return wrap(err, "deleting the chunks of blobs")
+	var chunks, rows sqldb.Args
+	if _, err := tx.Exec(ctx, `DELETE FROM blob_chunks WHERE `+c.KeyCondition(&chunks, "blob_id", blobs), chunks.Values...); err != nil {
+		return sqldb.Wrap(err, "deleting the chunks of blobs")
 	}
-	_, err := tx.exec(ctx, `DELETE FROM blobs WHERE `+c.keyCondition(&rows, "id", blobs), rows.args...)
-	return wrap(err, "deleting blobs")
+	_, err := tx.Exec(ctx, `DELETE FROM blobs WHERE `+c.KeyCondition(&rows, "id", blobs), rows.Values...)
+	return sqldb.Wrap(err, "deleting blobs")
 }

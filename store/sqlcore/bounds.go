@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // Bounded returns a completion in its stored form; see store.Completion.Bounded. Text is made
 // storable first, which may lengthen it.
 func Bounded(c store.Completion) store.Completion {
-	c.Output, c.Error, c.TestName, c.Journal = Text(c.Output), Text(c.Error), Text(c.TestName), storable(c.Journal)
+	c.Output, c.Error, c.TestName, c.Journal = sqldb.Text(c.Output), sqldb.Text(c.Error), sqldb.Text(c.TestName), storable(c.Journal)
 	c.Context = storableJSON(c.Context)
 	return c.Bounded()
 }
@@ -35,16 +36,16 @@ func storableJSON(raw json.RawMessage) json.RawMessage {
 	if len(raw) == 0 {
 		return nil
 	}
-	return json.RawMessage(Text(string(raw)))
+	return json.RawMessage(sqldb.Text(string(raw)))
 }
 
 // boundedResult returns a build result in its stored form, with store.ErrTooLarge and
 // store.ErrInvalid as in Bounded.
 func boundedResult(r store.BuildResult) (store.BuildResult, error) {
-	r.Message, r.TestResults = Text(r.Message), storableJSON(r.TestResults)
+	r.Message, r.TestResults = sqldb.Text(r.Message), storableJSON(r.TestResults)
 	files := make([]store.ConnectorFile, len(r.Connectors))
 	for i, file := range r.Connectors {
-		files[i] = store.ConnectorFile{Key: file.Key, Content: Text(file.Content)}
+		files[i] = store.ConnectorFile{Key: file.Key, Content: sqldb.Text(file.Content)}
 	}
 	r.Connectors = files
 	return r.Bounded()

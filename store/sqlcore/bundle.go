@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // PutBundle implements store.Bundles.
@@ -28,12 +29,12 @@ func (c *Core) PutBundle(ctx context.Context, deployment store.Key, digest strin
 			size, err = c.putBundle(ctx, deployment, digest, r, limit)
 		}
 	}
-	return size, wrap(err, "storing bundle %s", digest)
+	return size, sqldb.Wrap(err, "storing bundle %s", digest)
 }
 
 // keepBundle keeps a stored bundle as long as a new one.
 func (c *Core) keepBundle(ctx context.Context, deployment store.Key, digest string) (size int64, err error) {
-	return size, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	return size, c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := c.onlyBundle(ctx, tx, deployment, digest); err != nil {
 			return err
 		}
@@ -45,29 +46,29 @@ func (c *Core) keepBundle(ctx context.Context, deployment store.Key, digest stri
 // holdBundle keeps a bundle for at least BundleAge from now and returns its size. The sweep does
 // not delete it during this transaction or that time. If the sweep has deleted it, holdBundle
 // returns ErrNotFound.
-func holdBundle(ctx context.Context, tx *Tx, project uuid.UUID, digest string) (size int64, err error) {
-	return size, mapNoRows(tx.QueryRowContext(ctx, `UPDATE bundles SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
+func holdBundle(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, digest string) (size int64, err error) {
+	return size, sqldb.MapNoRows(tx.QueryRowContext(ctx, `UPDATE bundles SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
 		WHERE project_id = $1 AND digest = $2 RETURNING size`, project, digest, store.BundleAge.Microseconds()).Scan(&size))
 }
 
 // holdLiveBundle keeps the bundle of the live deployment for at least BundleAge from now. During that
 // time it has uses that no row shows: runs that start with it, and users who want it back.
-func holdLiveBundle(ctx context.Context, tx *Tx, environment store.Key) error {
-	_, err := tx.exec(ctx, `UPDATE bundles SET kept_until = now_us() + $3 WHERE kept_until < now_us() + $3 AND project_id = $1 AND digest =
+func holdLiveBundle(ctx context.Context, tx *sqldb.Tx, environment store.Key) error {
+	_, err := tx.Exec(ctx, `UPDATE bundles SET kept_until = now_us() + $3 WHERE kept_until < now_us() + $3 AND project_id = $1 AND digest =
 		(SELECT d.bundle_digest FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 			WHERE e.project_id = $1 AND e.id = $2)`, environment.ProjectID, environment.ID, store.BundleAge.Microseconds())
-	return wrap(err, "keeping the bundle of the live deployment of environment %s", environment)
+	return sqldb.Wrap(err, "keeping the bundle of the live deployment of environment %s", environment)
 }
 
 // onlyBundle records this bundle as the one that the build of a deployment has stored, in place of
 // an earlier one. A deleted deployment has none.
-func (c *Core) onlyBundle(ctx context.Context, tx *Tx, deployment store.Key, digest string) error {
+func (c *Core) onlyBundle(ctx context.Context, tx *sqldb.Tx, deployment store.Key, digest string) error {
 	if err := c.engine.Lock(ctx, tx, deployment.ProjectID); err != nil {
 		return fmt.Errorf("locking project %s: %w", deployment.ProjectID, err)
 	}
 	var before string
 	var built bool
-	err := mapNoRows(tx.QueryRowContext(ctx, `SELECT put_digest, built FROM deployments WHERE project_id = $1 AND id = $2`,
+	err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT put_digest, built FROM deployments WHERE project_id = $1 AND id = $2`,
 		deployment.ProjectID, deployment.ID).Scan(&before, &built))
 	switch {
 	case errors.Is(err, store.ErrNotFound), err == nil && before == digest:
@@ -77,7 +78,7 @@ func (c *Core) onlyBundle(ctx context.Context, tx *Tx, deployment store.Key, dig
 	case built:
 		return fmt.Errorf("the build has ended with another bundle: %w", store.ErrConflict)
 	}
-	if _, err := tx.exec(ctx, `UPDATE deployments SET put_digest = $3 WHERE project_id = $1 AND id = $2`, deployment.ProjectID, deployment.ID, digest); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE deployments SET put_digest = $3 WHERE project_id = $1 AND id = $2`, deployment.ProjectID, deployment.ID, digest); err != nil {
 		return err
 	}
 	replaced, err := deleteAndSubtract(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2
@@ -108,7 +109,7 @@ func (c *Core) putBundle(ctx context.Context, deployment store.Key, digest strin
 	case got != digest:
 		refused = fmt.Errorf("the bytes have digest %s: %w", got, store.ErrConflict)
 	default:
-		refused = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+		refused = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			if err := c.onlyBundle(ctx, tx, deployment, digest); err != nil {
 				return err
 			}
@@ -126,10 +127,10 @@ func (c *Core) putBundle(ctx context.Context, deployment store.Key, digest strin
 
 // OpenBundle implements store.Bundles.
 func (c *Core) OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error) {
-	id, err := scanUUID(c.engine.Reader().QueryRowContext(ctx,
+	id, err := sqldb.ScanUUID(c.engine.Reader().QueryRowContext(ctx,
 		`SELECT blob_id FROM bundles WHERE project_id = $1 AND digest = $2`, projectID, digest))
 	if err != nil {
-		return nil, wrap(mapNoRows(err), "opening bundle %s", digest)
+		return nil, sqldb.Wrap(sqldb.MapNoRows(err), "opening bundle %s", digest)
 	}
 	return c.OpenBlob(ctx, store.Key{ProjectID: projectID, ID: id})
 }
@@ -137,10 +138,10 @@ func (c *Core) OpenBundle(ctx context.Context, projectID uuid.UUID, digest strin
 // NamesBundle implements store.Bundles.
 func (c *Core) NamesBundle(ctx context.Context, environment store.Key, digest string) error {
 	var one int
-	err := mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM deployments
+	err := sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM deployments
 		WHERE project_id = $1 AND environment_id = $2 AND bundle_digest = $3 LIMIT 1`,
 		environment.ProjectID, environment.ID, digest).Scan(&one))
-	return wrap(err, "reading bundle %s of environment %s", digest, environment)
+	return sqldb.Wrap(err, "reading bundle %s of environment %s", digest, environment)
 }
 
 // bundle identifies a bundle of a project.
@@ -149,7 +150,7 @@ type bundle struct {
 	digest  string
 }
 
-func scanBundle(row scanner) (b bundle, err error) {
+func scanBundle(row sqldb.Scanner) (b bundle, err error) {
 	err = row.Scan(&b.project, &b.digest)
 	return b, err
 }
@@ -157,18 +158,18 @@ func scanBundle(row scanner) (b bundle, err error) {
 // dropBundles deletes expired bundles that nothing needs, and extends the others by BundleAge. A
 // transaction that is about to need a bundle holds it (holdBundle): either before the bundle is
 // picked here, and then it is kept, or afterwards, and then it is missing.
-func (c *Core) dropBundles(ctx context.Context, tx *Tx, narrow string, l argList) (int64, error) {
-	due, err := collect(ctx, tx, scanBundle, `SELECT r.project_id, r.digest FROM bundles r
-		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+c.skipLocked, l.args...)
+func (c *Core) dropBundles(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
+	due, err := sqldb.Collect(ctx, tx, scanBundle, `SELECT r.project_id, r.digest FROM bundles r
+		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+c.SkipLocked, l.Values...)
 	if err != nil {
 		return 0, err
 	}
-	slices.SortFunc(due, func(a, b bundle) int { return compareIDs(a.project, b.project) }) // in the lock order of the byte counters
+	slices.SortFunc(due, func(a, b bundle) int { return sqldb.CompareIDs(a.project, b.project) }) // in the lock order of the byte counters
 	open := map[uuid.UUID][]string{}
 	for _, b := range due {
 		needed, err := needsBundle(ctx, tx, b, open)
 		if err != nil {
-			return 0, wrap(err, "checking the uses of bundle %s", b.digest)
+			return 0, sqldb.Wrap(err, "checking the uses of bundle %s", b.digest)
 		}
 		if needed {
 			_, err = holdBundle(ctx, tx, b.project, b.digest)
@@ -176,7 +177,7 @@ func (c *Core) dropBundles(ctx context.Context, tx *Tx, narrow string, l argList
 			_, err = c.deleteAndUnmark(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2 RETURNING project_id, blob_id, size`, b.project, b.digest)
 		}
 		if err != nil {
-			return 0, wrap(err, "deleting bundle %s", b.digest)
+			return 0, sqldb.Wrap(err, "deleting bundle %s", b.digest)
 		}
 	}
 	return int64(len(due)), nil
@@ -196,13 +197,13 @@ const isOneOfTheLast = `d.status = 'deployed' AND (SELECT count(*) FROM (SELECT 
 
 // needsBundle reports whether a bundle is needed. Open runs are checked last because there may be
 // many, and once per project: open caches the bundles that they need.
-func needsBundle(ctx context.Context, tx *Tx, b bundle, open map[uuid.UUID][]string) (needed bool, err error) {
+func needsBundle(ctx context.Context, tx *sqldb.Tx, b bundle, open map[uuid.UUID][]string) (needed bool, err error) {
 	if err = tx.QueryRowContext(ctx, selectBundleUse, b.project, b.digest, store.BundlesKept).Scan(&needed); err != nil || needed {
 		return needed, err
 	}
 	digests, known := open[b.project]
 	if !known {
-		if digests, err = collect(ctx, tx, scanName, bundlesOfOpen, b.project); err != nil {
+		if digests, err = sqldb.Collect(ctx, tx, scanName, bundlesOfOpen, b.project); err != nil {
 			return false, err
 		}
 		open[b.project] = digests

@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 const (
@@ -85,16 +86,16 @@ func (c *Core) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult,
 	for try := range claimTries {
 		look, err := c.engine.Look(ctx, claim)
 		if err != nil {
-			return result, wrap(err, "reading the runs of environment %s", claim.Environment)
+			return result, sqldb.Wrap(err, "reading the runs of environment %s", claim.Environment)
 		}
 		if try == 0 {
 			if result, err = c.reportRunner(ctx, claim, look); err != nil {
-				return result, wrap(err, "recording runner %q", claim.RunnerID)
+				return result, sqldb.Wrap(err, "recording runner %q", claim.RunnerID)
 			}
 		}
 		runs, done, err := c.startPicked(ctx, claim, look)
 		if err != nil {
-			return result, wrap(err, "claiming runs of environment %s", claim.Environment)
+			return result, sqldb.Wrap(err, "claiming runs of environment %s", claim.Environment)
 		}
 		if done {
 			result.Runs = append(result.Runs, runs...)
@@ -128,13 +129,13 @@ func (c *Core) reportRunner(ctx context.Context, claim store.Claim, look Look) (
 
 // recordRunner records a runner as present, unless there are too many: tenants choose the names.
 func (c *Core) recordRunner(ctx context.Context, claim store.Claim) error {
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		_, err := tx.exec(ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests)
+	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		_, err := tx.Exec(ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests)
 			SELECT $1, $2, $3, now_us(), $4, $5 WHERE $6 > (SELECT count(*) FROM (
 				SELECT 1 FROM runners w WHERE w.project_id = $1 AND w.environment_id = $2 AND w.id <> $3 LIMIT $6) known)
 			ON CONFLICT (project_id, environment_id, id)
 			DO UPDATE SET seen_at = excluded.seen_at, places = excluded.places, digests = excluded.digests`,
-			claim.Environment.ProjectID, claim.Environment.ID, Text(claim.RunnerID), claim.Slots, Digests(claim), store.MaxRunners)
+			claim.Environment.ProjectID, claim.Environment.ID, sqldb.Text(claim.RunnerID), claim.Slots, Digests(claim), store.MaxRunners)
 		return err
 	})
 }
@@ -152,15 +153,15 @@ func (c *Core) Attend(ctx context.Context, runners []store.RunnerKey) (queued []
 			environments = append(environments, r.Environment)
 		}
 	}
-	err = c.writeSingle(ctx, func(ctx context.Context, tx *Tx) error { return c.engine.Attend(ctx, tx, runners) })
+	err = c.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return c.engine.Attend(ctx, tx, runners) })
 	if err != nil {
-		return nil, wrap(err, "recording waiting runners")
+		return nil, sqldb.Wrap(err, "recording waiting runners")
 	}
-	var l argList
-	queued, err = collect(ctx, c.engine.Reader(), scanKey, `SELECT e.project_id, e.id FROM environments e WHERE `+
-		c.keyCondition(&l, "e.id", environments)+` AND EXISTS (SELECT 1 FROM open_runs r
-			WHERE r.project_id = e.project_id AND r.environment_id = e.id AND r.status = 'queued' AND r.blocked = FALSE)`, l.args...)
-	return queued, wrap(err, "reading queued runs")
+	var l sqldb.Args
+	queued, err = sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanKey, `SELECT e.project_id, e.id FROM environments e WHERE `+
+		c.KeyCondition(&l, "e.id", environments)+` AND EXISTS (SELECT 1 FROM open_runs r
+			WHERE r.project_id = e.project_id AND r.environment_id = e.id AND r.status = 'queued' AND r.blocked = FALSE)`, l.Values...)
+	return queued, sqldb.Wrap(err, "reading queued runs")
 }
 
 // Digests returns the bundles of a claim in their stored form.
@@ -195,7 +196,7 @@ func (c *Core) startPicked(ctx context.Context, claim store.Claim, look Look) (r
 		hints = append(hints, store.Hint{Topic: store.TopicRun, Key: runs[i].Run.Key()})
 	}
 	if len(hints) > 0 {
-		c.publish(hints)
+		c.Publish(hints)
 	}
 	return runs, current, err
 }
@@ -240,7 +241,7 @@ const TokenBits = 31
 
 // failMissing fails runs whose agent is not in the live deployment.
 func (c *Core) failMissing(ctx context.Context, environment store.Key, missing []Waiting) error {
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		endings := make([]Ending, len(missing))
 		for i, w := range missing {
 			endings[i] = Ending{
@@ -258,9 +259,9 @@ func (c *Core) failMissing(ctx context.Context, environment store.Key, missing [
 const StartedColumns = openRunColumns + `, r.token, r.lease_until, now_us(), r.journal_length, r.journal_size, r.input_id, d.bundle_digest`
 
 // ScanStarted reads a claimed run without its input, and returns the ID of the input.
-func ScanStarted(row scanner) (claimed store.Claimed, input uuid.UUID, err error) {
+func ScanStarted(row sqldb.Scanner) (claimed store.Claimed, input uuid.UUID, err error) {
 	var digest *string
-	err = row.Scan(append(runFields(&claimed.Run), &claimed.Token, scanTime(&claimed.LeaseUntil), scanTime(&claimed.Now),
+	err = row.Scan(append(runFields(&claimed.Run), &claimed.Token, sqldb.ScanTime(&claimed.LeaseUntil), sqldb.ScanTime(&claimed.Now),
 		&claimed.JournalLength, &claimed.JournalSize, &input, &digest)...)
 	if digest != nil {
 		claimed.BundleDigest = *digest
@@ -271,18 +272,18 @@ func ScanStarted(row scanner) (claimed store.Claimed, input uuid.UUID, err error
 // readUnnamedRuns reads runs that a runner leases and does not name. The condition uses their leases,
 // because a condition on the status might read all running runs.
 func (c *Core) readUnnamedRuns(ctx context.Context, claim store.Claim, leases []store.Lease) ([]store.Claimed, error) {
-	var l argList
+	var l sqldb.Args
 	keys := make([]store.Key, len(leases))
 	for i, lease := range leases {
 		keys[i] = store.Key{ProjectID: claim.Environment.ProjectID, ID: lease.Run.ID}
 	}
 	var inputIDs []uuid.UUID
-	runs, err := collect(ctx, c.engine.Reader(), func(row scanner) (store.Claimed, error) {
+	runs, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (store.Claimed, error) {
 		claimed, input, err := ScanStarted(row)
 		inputIDs = append(inputIDs, input)
 		return claimed, err
 	}, `SELECT `+StartedColumns+` FROM open_runs r LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id
-		WHERE r.lease_until IS NOT NULL AND `+c.keyCondition(&l, "r.id", keys), l.args...)
+		WHERE r.lease_until IS NOT NULL AND `+c.KeyCondition(&l, "r.id", keys), l.Values...)
 	if err != nil {
 		return nil, err
 	}
@@ -302,12 +303,12 @@ func dropChangedLeases(leases []store.Lease, runs []store.Claimed, inputs []uuid
 }
 
 // AddInputs reads the inputs of claimed runs.
-func (c *Core) AddInputs(ctx context.Context, q Queryer, project uuid.UUID, runs []store.Claimed, ids []uuid.UUID) error {
+func (c *Core) AddInputs(ctx context.Context, q sqldb.Queryer, project uuid.UUID, runs []store.Claimed, ids []uuid.UUID) error {
 	found, err := c.Inputs(ctx, q, project, ids)
 	for i := range runs {
 		found[ids[i]].AddTo(&runs[i])
 	}
-	return wrap(err, "reading the inputs of claimed runs")
+	return sqldb.Wrap(err, "reading the inputs of claimed runs")
 }
 
 // queuedOrder is the order of the index of queued runs n.
@@ -358,12 +359,12 @@ func QueuedLines(address, scope string) string {
 	return `q (address) AS (
 		SELECT ` + first(scope) + `
 		UNION ALL
-		SELECT COALESCE(` + strings.Join(next, `, `) + `) FROM q JOIN open_runs c ON c.` + address + ` = q.address
+		SELECT COALESCE(` + strings.Join(next, `, `) + `) FROM q JOIN open_runs c ON c.` + address + ` = q.Address
 	) `
 }
 
 // EncodeLastAgents returns the stored form of the last agents of a pool: JSON of the agents by class.
 func EncodeLastAgents(agents [store.Classes]string) string {
 	text, _ := json.Marshal(agents) // strings always marshal
-	return Text(string(text))
+	return sqldb.Text(string(text))
 }

@@ -4,54 +4,25 @@ package sqlcore
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // ForCluster implements store.Clusters.
 func (c *Core) ForCluster(clusterUID string) store.Control {
 	of := *c
-	of.cluster = clusterUID
+	of.DB = c.DB.ForCluster(clusterUID)
 	return &of
-}
-
-// assertLease returns an error if the cluster does not have the lease. It keeps the lease unchanged
-// until the transaction ends.
-func (c *Core) assertLease(ctx context.Context, tx *Tx) error {
-	if c.cluster == "" {
-		return nil
-	}
-	l, err := clusterLease(ctx, tx, c.share)
-	switch {
-	case err != nil && !errors.Is(err, store.ErrNotFound):
-		return err
-	case l.ClusterUID != c.cluster:
-		return &store.ForeignClusterError{Lease: l}
-	}
-	return nil
-}
-
-// clusterLease reads the lease, with the given lock clause.
-func clusterLease(ctx context.Context, q Queryer, lock string) (store.ClusterLease, error) {
-	var (
-		l   store.ClusterLease
-		age int64
-	)
-	err := q.QueryRowContext(ctx, `SELECT cluster_uid, platform_id, now_us() - renewed_at, adopting
-		FROM cluster_lease WHERE id = 1 `+lock).Scan(&l.ClusterUID, &l.PlatformID, &age, &l.Adopting)
-	l.Age = time.Duration(age) * time.Microsecond
-	return l, wrap(mapNoRows(err), "reading the cluster's lease")
 }
 
 // Cluster implements store.Clusters.
 func (c *Core) Cluster(ctx context.Context) (store.ClusterLease, error) {
-	lease, err := clusterLease(ctx, c.engine.Reader(), "")
-	if err != nil && c.noTable(err) {
+	lease, err := sqldb.ReadClusterLease(ctx, c.engine.Reader(), "")
+	if err != nil && c.NoTable(err) {
 		err = fmt.Errorf("the database has no schema yet: %w", store.ErrNotFound)
 	}
 	return lease, err
@@ -59,15 +30,15 @@ func (c *Core) Cluster(ctx context.Context) (store.ClusterLease, error) {
 
 // HoldCluster implements store.Clusters.
 func (c *Core) HoldCluster(ctx context.Context, clusterUID string, platformID uuid.UUID) error {
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		held, err := tx.exec(ctx, `INSERT INTO cluster_lease (id, cluster_uid, platform_id, renewed_at, adopting)
+	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		held, err := tx.Exec(ctx, `INSERT INTO cluster_lease (id, cluster_uid, platform_id, renewed_at, adopting)
 			VALUES (1, $1, $2, now_us(), FALSE) ON CONFLICT (id) DO UPDATE SET renewed_at = excluded.renewed_at
 			WHERE cluster_lease.cluster_uid = excluded.cluster_uid AND cluster_lease.platform_id = excluded.platform_id`,
 			clusterUID, platformID)
 		if err != nil || held == 1 {
-			return wrap(err, "renewing the cluster's lease")
+			return sqldb.Wrap(err, "renewing the cluster's lease")
 		}
-		l, err := clusterLease(ctx, tx, "")
+		l, err := sqldb.ReadClusterLease(ctx, tx, "")
 		switch {
 		case err != nil:
 			return err
@@ -81,9 +52,9 @@ func (c *Core) HoldCluster(ctx context.Context, clusterUID string, platformID uu
 // AdoptCluster implements store.Clusters.
 func (c *Core) AdoptCluster(ctx context.Context, clusterUID string) (int, error) {
 	var adopted int64
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		adopted = 0
-		l, err := clusterLease(ctx, tx, c.exclusive)
+		l, err := sqldb.ReadClusterLease(ctx, tx, c.Exclusive)
 		switch {
 		case err != nil:
 			return err
@@ -92,24 +63,24 @@ func (c *Core) AdoptCluster(ctx context.Context, clusterUID string) (int, error)
 		case l.Age < store.AdoptionAge:
 			return &store.LeaseInUseError{Lease: l}
 		}
-		if _, err := tx.exec(ctx, `UPDATE cluster_lease SET cluster_uid = $1, adopting = TRUE WHERE id = 1`, clusterUID); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE cluster_lease SET cluster_uid = $1, adopting = TRUE WHERE id = 1`, clusterUID); err != nil {
 			return fmt.Errorf("handing over the lease: %w", err)
 		}
-		adopted, err = tx.exec(ctx, `UPDATE object_ids SET cluster_uid = $1, object_uid = '', generation = 0,
+		adopted, err = tx.Exec(ctx, `UPDATE object_ids SET cluster_uid = $1, object_uid = '', generation = 0,
 			writes = writes + 1, adopted = TRUE`, clusterUID)
-		return wrap(err, "handing over the claims")
+		return sqldb.Wrap(err, "handing over the claims")
 	})
-	return int(adopted), wrap(err, "adopting the store")
+	return int(adopted), sqldb.Wrap(err, "adopting the store")
 }
 
 // FinishAdoption implements store.Clusters.
 func (c *Core) FinishAdoption(ctx context.Context, clusterUID string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		n, err := tx.exec(ctx, `UPDATE cluster_lease SET adopting = FALSE WHERE id = 1 AND cluster_uid = $1`, clusterUID)
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE cluster_lease SET adopting = FALSE WHERE id = 1 AND cluster_uid = $1`, clusterUID)
 		if err == nil && n == 0 {
 			err = store.ErrConflict
 		}
 		return err
 	})
-	return wrap(err, "finishing the adoption")
+	return sqldb.Wrap(err, "finishing the adoption")
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // Concurrency keys: the slot of a key belongs to one open run from its acceptance to its end. The
@@ -40,7 +41,7 @@ type contender struct {
 
 // compareSlots orders contenders by their slots.
 func compareSlots(a, b contender) int {
-	return cmp.Or(compareIDs(a.run.ProjectID, b.run.ProjectID), compareIDs(a.environment, b.environment),
+	return cmp.Or(sqldb.CompareIDs(a.run.ProjectID, b.run.ProjectID), sqldb.CompareIDs(a.environment, b.environment),
 		strings.Compare(a.agent, b.agent), strings.Compare(a.key, b.key))
 }
 
@@ -60,13 +61,13 @@ func KeyColumns(run store.EventRun) (key *string, blocked bool) {
 	if run.Concurrency.Unknown {
 		return nil, false
 	}
-	text := Text(run.Concurrency.Text)
+	text := sqldb.Text(run.Concurrency.Text)
 	return &text, contends(run)
 }
 
 // Settle advances the ticks and bulk replays of accepted events, ends the parts of events that end
 // at once, and gives free slots to their runs, in the accepting transaction.
-func (c *Core) Settle(ctx context.Context, tx *Tx, events []store.Event, admissions []store.Admission) error {
+func (c *Core) Settle(ctx context.Context, tx *sqldb.Tx, events []store.Event, admissions []store.Admission) error {
 	var contenders []contender
 	if err := c.takeTicks(ctx, tx, events); err != nil {
 		return err
@@ -81,7 +82,7 @@ func (c *Core) Settle(ctx context.Context, tx *Tx, events []store.Event, admissi
 		for n, run := range e.Runs {
 			if contends(run) {
 				contenders = append(contenders, contender{
-					environment: e.EnvironmentID, agent: Text(run.AgentName), key: Text(run.Concurrency.Text),
+					environment: e.EnvironmentID, agent: sqldb.Text(run.AgentName), key: sqldb.Text(run.Concurrency.Text),
 					run: store.Key{ProjectID: e.ProjectID, ID: admissions[i].RunIDs[n]}, drop: run.Concurrency.Drop,
 				})
 			}
@@ -92,18 +93,18 @@ func (c *Core) Settle(ctx context.Context, tx *Tx, events []store.Event, admissi
 
 // takeSlots gives free slots to blocked runs. If several runs need a slot, the oldest gets it. Runs
 // that do not wait are cancelled.
-func (c *Core) takeSlots(ctx context.Context, tx *Tx, contenders []contender) error {
+func (c *Core) takeSlots(ctx context.Context, tx *sqldb.Tx, contenders []contender) error {
 	if len(contenders) == 0 {
 		return nil
 	}
 	slices.SortFunc(contenders, func(a, b contender) int {
-		return cmp.Or(compareSlots(a, b), compareIDs(a.run.ID, b.run.ID))
+		return cmp.Or(compareSlots(a, b), sqldb.CompareIDs(a.run.ID, b.run.ID))
 	})
 	oldest := slices.CompactFunc(slices.Clone(contenders), func(a, b contender) bool { return compareSlots(a, b) == 0 })
 	holders := map[store.Key]bool{}
 	for part := range slices.Chunk(oldest, slotRows) {
 		if err := takePart(ctx, tx, part, holders); err != nil {
-			return wrap(err, "taking concurrency keys")
+			return sqldb.Wrap(err, "taking concurrency keys")
 		}
 	}
 	var (
@@ -129,15 +130,15 @@ func (c *Core) takeSlots(ctx context.Context, tx *Tx, contenders []contender) er
 }
 
 // takePart locks slots and takes the free ones. It records the holders.
-func takePart(ctx context.Context, tx *Tx, part []contender, holders map[store.Key]bool) error {
-	var l argList
+func takePart(ctx context.Context, tx *sqldb.Tx, part []contender, holders map[store.Key]bool) error {
+	var l sqldb.Args
 	rows := make([]string, len(part))
 	for i, r := range part {
-		rows[i] = "(" + l.addArg(r.run.ProjectID) + ", " + l.addArg(r.environment) + ", " + l.addArg(r.agent) + ", " + l.addArg(r.key) + ", " + l.addArg(r.run.ID) + ")"
+		rows[i] = "(" + l.Add(r.run.ProjectID) + ", " + l.Add(r.environment) + ", " + l.Add(r.agent) + ", " + l.Add(r.key) + ", " + l.Add(r.run.ID) + ")"
 	}
-	held, err := collect(ctx, tx, scanKey, `INSERT INTO concurrency_slots AS s (project_id, environment_id, agent_name, key, run_id)
+	held, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `INSERT INTO concurrency_slots AS s (project_id, environment_id, agent_name, key, run_id)
 		VALUES `+strings.Join(rows, ", ")+` ON CONFLICT (project_id, environment_id, agent_name, key)
-		DO UPDATE SET run_id = s.run_id RETURNING project_id, run_id`, l.args...)
+		DO UPDATE SET run_id = s.run_id RETURNING project_id, run_id`, l.Values...)
 	for _, holder := range held {
 		holders[holder] = true
 	}
@@ -145,13 +146,13 @@ func takePart(ctx context.Context, tx *Tx, part []contender, holders map[store.K
 }
 
 // unblock makes runs with slots visible to claims. It returns the runs that are still open.
-func (c *Core) unblock(ctx context.Context, tx *Tx, runs []store.Key) (open []store.Key, err error) {
-	for part := range slices.Chunk(runs, chunk) {
-		var l argList
-		those, err := collect(ctx, tx, scanKey, `UPDATE open_runs SET blocked = FALSE WHERE `+c.keyCondition(&l, "id", part)+`
-			RETURNING project_id, id`, l.args...)
+func (c *Core) unblock(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (open []store.Key, err error) {
+	for part := range slices.Chunk(runs, sqldb.MaxIDs) {
+		var l sqldb.Args
+		those, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `UPDATE open_runs SET blocked = FALSE WHERE `+c.KeyCondition(&l, "id", part)+`
+			RETURNING project_id, id`, l.Values...)
 		if err != nil {
-			return nil, wrap(err, "unblocking runs")
+			return nil, sqldb.Wrap(err, "unblocking runs")
 		}
 		open = append(open, those...)
 	}
@@ -160,22 +161,22 @@ func (c *Core) unblock(ctx context.Context, tx *Tx, runs []store.Key) (open []st
 
 // handOver gives the slots of ended runs to the oldest waiting runs, in the transaction that ended
 // them.
-func (c *Core) handOver(ctx context.Context, tx *Tx, ended []EndedRun) error {
+func (c *Core) handOver(ctx context.Context, tx *sqldb.Tx, ended []EndedRun) error {
 	var keyed []store.Key
 	for _, run := range ended {
 		if run.Keyed {
 			keyed = append(keyed, run.Run)
 		}
 	}
-	for part := range slices.Chunk(keyed, chunk) {
-		var l argList
-		held, err := collect(ctx, tx, scanKey, `SELECT project_id, run_id FROM concurrency_slots WHERE `+c.keyCondition(&l, "run_id", part)+`
-			ORDER BY project_id, environment_id, agent_name, key `+c.exclusive, l.args...)
+	for part := range slices.Chunk(keyed, sqldb.MaxIDs) {
+		var l sqldb.Args
+		held, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `SELECT project_id, run_id FROM concurrency_slots WHERE `+c.KeyCondition(&l, "run_id", part)+`
+			ORDER BY project_id, environment_id, agent_name, key `+c.Exclusive, l.Values...)
 		for len(held) > 0 && err == nil {
 			held, err = c.passSlots(ctx, tx, held)
 		}
 		if err != nil {
-			return wrap(err, "handing over concurrency keys")
+			return sqldb.Wrap(err, "handing over concurrency keys")
 		}
 	}
 	return nil
@@ -184,10 +185,10 @@ func (c *Core) handOver(ctx context.Context, tx *Tx, ended []EndedRun) error {
 // passSlots gives the slots of runs to the next runs. A slot without waiting runs is deleted. It returns
 // the next runs that have ended meanwhile. The caller must pass on their slots again. The slots are locked
 // first, because a statement that waits for a lock does not see the runs that were accepted meanwhile.
-func (c *Core) passSlots(ctx context.Context, tx *Tx, held []store.Key) (gone []store.Key, err error) {
-	var l argList
+func (c *Core) passSlots(ctx context.Context, tx *sqldb.Tx, held []store.Key) (gone []store.Key, err error) {
+	var l sqldb.Args
 	environments := map[store.Key]uuid.UUID{} // by next run
-	if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+	if _, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			next        store.Key
 			environment uuid.UUID
@@ -198,29 +199,24 @@ func (c *Core) passSlots(ctx context.Context, tx *Tx, held []store.Key) (gone []
 	}, `UPDATE concurrency_slots AS s SET run_id = COALESCE((SELECT r.id FROM open_runs r WHERE r.project_id = s.project_id
 			AND r.environment_id = s.environment_id AND r.agent_name = s.agent_name AND r.concurrency_key = s.key AND r.blocked
 			ORDER BY r.id LIMIT 1), s.run_id)
-		WHERE `+c.keyCondition(&l, "run_id", held)+` RETURNING project_id, run_id, environment_id`, l.args...); err != nil {
+		WHERE `+c.KeyCondition(&l, "run_id", held)+` RETURNING project_id, run_id, environment_id`, l.Values...); err != nil {
 		return nil, err
 	}
 	for _, run := range held { // slots without a next run
 		delete(environments, run)
 	}
 	if len(environments) < len(held) {
-		var l argList
-		if _, err := tx.exec(ctx, `DELETE FROM concurrency_slots WHERE `+c.keyCondition(&l, "run_id", held), l.args...); err != nil {
+		var l sqldb.Args
+		if _, err := tx.Exec(ctx, `DELETE FROM concurrency_slots WHERE `+c.KeyCondition(&l, "run_id", held), l.Values...); err != nil {
 			return nil, err
 		}
 	}
-	next := slices.SortedFunc(maps.Keys(environments), CompareKeys)
+	next := slices.SortedFunc(maps.Keys(environments), sqldb.CompareKeys)
 	open, err := c.unblock(ctx, tx, next)
 	for _, run := range open {
 		tx.Hint(store.TopicQueued, store.Key{ProjectID: run.ProjectID, ID: environments[run]})
 	}
 	return slices.DeleteFunc(next, func(run store.Key) bool { return slices.Contains(open, run) }), err
-}
-
-// CompareKeys is the lock order of rows: by project, then by ID.
-func CompareKeys(a, b store.Key) int {
-	return cmp.Or(compareIDs(a.ProjectID, b.ProjectID), compareIDs(a.ID, b.ID))
 }
 
 // evaluateKeys evaluates the keys of queued runs that were accepted without a live deployment, and
@@ -229,21 +225,21 @@ func (c *Core) evaluateKeys(ctx context.Context, environment store.Key, runs []W
 	if c.evaluate == nil {
 		return errors.New("this process evaluates no concurrency keys")
 	}
-	runs = slices.SortedFunc(slices.Values(runs[:min(len(runs), maxEvaluatedKeys)]), func(a, b Waiting) int { return compareIDs(a.ID, b.ID) })
+	runs = slices.SortedFunc(slices.Values(runs[:min(len(runs), maxEvaluatedKeys)]), func(a, b Waiting) int { return sqldb.CompareIDs(a.ID, b.ID) })
 	ids := make([]uuid.UUID, len(runs))
 	for i, w := range runs {
 		ids[i] = w.Input
 	}
 	inputs, err := c.Inputs(ctx, c.engine.Reader(), environment.ProjectID, ids)
 	if err != nil {
-		return wrap(err, "reading the inputs of runs without a key")
+		return sqldb.Wrap(err, "reading the inputs of runs without a key")
 	}
 	keys, problems := make([]store.ConcurrencyKey, len(runs)), make([]error, len(runs))
 	for i, w := range runs {
 		input := inputs[w.Input].Data
 		keys[i], problems[i] = w.Concurrency.KeyOf(input, c.evaluate(input))
 	}
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var (
 			contenders []contender
 			failed     []Ending
@@ -253,15 +249,15 @@ func (c *Core) evaluateKeys(ctx context.Context, environment store.Key, runs []W
 			if problems[i] != nil {
 				failed = append(failed, Ending{
 					Run: run, Only: store.RunQueued, Status: store.RunFailed, Code: runerror.KeyUnavailable,
-					Error: store.Cut(Text(problems[i].Error()), store.MaxError),
+					Error: store.Cut(sqldb.Text(problems[i].Error()), store.MaxError),
 				})
 				continue
 			}
-			key := Text(keys[i].Text)
-			n, err := tx.exec(ctx, `UPDATE open_runs SET concurrency_key = $3, blocked = $4
+			key := sqldb.Text(keys[i].Text)
+			n, err := tx.Exec(ctx, `UPDATE open_runs SET concurrency_key = $3, blocked = $4
 				WHERE project_id = $1 AND id = $2 AND concurrency_key IS NULL AND status || '' = 'queued'`, run.ProjectID, run.ID, key, key != "")
 			if err != nil {
-				return wrap(err, "recording the concurrency key of run %s", run)
+				return sqldb.Wrap(err, "recording the concurrency key of run %s", run)
 			}
 			if n == 1 && key != "" {
 				contenders = append(contenders, contender{environment: environment.ID, agent: w.Agent, key: key, run: run, drop: keys[i].Drop})
@@ -277,9 +273,9 @@ func (c *Core) evaluateKeys(ctx context.Context, environment store.Key, runs []W
 
 // concurrencyOf returns the agents of a deployment with a concurrency key, narrowed by a condition
 // on a. Its arguments begin at $3.
-func concurrencyOf(ctx context.Context, q Queryer, deployment store.Key, condition string, args ...any) (map[string]store.Concurrency, error) {
+func concurrencyOf(ctx context.Context, q sqldb.Queryer, deployment store.Key, condition string, args ...any) (map[string]store.Concurrency, error) {
 	agents := map[string]store.Concurrency{}
-	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			name string
 			of   store.Concurrency
@@ -290,20 +286,20 @@ func concurrencyOf(ctx context.Context, q Queryer, deployment store.Key, conditi
 	}, `SELECT a.name, a.concurrency_expression, a.concurrency_drop FROM deployment_agents a
 		WHERE a.project_id = $1 AND a.deployment_id = $2 AND a.concurrency_expression <> '' `+condition,
 		append([]any{deployment.ProjectID, deployment.ID}, args...)...)
-	return agents, wrap(err, "reading the concurrency of agents of deployment %s", deployment)
+	return agents, sqldb.Wrap(err, "reading the concurrency of agents of deployment %s", deployment)
 }
 
 // addConcurrency adds the concurrency settings to a route.
-func addConcurrency(ctx context.Context, q Queryer, route *store.Route) error {
+func addConcurrency(ctx context.Context, q sqldb.Queryer, route *store.Route) error {
 	c := route.Connector
 	var live *uuid.UUID
-	err := mapNoRows(q.QueryRowContext(ctx, `SELECT live_deployment_id FROM environments WHERE project_id = $1 AND id = $2`,
+	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT live_deployment_id FROM environments WHERE project_id = $1 AND id = $2`,
 		c.ProjectID, c.EnvironmentID).Scan(&live))
 	if errors.Is(err, store.ErrNotFound) || err == nil && live == nil {
 		return nil
 	}
 	if err != nil {
-		return wrap(err, "reading the live deployment of environment %s", c.EnvironmentID)
+		return sqldb.Wrap(err, "reading the live deployment of environment %s", c.EnvironmentID)
 	}
 	route.Live = true
 	route.Concurrency, err = concurrencyOf(ctx, q, store.Key{ProjectID: c.ProjectID, ID: *live}, `AND EXISTS
@@ -313,7 +309,7 @@ func addConcurrency(ctx context.Context, q Queryer, route *store.Route) error {
 
 // changesKeys reports whether an activation changes the keys of runs, so that the routes in
 // gateways become stale.
-func changesKeys(ctx context.Context, tx *Tx, before *uuid.UUID, next store.Key) (bool, error) {
+func changesKeys(ctx context.Context, tx *sqldb.Tx, before *uuid.UUID, next store.Key) (bool, error) {
 	if before == nil {
 		return true, nil // nothing was live
 	}

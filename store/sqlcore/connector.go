@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // connectorColumns are columns of connectors c with the objects k that hold their IDs, environments
@@ -56,9 +57,9 @@ func connectorFields(c *store.Connector) (dest []any, finish func()) {
 	)
 	dest = append([]any{
 		&c.ID, &c.ProjectID, &c.EnvironmentID, &c.Name, &c.Type, &c.Mode, &c.Enabled, &c.EnvironmentGone, &c.Retired, &c.DefinedInCode,
-		&config, &c.Sealed, &c.SecretVersion, &c.SecretKey, &c.SealedKey, document{&c.Secrets}, &grace, &c.DeploymentID, &c.Version, scanTime(&c.CreatedAt), scanTime(&c.UpdatedAt),
+		&config, &c.Sealed, &c.SecretVersion, &c.SecretKey, &c.SealedKey, sqldb.ScanJSON(&c.Secrets), &grace, &c.DeploymentID, &c.Version, sqldb.ScanTime(&c.CreatedAt), sqldb.ScanTime(&c.UpdatedAt),
 	}, refFields(&c.Ref)...)
-	dest = append(dest, scanTime(&now), &ends)
+	dest = append(dest, sqldb.ScanTime(&now), &ends)
 	return dest, func() {
 		if config != "" {
 			c.Config = []byte(config)
@@ -73,38 +74,38 @@ func connectorFields(c *store.Connector) (dest []any, finish func()) {
 	}
 }
 
-func scanConnector(row scanner, before ...any) (c store.Connector, err error) {
+func scanConnector(row sqldb.Scanner, before ...any) (c store.Connector, err error) {
 	dest, finish := connectorFields(&c)
 	if err = row.Scan(append(before, dest...)...); err == nil {
 		finish()
 	}
-	return c, mapNoRows(err)
+	return c, sqldb.MapNoRows(err)
 }
 
 // Connector implements store.Catalog.
 func (c *Core) Connector(ctx context.Context, key store.Key) (store.Connector, error) {
 	connector, err := scanConnector(c.engine.Reader().QueryRowContext(ctx, selectConnector, key.ProjectID, key.ID))
-	return connector, wrap(err, "reading connector %s", key)
+	return connector, sqldb.Wrap(err, "reading connector %s", key)
 }
 
 // ConnectorsOf implements store.Catalog.
 func (c *Core) ConnectorsOf(ctx context.Context, environment store.Key) ([]uuid.UUID, error) {
-	ids, err := collect(ctx, c.engine.Reader(), scanUUID, `SELECT c.id FROM connectors c WHERE c.project_id = $1 AND c.environment_id = $2`, environment.ProjectID, environment.ID)
-	return ids, wrap(err, "listing the connectors of environment %s", environment)
+	ids, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanUUID, `SELECT c.id FROM connectors c WHERE c.project_id = $1 AND c.environment_id = $2`, environment.ProjectID, environment.ID)
+	return ids, sqldb.Wrap(err, "listing the connectors of environment %s", environment)
 }
 
 // CodeConnectors implements store.Activations.
 func (c *Core) CodeConnectors(ctx context.Context, environment store.Key) ([]store.Connector, error) {
-	connectors, err := collect(ctx, c.engine.Reader(), func(row scanner) (store.Connector, error) {
+	connectors, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (store.Connector, error) {
 		return scanConnector(row, new(bool))
 	}, selectAllWritten+` AND c.environment_id = $2 AND c.defined_in_code ORDER BY k.name`, environment.ProjectID, environment.ID)
-	return connectors, wrap(err, "listing the code-defined connectors of environment %s", environment)
+	return connectors, sqldb.Wrap(err, "listing the code-defined connectors of environment %s", environment)
 }
 
 // PutConnector implements store.Projector.
 func (c *Core) PutConnector(ctx context.Context, connector store.Connector) error {
 	var partly error // the rest is stored nevertheless
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		partly, err = c.putConnector(ctx, tx, connector)
 		return err
 	})
@@ -117,7 +118,7 @@ func (c *Core) PutConnector(ctx context.Context, connector store.Connector) erro
 // DisableConnector implements store.Projector.
 func (c *Core) DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error {
 	var enabled bool
-	err := mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT enabled FROM connectors WHERE project_id = $1 AND id = $2`,
+	err := sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT enabled FROM connectors WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(&enabled))
 	if errors.Is(err, store.ErrNotFound) || err == nil && !enabled {
 		return nil
@@ -125,13 +126,13 @@ func (c *Core) DisableConnector(ctx context.Context, key store.Key, ref store.Ob
 	if err != nil {
 		return fmt.Errorf("reading the state of %s: %w", ref, err)
 	}
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := c.claimID(ctx, tx, key, ref); err != nil {
 			return err
 		}
-		n, err := tx.exec(ctx, `UPDATE connectors SET enabled = FALSE WHERE project_id = $1 AND id = $2 AND enabled`, key.ProjectID, key.ID)
+		n, err := tx.Exec(ctx, `UPDATE connectors SET enabled = FALSE WHERE project_id = $1 AND id = $2 AND enabled`, key.ProjectID, key.ID)
 		if err != nil || n == 0 {
-			return wrap(err, "disabling %s", ref)
+			return sqldb.Wrap(err, "disabling %s", ref)
 		}
 		return bumpConnectors(ctx, tx, key.ProjectID, `id = $2`, key.ID)
 	})
@@ -139,29 +140,29 @@ func (c *Core) DisableConnector(ctx context.Context, key store.Key, ref store.Ob
 
 // putConnector returns a *store.DuplicateError or *store.SecretVersionError if the connector is
 // written in part.
-func (c *Core) putConnector(ctx context.Context, tx *Tx, connector store.Connector) (partly, err error) {
+func (c *Core) putConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connector) (partly, err error) {
 	if err := c.claimID(ctx, tx, connector.Key(), connector.Ref); err != nil {
 		return nil, err
 	}
 	if err := mustBeLive(ctx, tx, connector.Activation, `id = $2`, connector.ProjectID, connector.EnvironmentID); err != nil {
-		return nil, wrap(err, "projecting %s", connector.Ref)
+		return nil, sqldb.Wrap(err, "projecting %s", connector.Ref)
 	}
-	connector.Name = Text(connector.Name)
+	connector.Name = sqldb.Text(connector.Name)
 	if partly, err = checkNameConflict(ctx, tx, connector); partly == nil && err == nil {
 		partly, err = writeConnector(ctx, tx, connector)
 	}
-	return partly, wrap(err, "projecting %s", connector.Ref)
+	return partly, sqldb.Wrap(err, "projecting %s", connector.Ref)
 }
 
 // mustBeLive returns store.ErrNotLive if the environment of the condition has another activation
 // than the one with the rank, and store.ErrNothingLive if it has none. Rank 0 matches any. The
 // argument of the condition is $2.
-func mustBeLive(ctx context.Context, tx *Tx, rank int64, condition string, project uuid.UUID, of uuid.UUID) error {
+func mustBeLive(ctx context.Context, tx *sqldb.Tx, rank int64, condition string, project uuid.UUID, of uuid.UUID) error {
 	if rank == 0 {
 		return nil
 	}
 	var live int64
-	switch err := mapNoRows(tx.QueryRowContext(ctx, `SELECT live_rank FROM environments
+	switch err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT live_rank FROM environments
 		WHERE project_id = $1 AND `+condition, project, of).Scan(&live)); {
 	case errors.Is(err, store.ErrNotFound), err == nil && live != rank:
 		if err == nil && live == 0 {
@@ -169,19 +170,19 @@ func mustBeLive(ctx context.Context, tx *Tx, rank int64, condition string, proje
 		}
 		return store.ErrNotLive
 	default:
-		return wrap(err, "reading the live deployment")
+		return sqldb.Wrap(err, "reading the live deployment")
 	}
 }
 
 // checkNameConflict returns a *store.DuplicateError if another connector of the environment has the name.
 // The stored row of this connector is then no longer in effect. A connector that has the name keeps
 // it, also from later ones that differ in case only.
-func checkNameConflict(ctx context.Context, tx *Tx, connector store.Connector) (taken, err error) {
+func checkNameConflict(ctx context.Context, tx *sqldb.Tx, connector store.Connector) (taken, err error) {
 	if connector.Retired {
 		return nil, nil
 	}
 	name := connectorName(connector)
-	namesakes, err := collect(ctx, tx, scanNamesake, `SELECT c.id, c.name, c.retired, c.defined_in_code, `+refColumns+`
+	namesakes, err := sqldb.Collect(ctx, tx, scanNamesake, `SELECT c.id, c.name, c.retired, c.defined_in_code, `+refColumns+`
 		FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
 		WHERE c.project_id = $1 AND c.environment_id = $2 AND NOT c.shadowed AND length(c.name) = length(CAST($3 AS text))
 		ORDER BY c.retired, c.created_at, c.id`, connector.ProjectID, connector.EnvironmentID, connector.Name)
@@ -205,26 +206,26 @@ func connectorName(c store.Connector) store.ConnectorName {
 }
 
 // scanNamesake reads the fields that decide a name conflict.
-func scanNamesake(row scanner) (c store.Connector, err error) {
+func scanNamesake(row sqldb.Scanner) (c store.Connector, err error) {
 	err = row.Scan(append([]any{&c.ID, &c.Name, &c.Retired, &c.DefinedInCode}, refFields(&c.Ref)...)...)
 	return c, err
 }
 
 // takeOutOfEffect takes a connector's row out of effect, if it meets a condition.
-func takeOutOfEffect(ctx context.Context, tx *Tx, key store.Key, condition string, args ...any) error {
-	n, err := tx.exec(ctx, `UPDATE connectors SET shadowed = TRUE WHERE project_id = $1 AND id = $2 AND `+condition,
+func takeOutOfEffect(ctx context.Context, tx *sqldb.Tx, key store.Key, condition string, args ...any) error {
+	n, err := tx.Exec(ctx, `UPDATE connectors SET shadowed = TRUE WHERE project_id = $1 AND id = $2 AND `+condition,
 		append([]any{key.ProjectID, key.ID}, args...)...)
 	if err != nil || n == 0 {
-		return wrap(err, "taking a connector out of effect")
+		return sqldb.Wrap(err, "taking a connector out of effect")
 	}
 	return bumpConnectors(ctx, tx, key.ProjectID, `id = $2`, key.ID)
 }
 
 // writeConnector writes a connector with its own ID and name, if it has changed. It returns a
 // *store.SecretVersionError if the secrets stay.
-func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) (behind, err error) {
+func writeConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connector) (behind, err error) {
 	var now time.Time
-	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(scanTime(&now)); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(sqldb.ScanTime(&now)); err != nil {
 		return nil, err
 	}
 	var shadowed bool
@@ -243,7 +244,7 @@ func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) (beh
 	if err != nil {
 		return nil, err
 	}
-	connector.Config = []byte(Text(string(connector.Config)))
+	connector.Config = []byte(sqldb.Text(string(connector.Config)))
 	connector.Secrets = store.RotateSecrets(stored.Secrets, store.AcceptedSecret{
 		SHA256: connector.SecretDigest, Version: connector.SecretVersion, Key: connector.SecretKey,
 	}, connector.SecretGracePeriod, ends, now)
@@ -257,12 +258,12 @@ func writeConnector(ctx context.Context, tx *Tx, connector store.Connector) (beh
 	return behind, dropSurplus(ctx, tx, connector)
 }
 
-func upsertConnector(ctx context.Context, tx *Tx, connector store.Connector) error {
-	secrets, err := marshalText(connector.Secrets)
+func upsertConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connector) error {
+	secrets, err := sqldb.MarshalText(connector.Secrets)
 	if err != nil {
 		return err
 	}
-	_, err = tx.exec(ctx, `INSERT INTO connectors (project_id, id, environment_id, name, type, mode, enabled, retired,
+	_, err = tx.Exec(ctx, `INSERT INTO connectors (project_id, id, environment_id, name, type, mode, enabled, retired,
 			defined_in_code, config, sealed, secret_version,
 			secrets, secret_grace_us, secret_key, sealed_key, shadowed, version, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, FALSE, now_us(), now_us(), now_us())
@@ -304,9 +305,9 @@ func sameConnector(a, b store.Connector) bool {
 
 // bumpConnectors increases the version of the project's connectors that match a condition. Its
 // arguments begin at $2.
-func bumpConnectors(ctx context.Context, tx *Tx, project uuid.UUID, condition string, args ...any) error {
+func bumpConnectors(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, condition string, args ...any) error {
 	var crons []uuid.UUID
-	_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+	_, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 		key, kind := store.Key{ProjectID: project}, ""
 		if err := row.Scan(&key.ID, &kind); err != nil {
 			return none, err
@@ -319,13 +320,13 @@ func bumpConnectors(ctx context.Context, tx *Tx, project uuid.UUID, condition st
 	}, `UPDATE connectors SET version = `+nextVersion+`, updated_at = now_us()
 		WHERE project_id = $1 AND `+condition+` RETURNING id, type`, append([]any{project}, args...)...)
 	if err != nil {
-		return wrap(err, "increasing the version of connectors")
+		return sqldb.Wrap(err, "increasing the version of connectors")
 	}
 	return settleTicks(ctx, tx, project, crons)
 }
 
 // removeConnector deletes a connector with its links. Its runs stay.
-func removeConnector(ctx context.Context, tx *Tx, key store.Key) error {
+func removeConnector(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 	for _, statement := range []string{
 		`DELETE FROM object_ids WHERE project_id = $1 AND id IN
 			(SELECT l.id FROM links l WHERE l.project_id = $1 AND l.connector_id = $2)`,
@@ -337,7 +338,7 @@ func removeConnector(ctx context.Context, tx *Tx, key store.Key) error {
 		// A re-created connector has the same ID, and its generations start again.
 		`UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '', paused_generation = NULL, paused_reason = '' WHERE project_id = $1 AND connector_id = $2`,
 	} {
-		if _, err := tx.exec(ctx, statement, key.ProjectID, key.ID); err != nil {
+		if _, err := tx.Exec(ctx, statement, key.ProjectID, key.ID); err != nil {
 			return err
 		}
 	}
@@ -347,7 +348,7 @@ func removeConnector(ctx context.Context, tx *Tx, key store.Key) error {
 
 // ConnectorIDs implements store.Routes.
 func (c *Core) ConnectorIDs(ctx context.Context, after store.Key, limit int) ([]store.Key, error) {
-	keys, err := collect(ctx, c.engine.Reader(), scanKey, `SELECT project_id, id FROM connectors
+	keys, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanKey, `SELECT project_id, id FROM connectors
 		WHERE (project_id, id) > ($1, $2) ORDER BY project_id, id LIMIT $3`, after.ProjectID, after.ID, limit)
-	return keys, wrap(err, "listing connectors")
+	return keys, sqldb.Wrap(err, "listing connectors")
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // maxShallowOffset is the maximum offset for skipping IDs. Deeper pages are located by hourly counts.
@@ -21,10 +23,10 @@ const maxShallowOffset = 200
 func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
 	if q.Run != uuid.Nil {
 		runs, total, err = c.connectorRunsOf(ctx, q)
-		return runs, total, wrap(err, "listing runs of connector %s for run %s", q.Connector, q.Run)
+		return runs, total, sqldb.Wrap(err, "listing runs of connector %s for run %s", q.Connector, q.Run)
 	}
 	s := connectorRuns{Core: c, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger}
-	err = c.engine.Snapshot(ctx, func(ctx context.Context, tx Queryer) error {
+	err = c.engine.Snapshot(ctx, func(ctx context.Context, tx sqldb.Queryer) error {
 		if err := s.setWindow(ctx, tx, q); err != nil {
 			return err
 		}
@@ -40,12 +42,12 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 	if err == nil {
 		err = c.addErrors(ctx, runs)
 	}
-	return runs, total, wrap(err, "listing runs of connector %s", q.Connector)
+	return runs, total, sqldb.Wrap(err, "listing runs of connector %s", q.Connector)
 }
 
 // ofConnector returns the condition on the connector, for rows in the order of their IDs.
 func (s *connectorRuns) ofConnector() string {
-	if s.oneAsRange {
+	if s.OneAsRange {
 		return `c.connector_id BETWEEN $2 AND $2`
 	}
 	return `c.connector_id = $2`
@@ -53,7 +55,7 @@ func (s *connectorRuns) ofConnector() string {
 
 // setWindow sets the window, which ends now. In history it begins at the connector's oldest
 // readable row, because rollups also count deleted rows. The rest of a deleted day is not included.
-func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.ConnectorRunQuery) error {
+func (s *connectorRuns) setWindow(ctx context.Context, q sqldb.Queryer, of store.ConnectorRunQuery) error {
 	if err := s.readReadableFrom(ctx, q); err != nil {
 		return err
 	}
@@ -62,21 +64,21 @@ func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.Conne
 		s.connector.ProjectID).Scan(&now, &gone); err != nil {
 		return err
 	}
-	from := max(s.readableFrom, dayStart(gone))
-	s.open = period{0, never}
+	from := max(s.readableFrom, sqldb.DayStart(gone))
+	s.open = timewindow.Period{From: 0, To: timewindow.Never}
 	if of.Since > 0 {
-		s.open.from = max(now-of.Since.Microseconds(), 0)
+		s.open.From = max(now-of.Since.Microseconds(), 0)
 	}
-	windows, err := s.historyWindows(ctx, q, "ended_connector_runs", s.connector.ProjectID, period{max(from, s.open.from), never})
+	windows, err := timewindow.OfHistory(ctx, s.DB, q, "ended_connector_runs", s.connector.ProjectID, timewindow.Period{From: max(from, s.open.From), To: timewindow.Never})
 	for _, window := range windows {
 		l := s.baseArgs()
-		oldest, err := collect(ctx, q, scanUUID, `SELECT c.id FROM ended_connector_runs c WHERE c.project_id = $1 AND `+
-			s.ofConnector()+dayCondition("c.id", window, &l)+` ORDER BY c.connector_id, c.id LIMIT 1`, l.args...)
+		oldest, err := sqldb.Collect(ctx, q, sqldb.ScanUUID, `SELECT c.id FROM ended_connector_runs c WHERE c.project_id = $1 AND `+
+			s.ofConnector()+timewindow.DaysCondition("c.id", window, &l)+` ORDER BY c.connector_id, c.id LIMIT 1`, l.Values...)
 		if err != nil {
 			return err
 		}
 		if len(oldest) > 0 {
-			s.ended = period{max(s.open.from, store.TimeOf(oldest[0]).UnixMicro()), never}
+			s.ended = timewindow.Period{From: max(s.open.From, store.TimeOf(oldest[0]).UnixMicro()), To: timewindow.Never}
 			break
 		}
 	}
@@ -86,8 +88,8 @@ func (s *connectorRuns) setWindow(ctx context.Context, q Queryer, of store.Conne
 
 // listPage reads a page from an offset, newest first. A deep page, or a page of a filtered list, reads
 // only hours with matches. Otherwise it would read all rows in between.
-func (s *connectorRuns) listPage(ctx context.Context, q Queryer, limit, offset int) (runs []store.ConnectorRun, err error) {
-	if s.ended.isEmpty() || offset <= maxShallowOffset && len(s.statuses) == 0 && s.trigger == "" {
+func (s *connectorRuns) listPage(ctx context.Context, q sqldb.Queryer, limit, offset int) (runs []store.ConnectorRun, err error) {
+	if s.ended.IsEmpty() || offset <= maxShallowOffset && len(s.statuses) == 0 && s.trigger == "" {
 		windows, err := s.windows(ctx, q)
 		if err != nil {
 			return nil, err
@@ -103,7 +105,7 @@ func (s *connectorRuns) listPage(ctx context.Context, q Queryer, limit, offset i
 	}
 	left, times := hoursOfPage(hours, limit, offset)
 	for _, within := range times {
-		some, err := s.readPage(ctx, q, limit-len(runs), left, []listWindow{{within, []period{within}}})
+		some, err := s.readPage(ctx, q, limit-len(runs), left, []timewindow.Window{{All: within, History: []timewindow.Period{within}}})
 		if runs, left = append(runs, some...), 0; err != nil || len(runs) == limit {
 			return runs, err
 		}
@@ -112,32 +114,32 @@ func (s *connectorRuns) listPage(ctx context.Context, q Queryer, limit, offset i
 }
 
 // windows returns the windows of the open and ended connector runs, newest first.
-func (s *connectorRuns) windows(ctx context.Context, q Queryer) ([]listWindow, error) {
-	if s.ended.isEmpty() {
-		return []listWindow{{all: s.open}}, nil
+func (s *connectorRuns) windows(ctx context.Context, q sqldb.Queryer) ([]timewindow.Window, error) {
+	if s.ended.IsEmpty() {
+		return []timewindow.Window{{All: s.open}}, nil
 	}
 	of := s.readable(s.ended)
-	if !s.open.isEmpty() {
-		of = period{min(of.from, s.open.from), max(of.to, s.open.to)}
+	if !s.open.IsEmpty() {
+		of = timewindow.Period{From: min(of.From, s.open.From), To: max(of.To, s.open.To)}
 	}
-	return s.listWindows(ctx, q, "ended_connector_runs", s.connector.ProjectID, of, nil)
+	return timewindow.List(ctx, s.DB, q, "ended_connector_runs", s.connector.ProjectID, of, nil)
 }
 
 // hourlyCounts returns the number of ended connector runs per hour with any, by its start. It may omit
 // hourlyCounts before those with the newest runs.
-func (s *connectorRuns) hourlyCounts(ctx context.Context, q Queryer, newest int) (map[int64]int64, error) {
+func (s *connectorRuns) hourlyCounts(ctx context.Context, q sqldb.Queryer, newest int) (map[int64]int64, error) {
 	hours := maps.Clone(s.partialHours)
-	whole, _ := splitWindow(s.ended)
+	whole, _ := timewindow.Split(s.ended)
 	if len(whole) > 0 {
 		l := s.baseArgs()
 		narrow := s.filterCondition(&l)
-		if _, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+		if _, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
 			var begin, runs int64
 			err = row.Scan(&begin, &runs)
 			hours[begin] += runs
 			return none, err
 		}, `SELECT c.begins_at, c.runs FROM connector_rollups c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+` AND c.grain = 'hour' AND c.begins_at >= `+
-			l.addArg(whole[0].from)+` AND c.begins_at < `+l.addArg(whole[len(whole)-1].to)+` ORDER BY c.begins_at DESC LIMIT `+l.addArg(newest), l.args...); err != nil {
+			l.Add(whole[0].From)+` AND c.begins_at < `+l.Add(whole[len(whole)-1].To)+` ORDER BY c.begins_at DESC LIMIT `+l.Add(newest), l.Values...); err != nil {
 			return nil, err
 		}
 	}
@@ -148,26 +150,26 @@ func (s *connectorRuns) hourlyCounts(ctx context.Context, q Queryer, newest int)
 }
 
 // addOpen adds open connector runs to the hours, up to the newest ones.
-func (s *connectorRuns) addOpen(ctx context.Context, q Queryer, newest int, hours map[int64]int64) error {
-	if s.open.isEmpty() {
+func (s *connectorRuns) addOpen(ctx context.Context, q sqldb.Queryer, newest int, hours map[int64]int64) error {
+	if s.open.IsEmpty() {
 		return nil
 	}
 	l := s.baseArgs()
-	narrow := s.ofConnector() + inWindow("c.id", s.open, &l) + s.filterCondition(&l)
-	last := ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + l.addArg(newest)
-	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
-		id, err := scanUUID(row)
+	narrow := s.ofConnector() + timewindow.Condition("c.id", s.open, &l) + s.filterCondition(&l)
+	last := ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + l.Add(newest)
+	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
+		id, err := sqldb.ScanUUID(row)
 		hours[hourStart(id)]++
 		return none, err
 	}, `SELECT o.id FROM (SELECT c.id FROM open_connector_runs c WHERE c.project_id = $1 AND `+narrow+s.openEvents()+last+`) AS o
-		UNION ALL SELECT d.id FROM (SELECT c.id FROM `+openDeliveries+` c WHERE c.project_id = $1 AND `+narrow+s.leasedCondition()+last+`) AS d`, l.args...)
+		UNION ALL SELECT d.id FROM (SELECT c.id FROM `+openDeliveries+` c WHERE c.project_id = $1 AND `+narrow+s.leasedCondition()+last+`) AS d`, l.Values...)
 	return err
 }
 
 // hoursOfPage skips the newest hours with at most offset runs together, and returns the periods of the
 // next hours, newest first, until they fill a page. It returns how many runs of the first period
 // are left to skip.
-func hoursOfPage(hours map[int64]int64, limit, offset int) (left int, times []period) {
+func hoursOfPage(hours map[int64]int64, limit, offset int) (left int, times []timewindow.Period) {
 	room := int64(0) // of a page, after the runs of the last period
 	for _, begin := range slices.Backward(slices.Sorted(maps.Keys(hours))) {
 		runs, end := hours[begin], begin+time.Hour.Microseconds()
@@ -176,11 +178,11 @@ func hoursOfPage(hours map[int64]int64, limit, offset int) (left int, times []pe
 			offset -= int(runs)
 			continue
 		case last < 0:
-			times, room = []period{{begin, end}}, int64(limit+offset)
-		case room > 0 && times[last].from == end:
-			times[last].from = begin
+			times, room = []timewindow.Period{{From: begin, To: end}}, int64(limit+offset)
+		case room > 0 && times[last].From == end:
+			times[last].From = begin
 		default:
-			times, room = append(times, period{begin, end}), int64(limit)
+			times, room = append(times, timewindow.Period{From: begin, To: end}), int64(limit)
 		}
 		room -= runs
 	}
@@ -188,10 +190,10 @@ func hoursOfPage(hours map[int64]int64, limit, offset int) (left int, times []pe
 }
 
 // hourStart returns the start of the hour of an ID.
-func hourStart(id uuid.UUID) int64 { return hourly.floorTime(store.TimeOf(id).UnixMicro()) }
+func hourStart(id uuid.UUID) int64 { return timewindow.Hourly.FloorTime(store.TimeOf(id).UnixMicro()) }
 
 // readPage reads runs of windows, newest first. It reads only the IDs of skipped runs.
-func (s *connectorRuns) readPage(ctx context.Context, q Queryer, limit, offset int, windows []listWindow) (runs []store.ConnectorRun, err error) {
+func (s *connectorRuns) readPage(ctx context.Context, q sqldb.Queryer, limit, offset int, windows []timewindow.Window) (runs []store.ConnectorRun, err error) {
 	if offset > 0 {
 		ids, err := s.pageIDs(ctx, q, limit, offset, windows)
 		if err != nil || len(ids) == 0 {
@@ -210,32 +212,32 @@ func (s *connectorRuns) readPage(ctx context.Context, q Queryer, limit, offset i
 
 // windowOf returns the part of windows that has these IDs, which are ordered like the windows,
 // newest first.
-func windowOf(windows []listWindow, ids []uuid.UUID) listWindow {
+func windowOf(windows []timewindow.Window, ids []uuid.UUID) timewindow.Window {
 	newest, oldest := store.TimeOf(ids[0]).Truncate(time.Millisecond), store.TimeOf(ids[len(ids)-1])
-	of := listWindow{all: period{oldest.UnixMicro(), newest.Add(time.Millisecond).UnixMicro()}}
+	of := timewindow.Window{All: timewindow.Period{From: oldest.UnixMicro(), To: newest.Add(time.Millisecond).UnixMicro()}}
 	for _, window := range slices.Backward(windows) {
-		of.history = append(of.history, clipPeriods(window.history, of.all)...)
+		of.History = append(of.History, timewindow.Clip(window.History, of.All)...)
 	}
 	return of
 }
 
 // readRuns reads runs of a window, newest first. If there are ids, it reads only runs from the first to the
 // last of them.
-func (s *connectorRuns) readRuns(ctx context.Context, q Queryer, limit int, window listWindow, ids []uuid.UUID) ([]store.ConnectorRun, error) {
+func (s *connectorRuns) readRuns(ctx context.Context, q sqldb.Queryer, limit int, window timewindow.Window, ids []uuid.UUID) ([]store.ConnectorRun, error) {
 	l := s.baseArgs()
 	narrow := s.filterCondition(&l)
 	if len(ids) > 0 {
-		narrow += ` AND c.id <= ` + l.addArg(ids[0]) + ` AND c.id >= ` + l.addArg(ids[len(ids)-1])
+		narrow += ` AND c.id <= ` + l.Add(ids[0]) + ` AND c.id >= ` + l.Add(ids[len(ids)-1])
 	}
 	from := s.selectNewest(&l, narrow, limit, window, openConnectorRunColumns, openDeliveryColumns, endedConnectorRunColumns)
 	if from == "" {
 		return nil, nil
 	}
-	return collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1 ORDER BY x.id DESC LIMIT `+l.addArg(limit), l.args...)
+	return sqldb.Collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1 ORDER BY x.id DESC LIMIT `+l.Add(limit), l.Values...)
 }
 
 // pageIDs returns the IDs of a page.
-func (s *connectorRuns) pageIDs(ctx context.Context, q Queryer, limit, offset int, windows []listWindow) (ids []uuid.UUID, err error) {
+func (s *connectorRuns) pageIDs(ctx context.Context, q sqldb.Queryer, limit, offset int, windows []timewindow.Window) (ids []uuid.UUID, err error) {
 	const id = `c.connector_id, c.id`
 	for _, window := range windows {
 		l := s.baseArgs()
@@ -244,7 +246,7 @@ func (s *connectorRuns) pageIDs(ctx context.Context, q Queryer, limit, offset in
 		if from == "" {
 			continue
 		}
-		some, err := collect(ctx, q, scanUUID, `SELECT x.id FROM (`+from+`) AS x ORDER BY x.id DESC LIMIT `+l.addArg(left), l.args...)
+		some, err := sqldb.Collect(ctx, q, sqldb.ScanUUID, `SELECT x.id FROM (`+from+`) AS x ORDER BY x.id DESC LIMIT `+l.Add(left), l.Values...)
 		if ids = append(ids, some...); err != nil || len(ids) == offset+limit {
 			return ids[min(offset, len(ids)):], err
 		}
@@ -254,29 +256,29 @@ func (s *connectorRuns) pageIDs(ctx context.Context, q Queryer, limit, offset in
 
 // endedWindow returns the part of a window that can have readable ended runs. Without a lower bound,
 // the planner does not search an older window by its bounds, which has runs of all connectors.
-func (s *connectorRuns) endedWindow(window listWindow) listWindow {
-	within := s.readable(s.ended).overlap(window.all)
-	of := listWindow{within, clipPeriods(window.history, within)}
-	if window.all.to != never && !slices.Contains(window.history, window.all) {
-		of.all.from = 0
+func (s *connectorRuns) endedWindow(window timewindow.Window) timewindow.Window {
+	within := s.readable(s.ended).Overlap(window.All)
+	of := timewindow.Window{All: within, History: timewindow.Clip(window.History, within)}
+	if window.All.To != timewindow.Never && !slices.Contains(window.History, window.All) {
+		of.All.From = 0
 	}
 	return of
 }
 
 // selectNewest selects columns of the newest connector runs of a window, at most so many of each kind:
 // open ones, deliveries, and ended ones. It returns "" if there can be none.
-func (s *connectorRuns) selectNewest(l *argList, narrow string, most int, window listWindow, open, due, ended string) string {
-	some := l.addArg(most)
+func (s *connectorRuns) selectNewest(l *sqldb.Args, narrow string, most int, window timewindow.Window, open, due, ended string) string {
+	some := l.Add(most)
 	of := func(columns, table, name, among string) string {
 		return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c WHERE c.project_id = $1 AND ` + s.ofConnector() + narrow + among + ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + some + `) AS ` + name
 	}
 	var from []string
-	if within := s.open.overlap(window.all); !within.isEmpty() {
-		during := inWindow("c.id", within, l)
+	if within := s.open.Overlap(window.All); !within.IsEmpty() {
+		during := timewindow.Condition("c.id", within, l)
 		from = append(from, of(open, `open_connector_runs`, `open`, s.openEvents()+during)+` UNION ALL `+of(due, openDeliveries, `due`, s.leasedCondition()+during))
 	}
-	if within := s.endedWindow(window); len(within.history) > 0 {
-		from = append(from, of(ended, `ended_connector_runs`, `ended`, dayCondition("c.id", within, l)))
+	if within := s.endedWindow(window); len(within.History) > 0 {
+		from = append(from, of(ended, `ended_connector_runs`, `ended`, timewindow.DaysCondition("c.id", within, l)))
 	}
 	return strings.Join(from, ` UNION ALL `)
 }
@@ -287,15 +289,15 @@ func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 	var started []store.Key
 	for _, run := range runs {
 		if lacksError(run) {
-			started = append(started, keysFromIDs(run.ProjectID, run.RunIDs)...)
+			started = append(started, sqldb.KeysFromIDs(run.ProjectID, run.RunIDs)...)
 		}
 	}
 	type end struct{ status, text string }
 	ends := map[store.Key]end{}
-	for _, same := range c.keysByPart("ended_runs", started) {
-		for some := range slices.Chunk(same, maxKeys) {
-			var l argList
-			if _, err := pastRows(ctx, c, c.engine.Reader(), some[0].ID, func(row scanner) (none struct{}, err error) {
+	for _, same := range c.KeysByPart("ended_runs", started) {
+		for some := range slices.Chunk(same, sqldb.MaxKeys) {
+			var l sqldb.Args
+			if _, err := sqldb.PastRows(ctx, c.DB, c.engine.Reader(), some[0].ID, func(row sqldb.Scanner) (none struct{}, err error) {
 				var (
 					key store.Key
 					of  end
@@ -303,14 +305,14 @@ func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 				err = row.Scan(&key.ProjectID, &key.ID, &of.status, &of.text)
 				ends[key] = of
 				return none, err
-			}, `SELECT r.project_id, r.id, r.status, r.error FROM {ended_runs} r WHERE `+c.keyCondition(&l, "r.id", some)+notCompleted+readableCondition("r.project_id"), l.args...); err != nil {
+			}, `SELECT r.project_id, r.id, r.status, r.error FROM {ended_runs} r WHERE `+c.KeyCondition(&l, "r.id", some)+notCompleted+sqldb.ReadableCondition("r.project_id"), l.Values...); err != nil {
 				return err
 			}
 		}
 	}
 	for i := range runs {
 		run := &runs[i]
-		for _, key := range keysFromIDs(run.ProjectID, run.RunIDs) {
+		for _, key := range sqldb.KeysFromIDs(run.ProjectID, run.RunIDs) {
 			if of := ends[key]; lacksError(*run) && of.status == string(run.Status) {
 				run.Error = of.text
 			}

@@ -12,19 +12,21 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // postConnectorRuns adds ended connector runs to the outbox.
-func postConnectorRuns(ctx context.Context, tx *Tx, ended []store.Key) error {
+func postConnectorRuns(ctx context.Context, tx *sqldb.Tx, ended []store.Key) error {
 	of := map[uuid.UUID][]uuid.UUID{}
 	for _, key := range ended {
 		of[key.ProjectID] = append(of[key.ProjectID], key.ID)
 	}
-	var posted rowBatch
-	for _, project := range slices.SortedFunc(maps.Keys(of), compareIDs) {
-		posted.addRow(project, of[project][0], listText(keysFromIDs(project, of[project])))
+	var posted sqldb.RowBatch
+	for _, project := range slices.SortedFunc(maps.Keys(of), sqldb.CompareIDs) {
+		posted.Add(project, of[project][0], sqldb.IDsText(sqldb.KeysFromIDs(project, of[project])))
 	}
-	return posted.insertRows(ctx, tx, `INSERT INTO outbox_rollups (project_id, ended_id, connector_run_ids, posted_at) VALUES `, `(%, %, %, now_us())`, ``)
+	return posted.Insert(ctx, tx, `INSERT INTO outbox_rollups (project_id, ended_id, connector_run_ids, posted_at) VALUES `, `(%, %, %, now_us())`, ``)
 }
 
 // endedConnectorRun is the contribution of an ended connector run to rollups.
@@ -36,27 +38,30 @@ type endedConnectorRun struct {
 	startedAt, endedAt time.Time
 }
 
+// PrimaryKey implements sqldb.KeyedRow.
+func (r endedConnectorRun) PrimaryKey() store.Key { return r.Key }
+
 func (r endedConnectorRun) durationUS() int64 { return r.endedAt.Sub(r.startedAt).Microseconds() }
 
 // The columns of ended_connector_runs c for endedConnectorRun.
 const endedConnectorColumns = `c.project_id, c.id, c.connector_id, c.trigger_type, c.status, c.started_at, c.ended_at`
 
-func scanEndedConnectorRun(row scanner) (r endedConnectorRun, err error) {
-	err = row.Scan(&r.ProjectID, &r.ID, &r.connector, &r.trigger, &r.status, scanTime(&r.startedAt), scanTime(&r.endedAt))
+func scanEndedConnectorRun(row sqldb.Scanner) (r endedConnectorRun, err error) {
+	err = row.Scan(&r.ProjectID, &r.ID, &r.connector, &r.trigger, &r.status, sqldb.ScanTime(&r.startedAt), sqldb.ScanTime(&r.endedAt))
 	return r, err
 }
 
 // endedConnectorRuns reads ended connector runs. It omits those in deleted partitions.
-func (c *Core) endedConnectorRuns(ctx context.Context, q Queryer, ended []store.Key) (runs []endedConnectorRun, err error) {
-	parts, err := c.groupByExistingPart(ctx, q, "ended_connector_runs", ended)
+func (c *Core) endedConnectorRuns(ctx context.Context, q sqldb.Queryer, ended []store.Key) (runs []endedConnectorRun, err error) {
+	parts, err := c.GroupByExistingPart(ctx, q, "ended_connector_runs", ended)
 	if err != nil {
 		return nil, err
 	}
 	for _, same := range parts {
-		for some := range slices.Chunk(same, maxKeys) {
-			var l argList
-			past, err := pastRows(ctx, c, q, some[0].ID, scanEndedConnectorRun, `SELECT `+endedConnectorColumns+` FROM {ended_connector_runs} c
-				WHERE `+c.keyCondition(&l, "c.id", some), l.args...)
+		for some := range slices.Chunk(same, sqldb.MaxKeys) {
+			var l sqldb.Args
+			past, err := sqldb.PastRows(ctx, c.DB, q, some[0].ID, scanEndedConnectorRun, `SELECT `+endedConnectorColumns+` FROM {ended_connector_runs} c
+				WHERE `+c.KeyCondition(&l, "c.id", some), l.Values...)
 			if err != nil {
 				return nil, err
 			}
@@ -69,18 +74,18 @@ func (c *Core) endedConnectorRuns(ctx context.Context, q Queryer, ended []store.
 // connectorRollup identifies a row of connector_rollups.
 type connectorRollup struct {
 	connector store.Key
-	grain     grain
+	grain     timewindow.Grain
 	beginsAt  int64
 	trigger   store.TriggerType
 	status    store.ConnectorRunStatus
 }
 
-func (r endedConnectorRun) rollupFor(g grain) connectorRollup {
-	return connectorRollup{store.Key{ProjectID: r.ProjectID, ID: r.connector}, g, g.floorTime(store.TimeOf(r.ID).UnixMicro()), r.trigger, r.status}
+func (r endedConnectorRun) rollupFor(g timewindow.Grain) connectorRollup {
+	return connectorRollup{store.Key{ProjectID: r.ProjectID, ID: r.connector}, g, g.FloorTime(store.TimeOf(r.ID).UnixMicro()), r.trigger, r.status}
 }
 
 func compareConnectorRollups(a, b connectorRollup) int {
-	return cmp.Or(CompareKeys(a.connector, b.connector), cmp.Compare(a.grain, b.grain), cmp.Compare(a.beginsAt, b.beginsAt),
+	return cmp.Or(sqldb.CompareKeys(a.connector, b.connector), cmp.Compare(a.grain, b.grain), cmp.Compare(a.beginsAt, b.beginsAt),
 		cmp.Compare(a.trigger, b.trigger), cmp.Compare(a.status, b.status))
 }
 
@@ -93,10 +98,10 @@ func (s connectorRunSum) plusRun(r endedConnectorRun) connectorRunSum {
 
 // addUpConnectorRuns adds ended connector runs to the rollups. The caller holds the lock of
 // rollupsTurn.
-func addUpConnectorRuns(ctx context.Context, tx *Tx, runs []endedConnectorRun, grown growth) error {
+func addUpConnectorRuns(ctx context.Context, tx *sqldb.Tx, runs []endedConnectorRun, grown growth) error {
 	more := map[connectorRollup]connectorRunSum{}
 	for _, run := range runs {
-		for _, g := range grains {
+		for _, g := range timewindow.Grains {
 			of := run.rollupFor(g)
 			more[of] = more[of].plusRun(run)
 		}
@@ -105,15 +110,15 @@ func addUpConnectorRuns(ctx context.Context, tx *Tx, runs []endedConnectorRun, g
 }
 
 // addConnectorRollups adds to the stored rollups.
-func addConnectorRollups(ctx context.Context, tx *Tx, more map[connectorRollup]connectorRunSum, grown growth) error {
-	var numbers rowBatch
+func addConnectorRollups(ctx context.Context, tx *sqldb.Tx, more map[connectorRollup]connectorRunSum, grown growth) error {
+	var numbers sqldb.RowBatch
 	for _, of := range slices.SortedFunc(maps.Keys(more), compareConnectorRollups) {
-		numbers.addRow(of.connector.ProjectID, of.connector.ID, string(of.grain), of.beginsAt, string(of.trigger), string(of.status), more[of].runs, more[of].us)
+		numbers.Add(of.connector.ProjectID, of.connector.ID, string(of.grain), of.beginsAt, string(of.trigger), string(of.status), more[of].runs, more[of].us)
 	}
 	return grown.insertRows(ctx, tx, numbers, `INSERT INTO connector_rollups AS c (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us) VALUES `,
 		`(%, %, %, %, %, %, %, %)`, ` ON CONFLICT (project_id, connector_id, grain, begins_at, trigger_type, status) DO UPDATE
 			SET runs = c.runs + excluded.runs, duration_us = c.duration_us + excluded.duration_us
-			RETURNING project_id, connector_id, grain, begins_at, trigger_type, status, runs`, func(row scanner) (project uuid.UUID, fresh bool, err error) {
+			RETURNING project_id, connector_id, grain, begins_at, trigger_type, status, runs`, func(row sqldb.Scanner) (project uuid.UUID, fresh bool, err error) {
 			var (
 				of   connectorRollup
 				runs int64

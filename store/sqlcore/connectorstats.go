@@ -9,14 +9,16 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // ConnectorStatistics implements store.Statistics, like RunStatistics.
 func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
-	window := period{max(boundOf(q.Since, 0), 0), boundOf(q.Until, never)}
+	window := timewindow.Period{From: max(boundOf(q.Since, 0), 0), To: boundOf(q.Until, timewindow.Never)}
 	s := connectorRuns{Core: c, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger, open: window, ended: window}
 	s.emptyImpossiblePeriods()
-	err = c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
+	err = c.engine.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		if err := s.readReadableFrom(ctx, q); err != nil {
 			return err
 		}
@@ -44,7 +46,7 @@ func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatist
 		average := time.Duration(timed.us/timed.runs) * time.Microsecond
 		out.AverageDuration = &average
 	}
-	return out, wrap(err, "counting runs of connector %s", q.Connector)
+	return out, sqldb.Wrap(err, "counting runs of connector %s", q.Connector)
 }
 
 // connectorRuns are runs of a connector that are counted and listed.
@@ -55,7 +57,7 @@ type connectorRuns struct {
 	statuses []store.ConnectorRunStatus
 	trigger  store.TriggerType
 	// open and ended are the start periods of open and ended connector runs.
-	open, ended period
+	open, ended timewindow.Period
 	// readableFrom is the time from which history is readable.
 	readableFrom int64
 
@@ -68,23 +70,23 @@ type connectorRuns struct {
 }
 
 // readReadableFrom sets the time from which history is readable.
-func (s *connectorRuns) readReadableFrom(ctx context.Context, q Queryer) (err error) {
-	s.readableFrom, err = s.readableSince(ctx, q, s.connector.ProjectID)
+func (s *connectorRuns) readReadableFrom(ctx context.Context, q sqldb.Queryer) (err error) {
+	s.readableFrom, err = s.ReadableSince(ctx, q, s.connector.ProjectID)
 	return err
 }
 
 // readable returns the readable part of a period.
-func (s *connectorRuns) readable(of period) period {
-	return period{max(of.from, s.readableFrom), of.to}
+func (s *connectorRuns) readable(of timewindow.Period) timewindow.Period {
+	return timewindow.Period{From: max(of.From, s.readableFrom), To: of.To}
 }
 
 // emptyImpossiblePeriods empties the periods without runs of a requested status.
 func (s *connectorRuns) emptyImpossiblePeriods() {
 	if !canHaveEnded(s.statuses) {
-		s.ended = period{}
+		s.ended = timewindow.Period{}
 	}
 	if !canBeOpen(s.statuses) {
-		s.open = period{}
+		s.open = timewindow.Period{}
 	}
 }
 
@@ -98,7 +100,7 @@ func (s *connectorRuns) totalCount() (n int64) {
 
 // filterCondition returns the conditions on the columns of rollups and of ended and open connector runs c.
 // The connector is in the first two arguments.
-func (s *connectorRuns) filterCondition(l *argList) (text string) {
+func (s *connectorRuns) filterCondition(l *sqldb.Args) (text string) {
 	if len(s.statuses) > 0 {
 		text += ` AND c.status IN ` + addTexts(l, s.statuses)
 	}
@@ -106,7 +108,7 @@ func (s *connectorRuns) filterCondition(l *argList) (text string) {
 		text += ` AND c.status <> 'completed'` // as in an index of history
 	}
 	if s.trigger != "" {
-		text += ` AND c.trigger_type = ` + l.addArg(string(s.trigger))
+		text += ` AND c.trigger_type = ` + l.Add(string(s.trigger))
 	}
 	return text
 }
@@ -125,32 +127,32 @@ func (s *connectorRuns) openEvents() string {
 	return ` AND FALSE`
 }
 
-func (s *connectorRuns) baseArgs() argList {
-	return argList{args: []any{s.connector.ProjectID, s.connector.ID}}
+func (s *connectorRuns) baseArgs() sqldb.Args {
+	return sqldb.Args{Values: []any{s.connector.ProjectID, s.connector.ID}}
 }
 
 // countRuns counts whole hours, days and months by rollups, and parts of hours and open runs by rows.
-func (s *connectorRuns) countRuns(ctx context.Context, q Queryer) error {
-	whole, rest := splitWindow(s.ended)
+func (s *connectorRuns) countRuns(ctx context.Context, q sqldb.Queryer) error {
+	whole, rest := timewindow.Split(s.ended)
 	l := s.baseArgs()
 	narrow := s.filterCondition(&l)
 	var of []string
 	for _, stretch := range whole {
 		of = append(of, `SELECT c.status, c.runs, c.duration_us AS us, 0 AS ragged FROM connector_rollups c
-			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.grain = `+l.addArg(string(stretch.grain))+narrow+` AND c.begins_at >= `+l.addArg(stretch.from)+` AND c.begins_at < `+l.addArg(stretch.to))
+			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.grain = `+l.Add(string(stretch.Grain))+narrow+` AND c.begins_at >= `+l.Add(stretch.From)+` AND c.begins_at < `+l.Add(stretch.To))
 	}
 	for _, end := range rest {
-		of = append(of, `SELECT c.status, count(*) AS runs, SUM(c.ended_at - c.started_at) AS us, CAST(`+l.addArg(hourly.floorTime(end.from))+` AS bigint) AS ragged FROM ended_connector_runs c
-			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+inWindow("c.id", s.readable(end), &l)+` GROUP BY c.status`)
+		of = append(of, `SELECT c.status, count(*) AS runs, SUM(c.ended_at - c.started_at) AS us, CAST(`+l.Add(timewindow.Hourly.FloorTime(end.From))+` AS bigint) AS ragged FROM ended_connector_runs c
+			WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+timewindow.Condition("c.id", s.readable(end), &l)+` GROUP BY c.status`)
 	}
-	if !s.open.isEmpty() {
-		of = append(of, s.countOpen(narrow+s.openEvents()+inWindow("c.id", s.open, &l)), s.countDeliveries(inWindow("c.id", s.open, &l)))
+	if !s.open.IsEmpty() {
+		of = append(of, s.countOpen(narrow+s.openEvents()+timewindow.Condition("c.id", s.open, &l)), s.countDeliveries(timewindow.Condition("c.id", s.open, &l)))
 	}
 	if len(of) == 0 {
 		return nil
 	}
 	s.countByStatus, s.partialHours = map[store.ConnectorRunStatus]connectorRunSum{}, map[int64]int64{}
-	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			status store.ConnectorRunStatus
 			more   connectorRunSum
@@ -162,11 +164,11 @@ func (s *connectorRuns) countRuns(ctx context.Context, q Queryer) error {
 			s.partialHours[hour] += more.runs
 		}
 		return none, err
-	}, `SELECT x.status, CAST(SUM(x.runs) AS bigint), CAST(SUM(x.us) AS bigint), x.ragged FROM (`+strings.Join(of, ` UNION ALL `)+`) AS x GROUP BY x.status, x.ragged HAVING SUM(x.runs) > 0`, l.args...)
+	}, `SELECT x.status, CAST(SUM(x.runs) AS bigint), CAST(SUM(x.us) AS bigint), x.ragged FROM (`+strings.Join(of, ` UNION ALL `)+`) AS x GROUP BY x.status, x.ragged HAVING SUM(x.runs) > 0`, l.Values...)
 	if err != nil || len(whole) == 0 {
 		return err
 	}
-	return s.addWaiting(ctx, q, period{whole[0].from, whole[len(whole)-1].to})
+	return s.addWaiting(ctx, q, timewindow.Period{From: whole[0].From, To: whole[len(whole)-1].To})
 }
 
 // Open rows are counted for both possible statuses at once, because grouping by a column doubles
@@ -209,14 +211,14 @@ func (s *connectorRuns) leasedCondition() string {
 }
 
 // addWaiting adds ended runs of a period that are not rolled up yet, of the project's newest.
-func (s *connectorRuns) addWaiting(ctx context.Context, q Queryer, of period) error {
+func (s *connectorRuns) addWaiting(ctx context.Context, q sqldb.Queryer, of timewindow.Period) error {
 	waiting, _, err := connectorRunsToRollUp.newestIDs(ctx, q, s.connector.ProjectID, store.MaxWaiting)
 	if err != nil {
 		return err
 	}
 	within := slices.DeleteFunc(waiting, func(run store.Key) bool {
 		at := store.TimeOf(run.ID).UnixMicro()
-		return at < of.from || at >= of.to
+		return at < of.From || at >= of.To
 	})
 	ended, err := s.endedConnectorRuns(ctx, q, within)
 	s.waiting = slices.DeleteFunc(ended, func(run endedConnectorRun) bool {

@@ -11,15 +11,16 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // DeliveryColumns are the columns of an open delivery.
 const DeliveryColumns = `id, project_id, environment_id, connector_id, link_id, run_id, kind, attempt, tries, started_at, hops, traceparent`
 
 // ScanDelivery reads DeliveryColumns.
-func ScanDelivery(row scanner) (d store.Delivery, err error) {
+func ScanDelivery(row sqldb.Scanner) (d store.Delivery, err error) {
 	var traceparent *string
-	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.ConnectorID, &d.LinkID, &d.RunID, &d.Kind, &d.Attempt, &d.Tries, scanTime(&d.StartedAt), &d.Hops, &traceparent)
+	err = row.Scan(&d.ID, &d.ProjectID, &d.EnvironmentID, &d.ConnectorID, &d.LinkID, &d.RunID, &d.Kind, &d.Attempt, &d.Tries, sqldb.ScanTime(&d.StartedAt), &d.Hops, &traceparent)
 	if traceparent != nil {
 		d.Traceparent = *traceparent
 	}
@@ -41,15 +42,12 @@ type destination struct {
 	pausedReason     string
 }
 
-func scanDestination(row scanner) (d destination, err error) {
+func scanDestination(row sqldb.Scanner) (d destination, err error) {
 	err = row.Scan(&d.ProjectID, &d.ID, &d.failures, &d.rejected, &d.pausedGeneration, &d.pausedReason)
 	return d, err
 }
 
 const destinationColumns = `project_id, connector_id, failures, rejected, paused_generation, paused_reason`
-
-// readTimeout limits reading the contents of claimed deliveries.
-const readTimeout = 10 * time.Second
 
 // destinationsPerAttempt is the number of destinations to read per attempt, so that every project gets its
 // share.
@@ -100,10 +98,10 @@ func byProject(all []destination) (projects [][]destination) {
 }
 
 // connectorsBy reads connectors by their keys.
-func (c *Core) connectorsBy(ctx context.Context, q Queryer, keys []store.Key) (map[store.Key]store.Connector, error) {
-	var l argList
-	all, err := collect(ctx, q, func(row scanner) (store.Connector, error) { return scanConnector(row) },
-		selectConnectors+` AND `+c.keyCondition(&l, "c.id", keys), l.args...)
+func (c *Core) connectorsBy(ctx context.Context, q sqldb.Queryer, keys []store.Key) (map[store.Key]store.Connector, error) {
+	var l sqldb.Args
+	all, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (store.Connector, error) { return scanConnector(row) },
+		selectConnectors+` AND `+c.KeyCondition(&l, "c.id", keys), l.Values...)
 	of := map[store.Key]store.Connector{}
 	for _, connector := range all {
 		of[connector.Key()] = connector
@@ -134,7 +132,7 @@ const fullPause = time.Second
 // not before now, so that destinations without a turn come first. A full destination is due a
 // little later. The caller has locked them, because a statement that waits for a lock does not see
 // rows written meanwhile.
-func (c *Core) dueAgain(ctx context.Context, tx *Tx, keys []store.Key, full bool) error {
+func (c *Core) dueAgain(ctx context.Context, tx *sqldb.Tx, keys []store.Key, full bool) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -142,33 +140,33 @@ func (c *Core) dueAgain(ctx context.Context, tx *Tx, keys []store.Key, full bool
 	if full {
 		after = fullPause
 	}
-	l := argList{args: []any{after.Microseconds()}}
-	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = (SELECT CASE WHEN o.due_at < now_us() + $1 THEN now_us() + $1 ELSE o.due_at END
+	l := sqldb.Args{Values: []any{after.Microseconds()}}
+	_, err := tx.Exec(ctx, `UPDATE destinations SET due_at = (SELECT CASE WHEN o.due_at < now_us() + $1 THEN now_us() + $1 ELSE o.due_at END
 			FROM deliveries o WHERE o.project_id = destinations.project_id AND o.connector_id = destinations.connector_id
 			ORDER BY o.due_at LIMIT 1)
-		WHERE `+c.keyCondition(&l, "connector_id", keys), l.args...)
+		WHERE `+c.KeyCondition(&l, "connector_id", keys), l.Values...)
 	return err
 }
 
 // delayDestination delays a destination, if it has waiting deliveries.
-func delayDestination(ctx context.Context, tx *Tx, key store.Key, d time.Duration) error {
-	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = now_us() + $3 WHERE project_id = $1 AND connector_id = $2 AND due_at < now_us() + $3`,
+func delayDestination(ctx context.Context, tx *sqldb.Tx, key store.Key, d time.Duration) error {
+	_, err := tx.Exec(ctx, `UPDATE destinations SET due_at = now_us() + $3 WHERE project_id = $1 AND connector_id = $2 AND due_at < now_us() + $3`,
 		key.ProjectID, key.ID, d.Microseconds())
 	return err
 }
 
 // endDeliveries moves deliveries to history.
-func (c *Core) endDeliveries(ctx context.Context, tx *Tx, keys []store.Key, status store.ConnectorRunStatus, reason string) error {
-	for part := range slices.Chunk(keys, chunk) {
-		l := argList{args: []any{string(status), Text(reason)}}
-		if _, err := tx.exec(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
+func (c *Core) endDeliveries(ctx context.Context, tx *sqldb.Tx, keys []store.Key, status store.ConnectorRunStatus, reason string) error {
+	for part := range slices.Chunk(keys, sqldb.MaxIDs) {
+		l := sqldb.Args{Values: []any{string(status), sqldb.Text(reason)}}
+		if _, err := tx.Exec(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
 				content_type, run_ids, kind, error, hops, replay_of, started_at, ended_at)
 			SELECT project_id, id, environment_id, connector_id, $1, 'outbound', '`+DeliveryType+`', id_list(run_id), kind, $2, hops, replay_of, started_at, now_us()
-			FROM deliveries WHERE `+c.keyCondition(&l, "id", part), l.args...); err != nil {
+			FROM deliveries WHERE `+c.KeyCondition(&l, "id", part), l.Values...); err != nil {
 			return err
 		}
-		l = argList{}
-		ended, err := collect(ctx, tx, scanKey, `DELETE FROM deliveries WHERE `+c.keyCondition(&l, "id", part)+` RETURNING project_id, id`, l.args...)
+		l = sqldb.Args{}
+		ended, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `DELETE FROM deliveries WHERE `+c.KeyCondition(&l, "id", part)+` RETURNING project_id, id`, l.Values...)
 		if err != nil {
 			return err
 		}
@@ -185,7 +183,7 @@ const DeliveryOverhead = 512
 
 // countDeliveries posts the stored bytes of deliveries: more, by delivery, in addition to the
 // overhead.
-func countDeliveries(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key]int64) error {
+func countDeliveries(ctx context.Context, tx *sqldb.Tx, keys []store.Key, more map[store.Key]int64) error {
 	bytes := map[store.Key]int64{}
 	for _, key := range keys {
 		bytes[key] = DeliveryOverhead + more[key]
@@ -194,18 +192,18 @@ func countDeliveries(ctx context.Context, tx *Tx, keys []store.Key, more map[sto
 }
 
 // countMore posts the stored bytes of history rows, each at the time of its ID.
-func countMore(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key]int64) error {
-	bytes, of := map[projectDay]int64{}, map[projectDay]uuid.UUID{}
+func countMore(ctx context.Context, tx *sqldb.Tx, keys []store.Key, more map[store.Key]int64) error {
+	bytes, of := map[sqldb.ProjectDay]int64{}, map[sqldb.ProjectDay]uuid.UUID{}
 	for _, key := range keys {
-		on := projectDay{key.ProjectID, DayOf(key.ID)}
+		on := sqldb.ProjectDay{Project: key.ProjectID, Day: sqldb.DayOf(key.ID)}
 		bytes[on] += more[key]
 		of[on] = key.ID
 	}
-	var r rowBatch
-	for _, on := range slices.SortedFunc(maps.Keys(bytes), compareDays) {
-		r.addRow(on.project, storage, of[on], bytes[on])
+	var r sqldb.RowBatch
+	for _, on := range slices.SortedFunc(maps.Keys(bytes), sqldb.CompareDays) {
+		r.Add(on.Project, storage, of[on], bytes[on])
 	}
-	return r.insertRows(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at) VALUES `, `(%, %, %, %, now_us())`,
+	return r.Insert(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at) VALUES `, `(%, %, %, %, now_us())`,
 		` ON CONFLICT (project_id, consumer, ended_id) DO UPDATE SET bytes = o.bytes + excluded.bytes`)
 }
 
@@ -218,10 +216,10 @@ func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) err
 		}
 	}
 	of := map[store.Key]pastRun{}
-	for _, same := range c.keysByPart("ended_runs", results) {
-		var l argList
-		past, err := pastRows(ctx, c, c.engine.Reader(), same[0].ID, scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
-			WHERE `+c.keyCondition(&l, "r.id", same)+readableCondition("r.project_id"), l.args...)
+	for _, same := range c.KeysByPart("ended_runs", results) {
+		var l sqldb.Args
+		past, err := sqldb.PastRows(ctx, c.DB, c.engine.Reader(), same[0].ID, scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
+			WHERE `+c.KeyCondition(&l, "r.id", same)+sqldb.ReadableCondition("r.project_id"), l.Values...)
 		if err != nil {
 			return err
 		}
@@ -244,14 +242,14 @@ const postPause = time.Second
 func (c *Core) NextDelivery(ctx context.Context, claim store.DeliveryClaim) (in time.Duration, waits bool, err error) {
 	var (
 		results, word, due *int64
-		l                  argList
+		l                  sqldb.Args
 	)
 	others := c.otherDestinations(&l, claim)
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT (SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+outbound+`' ORDER BY posted_at LIMIT 1),
 		(SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+failures+`' ORDER BY posted_at LIMIT 1),
-		(SELECT due_at - now_us() FROM destinations WHERE due_at IS NOT NULL`+others+` ORDER BY due_at LIMIT 1)`, l.args...).Scan(&results, &word, &due)
+		(SELECT due_at - now_us() FROM destinations WHERE due_at IS NOT NULL`+others+` ORDER BY due_at LIMIT 1)`, l.Values...).Scan(&results, &word, &due)
 	if err != nil {
-		return 0, false, wrap(err, "reading the next due time of deliveries")
+		return 0, false, sqldb.Wrap(err, "reading the next due time of deliveries")
 	}
 	for _, posted := range []*int64{results, word} {
 		if posted == nil {

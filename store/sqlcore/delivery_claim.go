@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // Names under which destinations and deliveries are set aside.
@@ -34,13 +35,13 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 		again, err := c.claimApart(ctx, claim.After(got.claimed), limit-len(got.claimed))
 		got.claimed, failed = append(got.claimed, again.claimed...), joinSetAside(failed, err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqldb.ReadTimeout)
 	defer cancel()
 	err := c.addRuns(ctx, got.claimed)
 	if err == nil {
 		err = c.addPayloads(ctx, got.claimed)
 	}
-	return got.claimed, joinSetAside(wrap(failed, "claiming deliveries"), wrap(err, "reading the contents of claimed deliveries"))
+	return got.claimed, joinSetAside(sqldb.Wrap(failed, "claiming deliveries"), sqldb.Wrap(err, "reading the contents of claimed deliveries"))
 }
 
 // deliveryClaim is the result of a claim.
@@ -78,10 +79,10 @@ func (c *Core) claimApart(ctx context.Context, claim store.DeliveryClaim, limit 
 			}
 			return err
 		},
-		isDataError: c.isDataError, canProceed: c.canWrite,
+		isDataError: c.IsDataError, canProceed: c.CanWrite,
 		setAside: func(ctx context.Context, d destination, because error) error {
 			// If this fails too, only this process skips the destination.
-			_ = c.Write(ctx, func(ctx context.Context, tx *Tx) error { return delayDestination(ctx, tx, d.Key, asideFor) })
+			_ = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return delayDestination(ctx, tx, d.Key, asideFor) })
 			return c.skipped.skipRow(claims, d.Key, because)
 		},
 	}.isolateAfter(ctx, all.due, err)
@@ -91,15 +92,15 @@ func (c *Core) claimApart(ctx context.Context, claim store.DeliveryClaim, limit 
 // claimSome begins attempts in one transaction, for these destinations or, if there are none, for
 // any. With an error none have begun, but due is valid.
 func (c *Core) claimSome(ctx context.Context, claim store.DeliveryClaim, limit int, only []store.Key) (got deliveryClaim, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		got = deliveryClaim{}
-		var l argList
+		var l sqldb.Args
 		narrow := c.otherDestinations(&l, claim)
 		if len(only) > 0 {
-			narrow += ` AND ` + c.keyCondition(&l, "connector_id", only)
+			narrow += ` AND ` + c.KeyCondition(&l, "connector_id", only)
 		}
-		got.due, err = collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-			WHERE due_at <= now_us()`+narrow+` ORDER BY due_at LIMIT `+l.addArg(min(destinationsPerAttempt*limit, store.MaxDeliveryClaim))+` `+c.skipLocked, l.args...)
+		got.due, err = sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
+			WHERE due_at <= now_us()`+narrow+` ORDER BY due_at LIMIT `+l.Add(min(destinationsPerAttempt*limit, store.MaxDeliveryClaim))+` `+c.SkipLocked, l.Values...)
 		if err != nil || len(got.due) == 0 {
 			return err
 		}
@@ -112,12 +113,12 @@ func (c *Core) claimSome(ctx context.Context, claim store.DeliveryClaim, limit i
 }
 
 // otherDestinations excludes the destinations that the claim leaves out.
-func (c *Core) otherDestinations(l *argList, claim store.DeliveryClaim) (where string) {
+func (c *Core) otherDestinations(l *sqldb.Args, claim store.DeliveryClaim) (where string) {
 	if full := claim.Without(); len(full) > 0 {
-		where = ` AND project_id NOT IN ` + l.addIDs(full)
+		where = ` AND project_id NOT IN ` + l.AddIDs(full)
 	}
 	if full := slices.Concat(claim.Full(), c.skipped.skippedKeys(claims)); len(full) > 0 {
-		where += ` AND NOT (` + c.keyCondition(l, "connector_id", full) + `)`
+		where += ` AND NOT (` + c.KeyCondition(l, "connector_id", full) + `)`
 	}
 	return where
 }
@@ -126,7 +127,7 @@ func (c *Core) otherDestinations(l *argList, claim store.DeliveryClaim) (where s
 const maxClosed = 4
 
 // claimFrom begins attempts of the due destinations.
-func (c *Core) claimFrom(ctx context.Context, tx *Tx, got *deliveryClaim, claim store.DeliveryClaim, limit int) error {
+func (c *Core) claimFrom(ctx context.Context, tx *sqldb.Tx, got *deliveryClaim, claim store.DeliveryClaim, limit int) error {
 	keys := make([]store.Key, len(got.due))
 	for i, d := range got.due {
 		keys[i] = d.Key
@@ -177,10 +178,10 @@ func (c *Core) claimFrom(ctx context.Context, tx *Tx, got *deliveryClaim, claim 
 
 // underWay returns the number of attempts in progress per connector, and the connectors with
 // expired claims, whose attempts have no result.
-func (c *Core) underWay(ctx context.Context, tx *Tx, keys []store.Key) (of map[store.Key]int, lost []store.Key, err error) {
-	var l argList
+func (c *Core) underWay(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (of map[store.Key]int, lost []store.Key, err error) {
+	var l sqldb.Args
 	of = map[store.Key]int{}
-	_, err = collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			key      store.Key
 			held, no int
@@ -191,7 +192,7 @@ func (c *Core) underWay(ctx context.Context, tx *Tx, keys []store.Key) (of map[s
 		}
 		return none, err
 	}, `SELECT project_id, connector_id, count(*) FILTER (WHERE lease_until > now_us()), count(*) FILTER (WHERE lease_until <= now_us() AND due_at <= now_us())
-		FROM deliveries WHERE lease_until IS NOT NULL AND `+c.keyCondition(&l, "connector_id", keys)+` GROUP BY project_id, connector_id`, l.args...)
+		FROM deliveries WHERE lease_until IS NOT NULL AND `+c.KeyCondition(&l, "connector_id", keys)+` GROUP BY project_id, connector_id`, l.Values...)
 	return of, lost, err
 }
 
@@ -202,24 +203,24 @@ const lostError = `the result of this attempt was not recorded`
 // attempts whose result is being recorded now.
 func (c *Core) loseAttempts(ctx context.Context, connector store.Key) error {
 	_, err := c.deliverySweep(lostAttempts, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, c.recordLost).sweepDue(ctx, store.MaxDeliveryClaim)
-	return wrap(err, "recording lost attempts of %s", connector)
+	return sqldb.Wrap(err, "recording lost attempts of %s", connector)
 }
 
 // deliverySweep is an openSweep of the deliveries of a connector. A row that is set aside is not
 // due for a while.
-func (c *Core) deliverySweep(name string, connector store.Key, where string, lock func(ctx context.Context, tx *Tx) (bool, error),
-	move func(ctx context.Context, tx *Tx, keys []store.Key) error,
+func (c *Core) deliverySweep(name string, connector store.Key, where string, lock func(ctx context.Context, tx *sqldb.Tx) (bool, error),
+	move func(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error,
 ) openSweep[store.Key] {
 	s := c.keysOnly(name, `r.project_id = $2 AND r.connector_id = $3 AND `+where, `r.due_at, r.id`,
-		func(ctx context.Context, tx *Tx, keys []store.Key) (store.Swept, error) {
+		func(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (store.Swept, error) {
 			return store.Swept{}, move(ctx, tx, keys)
 		},
 		connector.ProjectID, connector.ID)
 	s.table, s.lock = `deliveries`, lock
 	s.aside = func(ctx context.Context, row store.Key) {
 		// If this fails too, it stays due, and only this process skips it.
-		_ = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-			_, err := tx.exec(ctx, `UPDATE deliveries SET due_at = now_us() + $3 WHERE project_id = $1 AND id = $2 AND (lease_until IS NULL OR lease_until <= now_us())`,
+		_ = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			_, err := tx.Exec(ctx, `UPDATE deliveries SET due_at = now_us() + $3 WHERE project_id = $1 AND id = $2 AND (lease_until IS NULL OR lease_until <= now_us())`,
 				row.ProjectID, row.ID, (asideFor * maxSkippedCalls).Microseconds())
 			return err
 		})
@@ -228,11 +229,11 @@ func (c *Core) deliverySweep(name string, connector store.Key, where string, loc
 }
 
 // recordLost records lost attempts.
-func (c *Core) recordLost(ctx context.Context, tx *Tx, keys []store.Key) error {
-	var l argList
-	lost, err := collect(ctx, tx, scanKey, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
+func (c *Core) recordLost(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error {
+	var l sqldb.Args
+	lost, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
 		SELECT project_id, id, tries + 1, now_us(), 0, 0, '`+store.ErrorClassLost+`', '`+lostError+`', ''
-		FROM deliveries WHERE `+c.keyCondition(&l, "id", keys)+` ON CONFLICT DO NOTHING RETURNING project_id, delivery_id`, l.args...)
+		FROM deliveries WHERE `+c.KeyCondition(&l, "id", keys)+` ON CONFLICT DO NOTHING RETURNING project_id, delivery_id`, l.Values...)
 	if err != nil {
 		return err
 	}
@@ -243,8 +244,8 @@ func (c *Core) recordLost(ctx context.Context, tx *Tx, keys []store.Key) error {
 	if err := countDeliveries(ctx, tx, lost, bytes); err != nil {
 		return err
 	}
-	l = argList{}
-	_, err = tx.exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1, waits_for = '' WHERE `+c.keyCondition(&l, "id", keys), l.args...)
+	l = sqldb.Args{}
+	_, err = tx.Exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1, waits_for = '' WHERE `+c.KeyCondition(&l, "id", keys), l.Values...)
 	return err
 }
 
@@ -252,9 +253,9 @@ func (c *Core) recordLost(ctx context.Context, tx *Tx, keys []store.Key) error {
 func (c *Core) skipDueDeliveries(ctx context.Context, of store.Key) error {
 	reason := ""
 	_, err := c.deliverySweep(closedDeliveries, of, `r.due_at <= now_us() AND r.lease_until IS NULL`,
-		func(ctx context.Context, tx *Tx) (bool, error) {
-			locked, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-				WHERE project_id = $1 AND connector_id = $2 `+c.exclusive, of.ProjectID, of.ID)
+		func(ctx context.Context, tx *sqldb.Tx) (bool, error) {
+			locked, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
+				WHERE project_id = $1 AND connector_id = $2 `+c.Exclusive, of.ProjectID, of.ID)
 			if err != nil || len(locked) == 0 {
 				return false, err
 			}
@@ -263,7 +264,7 @@ func (c *Core) skipDueDeliveries(ctx context.Context, of store.Key) error {
 			reason = locked[0].closedReason(connector, known)
 			return reason != "", err
 		},
-		func(ctx context.Context, tx *Tx, keys []store.Key) error {
+		func(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error {
 			status := store.ConnectorRunSkipped
 			if reason == closedGone {
 				status = store.ConnectorRunCancelled
@@ -272,6 +273,6 @@ func (c *Core) skipDueDeliveries(ctx context.Context, of store.Key) error {
 				return err
 			}
 			return c.dueAgain(ctx, tx, []store.Key{of}, false)
-		}).sweepDue(ctx, chunk)
-	return wrap(err, "ending deliveries of %s", of)
+		}).sweepDue(ctx, sqldb.MaxIDs)
+	return sqldb.Wrap(err, "ending deliveries of %s", of)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // Outbox consumers that create deliveries: of results, whose rows have IDs of runs, and of failure
@@ -63,12 +64,12 @@ const (
 // and blocks no other row.
 func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
 	since := c.turns.lastProject()
-	waiting, err := c.dueOutboxRows(ctx, min(limit, chunk))
+	waiting, err := c.dueOutboxRows(ctx, min(limit, sqldb.MaxIDs))
 	if err != nil || len(waiting) == 0 {
-		return 0, wrap(err, "reading undelivered results")
+		return 0, sqldb.Wrap(err, "reading undelivered results")
 	}
-	slices.SortFunc(waiting, func(a, b deliveryOutboxRow) int { return CompareKeys(a.Key, b.Key) })
-	by := consumer[deliveryOutboxRow]{Core: c, consumeAll: c.postAll, tryConsume: c.postForTrial, delayRow: delayOutboxRow}
+	slices.SortFunc(waiting, func(a, b deliveryOutboxRow) int { return sqldb.CompareKeys(a.Key, b.Key) })
+	by := consumer[deliveryOutboxRow]{DB: c.DB, consumeAll: c.postAll, tryConsume: c.postForTrial, delayRow: delayOutboxRow}
 	err = by.consumeRows(ctx, waiting)
 	if by.tooSlow(ctx, waiting, err) {
 		err = by.setAside(ctx, waiting[0], err)
@@ -76,7 +77,7 @@ func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err err
 	if err != nil && len(waiting) > 1 && !errors.As(err, new(*store.SetAsideError)) {
 		c.turns.rewind(since) // retry with fewer rows until the failing row is alone
 	}
-	return len(waiting), wrap(err, "creating deliveries")
+	return len(waiting), sqldb.Wrap(err, "creating deliveries")
 }
 
 // postAll creates deliveries from outbox rows, all or none. It locks in the same order as
@@ -93,18 +94,18 @@ func (c *Core) postAll(ctx context.Context, waiting []deliveryOutboxRow) error {
 	}
 	runs, err := c.endedRuns(ctx, ended)
 	if err != nil {
-		return wrap(err, "reading ended runs")
+		return sqldb.Wrap(err, "reading ended runs")
 	}
 	targets, err := c.targets(ctx, runs, failing)
 	if err != nil {
-		return wrap(err, "reading the targets of results")
+		return sqldb.Wrap(err, "reading the targets of results")
 	}
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		own, told := map[store.Key]int64{}, map[store.Key]int64{}
 		if err := c.takeEnded(ctx, tx, ended, own); err != nil {
 			return err
 		}
-		if err := c.checkMissingRows(ctx, tx, "ended_runs", keysWithoutRow(slices.Collect(maps.Keys(own)), runs), readableCondition("r.project_id")); err != nil {
+		if err := c.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(slices.Collect(maps.Keys(own)), runs), sqldb.ReadableCondition("r.project_id")); err != nil {
 			return err
 		}
 		if err := c.takeFailing(ctx, tx, failing, targets, told); err != nil {
@@ -150,7 +151,7 @@ func (c *Core) postForTrial(ctx context.Context) error {
 	if _, err := c.targets(ctx, runs, nil); err != nil {
 		return err
 	}
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := c.takeEnded(ctx, tx, []store.Key{run}, map[store.Key]int64{}); err != nil {
 			return err
 		}
@@ -160,18 +161,18 @@ func (c *Core) postForTrial(ctx context.Context) error {
 		if err := c.insertDeliveries(ctx, tx, []target{result, skipped, payload}); err != nil {
 			return err
 		}
-		return errTrial
+		return sqldb.ErrTrial
 	})
 }
 
 // takeEnded takes the rows of ended runs and marks them as own.
-func (c *Core) takeEnded(ctx context.Context, tx *Tx, ended []store.Key, own map[store.Key]int64) error {
+func (c *Core) takeEnded(ctx context.Context, tx *sqldb.Tx, ended []store.Key, own map[store.Key]int64) error {
 	if len(ended) == 0 {
 		return nil
 	}
-	var l argList
-	taken, err := collect(ctx, tx, scanKey, `DELETE FROM outbox WHERE consumer = '`+outbound+`' AND `+
-		c.keyCondition(&l, "ended_id", ended)+` RETURNING project_id, ended_id`, l.args...)
+	var l sqldb.Args
+	taken, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `DELETE FROM outbox WHERE consumer = '`+outbound+`' AND `+
+		c.KeyCondition(&l, "ended_id", ended)+` RETURNING project_id, ended_id`, l.Values...)
 	if err != nil {
 		return err
 	}
@@ -191,6 +192,9 @@ type endedRun struct {
 	input       uuid.UUID
 	unpublished bool
 }
+
+// PrimaryKey implements sqldb.KeyedRow.
+func (r endedRun) PrimaryKey() store.Key { return r.Key }
 
 // targets returns the links that send results of ended runs and failure notices about connectors,
 // in the order of their destinations.
@@ -220,18 +224,18 @@ func (c *Core) targets(ctx context.Context, runs []endedRun, failing []deliveryO
 	if err := c.addOrigins(ctx, all, starts); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, func(a, b target) int { return CompareKeys(a.destination(), b.destination()) })
+	slices.SortFunc(all, func(a, b target) int { return sqldb.CompareKeys(a.destination(), b.destination()) })
 	return all, nil
 }
 
 // setClosedReasons sets the reason of each closed target. It drops targets without an outbound connector in
 // their environment.
-func (c *Core) setClosedReasons(ctx context.Context, q Queryer, all []target) (those []target, err error) {
+func (c *Core) setClosedReasons(ctx context.Context, q sqldb.Queryer, all []target) (those []target, err error) {
 	var keys []store.Key
 	for _, t := range all {
 		keys = append(keys, t.destination())
 	}
-	slices.SortFunc(keys, CompareKeys)
+	slices.SortFunc(keys, sqldb.CompareKeys)
 	outlets := map[store.Key]outlet{}
 	for some := range slices.Chunk(slices.Compact(keys), maxOutlets) {
 		if err := c.readOutlets(ctx, q, some, outlets); err != nil {
@@ -248,34 +252,19 @@ func (c *Core) setClosedReasons(ctx context.Context, q Queryer, all []target) (t
 }
 
 func (c *Core) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRun, err error) {
-	for _, same := range c.keysByPart("ended_runs", ended) {
-		var l argList
-		past, err := pastRows(ctx, c, c.engine.Reader(), same[0].ID, func(row scanner) (r endedRun, err error) {
+	for _, same := range c.KeysByPart("ended_runs", ended) {
+		var l sqldb.Args
+		past, err := sqldb.PastRows(ctx, c.DB, c.engine.Reader(), same[0].ID, func(row sqldb.Scanner) (r endedRun, err error) {
 			err = row.Scan(&r.ProjectID, &r.ID, &r.environment, &r.agent, &r.status, &r.source, &r.input, &r.unpublished)
 			return r, err
 		}, `SELECT r.project_id, r.id, r.environment_id, r.agent_name, r.status, r.connector_id, r.input_id, r.unpublished FROM {ended_runs} r
-			WHERE `+c.keyCondition(&l, "r.id", same)+readableCondition("r.project_id"), l.args...)
+			WHERE `+c.KeyCondition(&l, "r.id", same)+sqldb.ReadableCondition("r.project_id"), l.Values...)
 		if err != nil {
 			return nil, err
 		}
 		runs = append(runs, past...)
 	}
 	return runs, nil
-}
-
-// keysByPart groups keys by the partition of their rows.
-func (c *Core) keysByPart(table string, keys []store.Key) (parts [][]store.Key) {
-	at := map[string]int{}
-	for _, key := range keys {
-		part := c.engine.Part(table, key.ID)
-		i, ok := at[part]
-		if !ok {
-			i, at[part] = len(parts), len(parts)
-			parts = append(parts, nil)
-		}
-		parts[i] = append(parts[i], key)
-	}
-	return parts
 }
 
 // agent identifies an agent of a project.
@@ -293,13 +282,13 @@ func (c *Core) outboundLinks(ctx context.Context, runs []endedRun) (map[agent][]
 		}
 	}
 	for project, names := range agents {
-		l := argList{args: []any{project}}
+		l := sqldb.Args{Values: []any{project}}
 		marks := make([]string, len(names))
 		for i, name := range names {
-			marks[i] = l.addArg(name)
+			marks[i] = l.Add(name)
 		}
-		links, err := collect(ctx, c.engine.Reader(), scanLink, selectLinks+`WHERE l.project_id = $1 AND l.agent_name IN (`+strings.Join(marks, ", ")+`)
-			AND l.outbound IS NOT NULL`, l.args...)
+		links, err := sqldb.Collect(ctx, c.engine.Reader(), scanLink, selectLinks+`WHERE l.project_id = $1 AND l.agent_name IN (`+strings.Join(marks, ", ")+`)
+			AND l.outbound IS NOT NULL`, l.Values...)
 		if err != nil {
 			return nil, err
 		}
@@ -321,13 +310,13 @@ type outlet struct {
 const maxOutlets = 64
 
 // readOutlets reads the connectors that are in effect.
-func (c *Core) readOutlets(ctx context.Context, q Queryer, keys []store.Key, outlets map[store.Key]outlet) error {
+func (c *Core) readOutlets(ctx context.Context, q sqldb.Queryer, keys []store.Key, outlets map[store.Key]outlet) error {
 	connectors, err := c.connectorsBy(ctx, q, keys)
 	if err != nil {
 		return err
 	}
-	var l argList
-	all, err := collect(ctx, q, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+c.keyCondition(&l, "connector_id", keys), l.args...)
+	var l sqldb.Args
+	all, err := sqldb.Collect(ctx, q, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+c.KeyCondition(&l, "connector_id", keys), l.Values...)
 	if err != nil {
 		return err
 	}
@@ -347,12 +336,12 @@ func (t target) destination() store.Key {
 
 // insertDeliveries inserts the deliveries of targets, which are in the order of their destinations, and skips
 // closed ones. It sets their IDs.
-func (c *Core) insertDeliveries(ctx context.Context, tx *Tx, targets []target) error {
+func (c *Core) insertDeliveries(ctx context.Context, tx *sqldb.Tx, targets []target) error {
 	var now int64
 	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 		return err
 	}
-	var open, skipped, payloads rowBatch
+	var open, skipped, payloads sqldb.RowBatch
 	more := map[store.Key]int64{}
 	var due, stored, ended []store.Key
 	for i, t := range targets {
@@ -369,31 +358,31 @@ func (c *Core) insertDeliveries(ctx context.Context, tx *Tx, targets []target) e
 			if t.blob != nil {
 				inline = nil
 			}
-			payloads.addRow(t.run.ProjectID, id, inline, t.blob)
+			payloads.Add(t.run.ProjectID, id, inline, t.blob)
 			more[key] = int64(len(t.payload))
 		}
 		if t.closed != "" {
-			skipped.addRow(t.run.ProjectID, id, t.environment, t.connector, t.run.ID, string(t.kind), t.closed, now, now)
+			skipped.Add(t.run.ProjectID, id, t.environment, t.connector, t.run.ID, string(t.kind), t.closed, now, now)
 			ended = append(ended, key)
 			continue
 		}
-		open.addRow(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, string(t.kind), now, now, t.hops, TraceparentColumn(t.traceparent))
+		open.Add(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, string(t.kind), now, now, t.hops, TraceparentColumn(t.traceparent))
 		if n := len(due); n == 0 || due[n-1] != t.destination() {
 			due = append(due, t.destination())
 		}
 	}
-	if err := open.insertRows(ctx, tx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id,
+	if err := open.Insert(ctx, tx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id,
 		kind, attempt, due_at, started_at, hops, traceparent) VALUES `, `(%, %, %, %, %, %, %, 0, %, %, %, %)`, ``); err != nil {
 		return err
 	}
-	if err := skipped.insertRows(ctx, tx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
+	if err := skipped.Insert(ctx, tx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
 		content_type, run_ids, kind, error, started_at, ended_at) VALUES `, `(%, %, %, %, 'skipped', 'outbound', '`+DeliveryType+`', id_list(%), %, %, %, %)`, ``); err != nil {
 		return err
 	}
 	if err := postConnectorRuns(ctx, tx, ended); err != nil {
 		return err
 	}
-	if err := payloads.insertRows(ctx, tx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES `,
+	if err := payloads.Insert(ctx, tx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES `,
 		`(%, %, '`+DeliveryType+`', %, %)`, ``); err != nil {
 		return err
 	}
@@ -404,12 +393,12 @@ func (c *Core) insertDeliveries(ctx context.Context, tx *Tx, targets []target) e
 }
 
 // wakeDestinations lets claims read destinations with due deliveries.
-func wakeDestinations(ctx context.Context, tx *Tx, due []store.Key, now int64) error {
-	var destinations rowBatch
+func wakeDestinations(ctx context.Context, tx *sqldb.Tx, due []store.Key, now int64) error {
+	var destinations sqldb.RowBatch
 	for _, key := range due {
-		destinations.addRow(key.ProjectID, key.ID, now)
+		destinations.Add(key.ProjectID, key.ID, now)
 	}
-	return destinations.insertRows(ctx, tx, `INSERT INTO destinations AS d (project_id, connector_id, due_at, failures, paused_reason) VALUES `,
+	return destinations.Insert(ctx, tx, `INSERT INTO destinations AS d (project_id, connector_id, due_at, failures, paused_reason) VALUES `,
 		`(%, %, %, 0, '')`, ` ON CONFLICT (project_id, connector_id) DO UPDATE SET due_at = excluded.due_at
 			WHERE d.due_at IS NULL OR d.due_at > excluded.due_at AND d.failures < `+strconv.Itoa(store.BreakAfter))
 }

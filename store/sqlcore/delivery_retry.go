@@ -8,15 +8,16 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // RetryDeliveryNow implements store.Replays.
 func (c *Core) RetryDeliveryNow(ctx context.Context, delivery store.Key, key *store.Idempotency) (a store.Admission, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		d, err := ScanDelivery(tx.QueryRowContext(ctx, `SELECT `+DeliveryColumns+` FROM deliveries WHERE project_id = $1 AND id = $2`,
 			delivery.ProjectID, delivery.ID))
 		if err != nil {
-			return mapNoRows(err)
+			return sqldb.MapNoRows(err)
 		}
 		a = store.Admission{ConnectorRunID: d.ID, RunIDs: runsOfDelivery(d)}
 		first, err := c.takeKey(ctx, tx, d, key)
@@ -29,22 +30,22 @@ func (c *Core) RetryDeliveryNow(ctx context.Context, delivery store.Key, key *st
 		}
 		return c.makeDue(ctx, tx, d)
 	})
-	return a, wrap(err, "making delivery %s due", delivery)
+	return a, sqldb.Wrap(err, "making delivery %s due", delivery)
 }
 
 // makeDue makes a delivery due now that has no attempt in progress, ahead of all other due
 // deliveries of its destination. If these wait for a success, it is the one that is tried. It locks
 // the destination first, as claims do, and then the delivery. It skips a delivery whose success is
 // being recorded, because that transaction locks in the other order: the delivery has ended.
-func (c *Core) makeDue(ctx context.Context, tx *Tx, d store.Delivery) error {
-	if _, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-		WHERE project_id = $1 AND connector_id = $2 `+c.exclusive, d.ProjectID, d.ConnectorID); err != nil {
+func (c *Core) makeDue(ctx context.Context, tx *sqldb.Tx, d store.Delivery) error {
+	if _, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
+		WHERE project_id = $1 AND connector_id = $2 `+c.Exclusive, d.ProjectID, d.ConnectorID); err != nil {
 		return err
 	}
 	var underWay bool
-	if err := tx.QueryRowContext(ctx, `SELECT lease_until IS NOT NULL AND lease_until > now_us() FROM deliveries WHERE project_id = $1 AND id = $2 `+c.skipLocked,
+	if err := tx.QueryRowContext(ctx, `SELECT lease_until IS NOT NULL AND lease_until > now_us() FROM deliveries WHERE project_id = $1 AND id = $2 `+c.SkipLocked,
 		d.ProjectID, d.ID).Scan(&underWay); err != nil {
-		return mapNoRows(err)
+		return sqldb.MapNoRows(err)
 	}
 	if underWay {
 		return store.ErrConflict
@@ -55,7 +56,7 @@ func (c *Core) makeDue(ctx context.Context, tx *Tx, d store.Delivery) error {
 		d.ProjectID, d.ID, d.ConnectorID).Scan(&due); err != nil {
 		return err
 	}
-	if _, err := tx.exec(ctx, `UPDATE deliveries SET due_at = $3 WHERE project_id = $1 AND id = $2 AND due_at > $3`,
+	if _, err := tx.Exec(ctx, `UPDATE deliveries SET due_at = $3 WHERE project_id = $1 AND id = $2 AND due_at > $3`,
 		d.ProjectID, d.ID, due); err != nil {
 		return err
 	}
@@ -67,8 +68,8 @@ func (c *Core) makeDue(ctx context.Context, tx *Tx, d store.Delivery) error {
 }
 
 // makeDestinationDue lets claims read a destination now, whatever it waits for. The caller has locked it.
-func makeDestinationDue(ctx context.Context, tx *Tx, connector store.Key) error {
-	_, err := tx.exec(ctx, `UPDATE destinations SET due_at = now_us() WHERE project_id = $1 AND connector_id = $2 AND (due_at IS NULL OR due_at > now_us())`,
+func makeDestinationDue(ctx context.Context, tx *sqldb.Tx, connector store.Key) error {
+	_, err := tx.Exec(ctx, `UPDATE destinations SET due_at = now_us() WHERE project_id = $1 AND connector_id = $2 AND (due_at IS NULL OR due_at > now_us())`,
 		connector.ProjectID, connector.ID)
 	return err
 }

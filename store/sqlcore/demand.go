@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // demandStatement returns a row for each queue of the environment $2 of the project $1, and for the
@@ -15,13 +16,13 @@ import (
 // engine's column for the address of a row.
 func demandStatement(address string) string {
 	return `WITH RECURSIVE ` + QueuedLines(address, QueuedHere) + `,
-		l AS (SELECT q.address FROM q WHERE q.address IS NOT NULL LIMIT ` + strconv.Itoa(MaxLines) + `)
+		l AS (SELECT q.Address FROM q WHERE q.Address IS NOT NULL LIMIT ` + strconv.Itoa(MaxLines) + `)
 		SELECT r.agent_name, FALSE, r.class > 0 AND r.fresh, COALESCE(a.max_concurrent_runs, 0),
 			(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n WHERE n.status = 'queued' AND n.blocked = FALSE AND n.project_id = $1
 				AND n.environment_id = $2 AND n.class = r.class AND n.agent_name = r.agent_name AND n.fresh = r.fresh AND n.not_before <= now_us()
 				LIMIT ` + HeadsOf("$3", "(SELECT count(*) FROM l)") + `) counted),
 			now_us() - r.queued_at
-		FROM l JOIN open_runs r ON r.` + address + ` = l.address
+		FROM l JOIN open_runs r ON r.` + address + ` = l.Address
 		JOIN environments e ON e.project_id = $1 AND e.id = $2 AND e.live_deployment_id IS NOT NULL
 		LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.name = r.agent_name
 			AND a.deployment_id = COALESCE(r.deployment_id, e.live_deployment_id)
@@ -44,7 +45,7 @@ type agentDemand struct {
 // Demand implements store.Demands.
 func (c *Core) Demand(ctx context.Context, environment store.Key, enough int) (d store.Demand, err error) {
 	of := map[string]agentDemand{}
-	_, err = collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			agent          string
 			running, lower bool
@@ -62,11 +63,11 @@ func (c *Core) Demand(ctx context.Context, environment store.Key, enough int) (d
 		}
 		of[agent] = a
 		return none, nil
-	}, demandStatement(c.address), environment.ProjectID, environment.ID, min(enough, maxHeads), enough)
+	}, demandStatement(c.Address), environment.ProjectID, environment.ID, min(enough, maxHeads), enough)
 	for _, a := range of {
 		d = a.addDemand(d)
 	}
-	return d, wrap(err, "measuring the demand of environment %s", environment)
+	return d, sqldb.Wrap(err, "measuring the demand of environment %s", environment)
 }
 
 func (a *agentDemand) addRuns(running, lower bool, runs int) {

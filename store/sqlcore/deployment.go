@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // deploymentColumns are all columns except the test results, which are read only if they are
@@ -27,35 +28,35 @@ func deploymentFields(d *store.Deployment) []any {
 		&d.ID, &d.ProjectID, &d.EnvironmentID, &d.Ref.Namespace, &d.Ref.Name,
 		&d.Ref.ObjectUID, &d.Ref.Generation, &d.Fingerprint, &d.SourceType, &d.Branch, &d.Commit, &d.UploadDigest, &d.SkipTests,
 		&d.SkipFailedConnectors, &d.RedeployOf, &d.Sequence, &d.Status, &d.Phase, &d.EndPhase, &d.FailureReason,
-		&d.Message, &d.Built, &d.Path, &d.ResolvedCommit, &d.CommitMessage, &d.Author, &d.BundleDigest, &d.BundleSize, document{&d.Agents},
-		&d.FailedTestCount, document{&d.ConnectorResults}, scanTime(&d.CreatedAt), scanNullTime(&d.StartedAt),
-		scanNullTime(&d.EndedAt), scanNullTime(&d.ActivatedAt), &d.ActivationRank, scanNullTime(&d.ActivationRequestedAt),
+		&d.Message, &d.Built, &d.Path, &d.ResolvedCommit, &d.CommitMessage, &d.Author, &d.BundleDigest, &d.BundleSize, sqldb.ScanJSON(&d.Agents),
+		&d.FailedTestCount, sqldb.ScanJSON(&d.ConnectorResults), sqldb.ScanTime(&d.CreatedAt), sqldb.ScanNullTime(&d.StartedAt),
+		sqldb.ScanNullTime(&d.EndedAt), sqldb.ScanNullTime(&d.ActivatedAt), &d.ActivationRank, sqldb.ScanNullTime(&d.ActivationRequestedAt),
 	}
 }
 
-func scanDeployment(row scanner) (d store.Deployment, err error) {
+func scanDeployment(row sqldb.Scanner) (d store.Deployment, err error) {
 	err = row.Scan(deploymentFields(&d)...)
 	return d, err
 }
 
 // deployment reads a deployment without its test results.
-func deployment(ctx context.Context, q Queryer, key store.Key) (store.Deployment, error) {
+func deployment(ctx context.Context, q sqldb.Queryer, key store.Key) (store.Deployment, error) {
 	d, err := scanDeployment(q.QueryRowContext(ctx, `SELECT `+deploymentColumns+`
 		FROM deployments WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID))
-	return d, wrap(mapNoRows(err), "reading deployment %s", key)
+	return d, sqldb.Wrap(sqldb.MapNoRows(err), "reading deployment %s", key)
 }
 
 // Deployment implements store.Deployments.
 func (c *Core) Deployment(ctx context.Context, key store.Key) (d store.Deployment, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT `+deploymentColumns+`, test_results
 		FROM deployments WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID).
-		Scan(append(deploymentFields(&d), document{&d.TestResults})...)
-	return d, wrap(mapNoRows(err), "reading deployment %s", key)
+		Scan(append(deploymentFields(&d), sqldb.ScanJSON(&d.TestResults))...)
+	return d, sqldb.Wrap(sqldb.MapNoRows(err), "reading deployment %s", key)
 }
 
 // ListDeployments implements store.Deployments.
 func (c *Core) ListDeployments(ctx context.Context, environment store.Key) ([]store.Deployment, error) {
-	list, err := collect(ctx, c.engine.Reader(), scanDeployment, `SELECT `+deploymentColumns+` FROM (
+	list, err := sqldb.Collect(ctx, c.engine.Reader(), scanDeployment, `SELECT `+deploymentColumns+` FROM (
 			SELECT d.*, SUM(length(message) + length(commit_message) + length(author)
 				+ COALESCE(length(agents), 0) + COALESCE(length(connector_results), 0))
 				OVER (ORDER BY sequence DESC) AS size_so_far
@@ -64,7 +65,7 @@ func (c *Core) ListDeployments(ctx context.Context, environment store.Key) ([]st
 		) s WHERE size_so_far <= $4
 			OR sequence = (SELECT MAX(sequence) FROM deployments WHERE project_id = $1 AND environment_id = $2)
 		ORDER BY sequence DESC`, environment.ProjectID, environment.ID, store.MaxDeployments, store.MaxDeploymentsSize)
-	return list, wrap(err, "listing deployments of environment %s", environment)
+	return list, sqldb.Wrap(err, "listing deployments of environment %s", environment)
 }
 
 // BeginDeployment implements store.Deployments. It reads first, like ClaimID, because the
@@ -75,7 +76,7 @@ func (c *Core) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (
 	if errors.Is(err, store.ErrNotFound) {
 		d, err = c.beginDeployment(ctx, spec)
 	}
-	return d, wrap(err, "beginning %s", spec.Ref)
+	return d, sqldb.Wrap(err, "beginning %s", spec.Ref)
 }
 
 // begunDeployment returns the deployment that this very object has begun; ErrNotFound if there is anything to
@@ -93,7 +94,7 @@ func (c *Core) begunDeployment(ctx context.Context, spec store.DeploymentSpec) (
 }
 
 func (c *Core) beginDeployment(ctx context.Context, spec store.DeploymentSpec) (d store.Deployment, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		// The spec of a deployment is immutable, so an older generation has the same content.
 		var stale *store.StaleError
 		if err := c.claimID(ctx, tx, spec.Key(), spec.Ref); err != nil && !errors.As(err, &stale) {
@@ -126,7 +127,7 @@ func (c *Core) beginDeployment(ctx context.Context, spec store.DeploymentSpec) (
 const deletedMessage = "the deployment was deleted"
 
 // adoptDeployment returns the recorded deployment for a repeated begin.
-func adoptDeployment(ctx context.Context, tx *Tx, d *store.Deployment, spec store.DeploymentSpec) error {
+func adoptDeployment(ctx context.Context, tx *sqldb.Tx, d *store.Deployment, spec store.DeploymentSpec) error {
 	if !hasSameSource(d, spec) {
 		return store.ErrNameReused
 	}
@@ -135,10 +136,10 @@ func adoptDeployment(ctx context.Context, tx *Tx, d *store.Deployment, spec stor
 		return nil
 	}
 	d.Ref = spec.Ref
-	_, err := tx.exec(ctx, `UPDATE deployments SET namespace = $3, name = $4, object_uid = $5, generation = $6
+	_, err := tx.Exec(ctx, `UPDATE deployments SET namespace = $3, name = $4, object_uid = $5, generation = $6
 		WHERE project_id = $1 AND id = $2`,
 		d.ProjectID, d.ID, d.Ref.Namespace, d.Ref.Name, d.Ref.ObjectUID, d.Ref.Generation)
-	return wrap(err, "recording the object")
+	return sqldb.Wrap(err, "recording the object")
 }
 
 // hasSameSource reports whether the recorded deployment has the same source and environment.
@@ -152,7 +153,7 @@ const lostMessage = "The outcome of this deployment is not in the store, which w
 
 // recordDeployment records an unknown deployment: as pending, which supersedes open ones, or as
 // lost.
-func recordDeployment(ctx context.Context, tx *Tx, s store.DeploymentSpec) error {
+func recordDeployment(ctx context.Context, tx *sqldb.Tx, s store.DeploymentSpec) error {
 	if err := insertDeployment(ctx, tx, s); err != nil {
 		return err
 	}
@@ -164,24 +165,24 @@ func recordDeployment(ctx context.Context, tx *Tx, s store.DeploymentSpec) error
 	if !s.Lost {
 		return cancelDeployments(ctx, tx, s.ProjectID, "superseded", `environment_id = $2 AND id <> $3`, s.EnvironmentID, s.ID)
 	}
-	_, err := tx.exec(ctx, `UPDATE deployments SET status = 'failed', failure_reason = $3, message = $4, ended_at = now_us()
+	_, err := tx.Exec(ctx, `UPDATE deployments SET status = 'failed', failure_reason = $3, message = $4, ended_at = now_us()
 		WHERE project_id = $1 AND id = $2`, s.ProjectID, s.ID, string(store.FailureStoreRestored), lostMessage)
-	return wrap(err, "recording the deployment as lost")
+	return sqldb.Wrap(err, "recording the deployment as lost")
 }
 
-func insertDeployment(ctx context.Context, tx *Tx, s store.DeploymentSpec) error {
-	sequence, err := tx.ordinal(ctx)
+func insertDeployment(ctx context.Context, tx *sqldb.Tx, s store.DeploymentSpec) error {
+	sequence, err := tx.Ordinal(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = tx.exec(ctx, `INSERT INTO deployments (project_id, id, environment_id, namespace, name, object_uid,
+	_, err = tx.Exec(ctx, `INSERT INTO deployments (project_id, id, environment_id, namespace, name, object_uid,
 			generation, fingerprint, source_type, branch, commit_wanted, skip_tests, skip_failed_connectors,
 			redeploy_of, sequence, upload_digest, status, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, 'pending', now_us())`,
 		s.ProjectID, s.ID, s.EnvironmentID, s.Ref.Namespace, s.Ref.Name, s.Ref.ObjectUID, s.Ref.Generation,
-		s.Fingerprint, s.SourceType, Text(s.Branch), Text(s.Commit), s.SkipTests, s.SkipFailedConnectors,
+		s.Fingerprint, s.SourceType, sqldb.Text(s.Branch), sqldb.Text(s.Commit), s.SkipTests, s.SkipFailedConnectors,
 		s.RedeployOf, sequence, s.UploadDigest)
-	return wrap(err, "recording the deployment")
+	return sqldb.Wrap(err, "recording the deployment")
 }
 
 // endPhase keeps the phase when a deployment failed or was cancelled.
@@ -189,20 +190,20 @@ const endPhase = `end_phase = phase, phase = ''`
 
 // cancelDeployments cancels the project's pending and building deployments that match a condition.
 // Its arguments begin at $2.
-func cancelDeployments(ctx context.Context, tx *Tx, project uuid.UUID, message, condition string, args ...any) error {
-	l := argList{args: append([]any{project}, args...)}
-	keys, err := collect(ctx, tx, scanKey, `UPDATE deployments SET status = 'cancelled', `+endPhase+`, ended_at = now_us(),
-		message = `+l.addArg(message)+` WHERE project_id = $1 AND status IN ('pending', 'building') AND `+condition+`
-		RETURNING project_id, id`, l.args...)
+func cancelDeployments(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, message, condition string, args ...any) error {
+	l := sqldb.Args{Values: append([]any{project}, args...)}
+	keys, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `UPDATE deployments SET status = 'cancelled', `+endPhase+`, ended_at = now_us(),
+		message = `+l.Add(message)+` WHERE project_id = $1 AND status IN ('pending', 'building') AND `+condition+`
+		RETURNING project_id, id`, l.Values...)
 	for _, key := range keys {
 		tx.Hint(store.TopicDeployment, key)
 	}
-	return wrap(err, "cancelling deployments")
+	return sqldb.Wrap(err, "cancelling deployments")
 }
 
 // StartBuild implements store.Deployments.
 func (c *Core) StartBuild(ctx context.Context, key store.Key, path string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		d, err := c.lockDeployment(ctx, tx, key)
 		switch {
 		case err != nil:
@@ -213,18 +214,18 @@ func (c *Core) StartBuild(ctx context.Context, key store.Key, path string) error
 			return store.ErrConflict
 		}
 		tx.Hint(store.TopicDeployment, key)
-		_, err = tx.exec(ctx, `UPDATE deployments SET status = 'building', phase = $3, path = $4, started_at = now_us()
-			WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, string(store.PhaseFetching), Text(path))
+		_, err = tx.Exec(ctx, `UPDATE deployments SET status = 'building', phase = $3, path = $4, started_at = now_us()
+			WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, string(store.PhaseFetching), sqldb.Text(path))
 		return err
 	})
-	return wrap(err, "starting the build of deployment %s", key)
+	return sqldb.Wrap(err, "starting the build of deployment %s", key)
 }
 
 // EndDeployment implements store.Deployments.
 func (c *Core) EndDeployment(ctx context.Context, key store.Key, status store.DeploymentStatus,
 	reason store.FailureReason, message string,
 ) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		d, err := c.lockDeployment(ctx, tx, key)
 		switch {
 		case err != nil:
@@ -233,14 +234,14 @@ func (c *Core) EndDeployment(ctx context.Context, key store.Key, status store.De
 			return store.ErrConflict
 		}
 		tx.Hint(store.TopicDeployment, key)
-		_, err = tx.exec(ctx, `UPDATE deployments SET status = $3, `+endPhase+`, failure_reason = $4, message = $5,
-			ended_at = now_us() WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, string(status), string(reason), Text(message))
+		_, err = tx.Exec(ctx, `UPDATE deployments SET status = $3, `+endPhase+`, failure_reason = $4, message = $5,
+			ended_at = now_us() WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, string(status), string(reason), sqldb.Text(message))
 		if err != nil {
 			return err
 		}
 		return appendOutcome(ctx, tx, key, outcomeLine(status, reason)+": "+message)
 	})
-	return wrap(err, "ending deployment %s", key)
+	return sqldb.Wrap(err, "ending deployment %s", key)
 }
 
 // outcomeLine returns the last line of the log, with the outcome of the deployment.
@@ -252,7 +253,7 @@ func outcomeLine(status store.DeploymentStatus, reason store.FailureReason) stri
 }
 
 // lockDeployment reads a deployment and locks it until the transaction ends.
-func (c *Core) lockDeployment(ctx context.Context, tx *Tx, key store.Key) (store.Deployment, error) {
+func (c *Core) lockDeployment(ctx context.Context, tx *sqldb.Tx, key store.Key) (store.Deployment, error) {
 	if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil {
 		return store.Deployment{}, fmt.Errorf("locking project %s: %w", key.ProjectID, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // DerivationKey implements store.KeyLedger.
@@ -17,14 +18,14 @@ func (c *Core) DerivationKey(ctx context.Context, connector store.Key, version i
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT d.key_id FROM derivations d JOIN platform_keys k ON k.id = d.key_id
 		WHERE d.project_id = $1 AND d.connector_id = $2 AND d.version = $3 AND k.revoked_at IS NULL`,
 		connector.ProjectID, connector.ID, version).Scan(&id)
-	if !errors.Is(mapNoRows(err), store.ErrNotFound) {
-		return id, wrap(err, "reading the derivation key of a secret")
+	if !errors.Is(sqldb.MapNoRows(err), store.ErrNotFound) {
+		return id, sqldb.Wrap(err, "reading the derivation key of a secret")
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		id, err = c.noteDerivation(ctx, tx, connector, version)
 		return err
 	})
-	return id, wrap(err, "recording the derivation key of a secret")
+	return id, sqldb.Wrap(err, "recording the derivation key of a secret")
 }
 
 // idsAtOnce is the maximum number of IDs per statement, because engines limit the number of
@@ -35,8 +36,8 @@ const idsAtOnce = 5000
 func (c *Core) DerivationKeys(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[store.Derivation]string, error) {
 	out := make(map[store.Derivation]string, len(connectors))
 	for ids := range slices.Chunk(connectors, idsAtOnce) {
-		l := argList{args: []any{projectID}}
-		_, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+		l := sqldb.Args{Values: []any{projectID}}
+		_, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
 				d   store.Derivation
 				key string
@@ -45,9 +46,9 @@ func (c *Core) DerivationKeys(ctx context.Context, projectID uuid.UUID, connecto
 			out[d] = key
 			return none, err
 		}, `SELECT d.connector_id, d.version, d.key_id FROM derivations d JOIN platform_keys k ON k.id = d.key_id
-			WHERE d.project_id = $1 AND d.connector_id IN `+l.addIDs(ids)+` AND k.revoked_at IS NULL`, l.args...)
+			WHERE d.project_id = $1 AND d.connector_id IN `+l.AddIDs(ids)+` AND k.revoked_at IS NULL`, l.Values...)
 		if err != nil {
-			return nil, wrap(err, "reading the derivation keys of project %s", projectID)
+			return nil, sqldb.Wrap(err, "reading the derivation keys of project %s", projectID)
 		}
 	}
 	return out, nil
@@ -55,18 +56,18 @@ func (c *Core) DerivationKeys(ctx context.Context, projectID uuid.UUID, connecto
 
 // noteDerivation records the current key, unless a valid one is recorded. While every key is
 // revoked, the recorded one stays.
-func (c *Core) noteDerivation(ctx context.Context, tx *Tx, connector store.Key, version int64) (string, error) {
+func (c *Core) noteDerivation(ctx context.Context, tx *sqldb.Tx, connector store.Key, version int64) (string, error) {
 	if err := c.engine.Lock(ctx, tx, keysTurn); err != nil {
 		return "", err
 	}
 	var current string
-	err := mapNoRows(tx.QueryRowContext(ctx, `SELECT id FROM platform_keys WHERE ring = 'derivation' AND current AND revoked_at IS NULL`).
+	err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT id FROM platform_keys WHERE ring = 'derivation' AND current AND revoked_at IS NULL`).
 		Scan(&current))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return "", err
 	}
 	if current != "" {
-		if _, err := tx.exec(ctx, `INSERT INTO derivations (project_id, connector_id, version, key_id) VALUES ($1, $2, $3, $4)
+		if _, err := tx.Exec(ctx, `INSERT INTO derivations (project_id, connector_id, version, key_id) VALUES ($1, $2, $3, $4)
 			ON CONFLICT (project_id, connector_id, version) DO UPDATE SET key_id = excluded.key_id
 			WHERE EXISTS (SELECT 1 FROM platform_keys k WHERE k.id = derivations.key_id AND k.revoked_at IS NOT NULL)`,
 			connector.ProjectID, connector.ID, version, current); err != nil {
@@ -74,7 +75,7 @@ func (c *Core) noteDerivation(ctx context.Context, tx *Tx, connector store.Key, 
 		}
 	}
 	var id string
-	err = mapNoRows(tx.QueryRowContext(ctx, `SELECT key_id FROM derivations WHERE project_id = $1 AND connector_id = $2 AND version = $3`,
+	err = sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT key_id FROM derivations WHERE project_id = $1 AND connector_id = $2 AND version = $3`,
 		connector.ProjectID, connector.ID, version).Scan(&id))
 	if errors.Is(err, store.ErrNotFound) {
 		err = store.ErrNoCurrentKey
@@ -84,33 +85,33 @@ func (c *Core) noteDerivation(ctx context.Context, tx *Tx, connector store.Key, 
 
 // DerivedFrom implements store.KeyLedger.
 func (c *Core) DerivedFrom(ctx context.Context, keyID string, after store.Key, limit int) ([]store.ProjectedObject, error) {
-	objects, err := collect(ctx, c.engine.Reader(), func(row scanner) (o store.ProjectedObject, err error) {
+	objects, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (o store.ProjectedObject, err error) {
 		err = row.Scan(append([]any{&o.Key.ProjectID, &o.Key.ID}, refFields(&o.Ref)...)...)
 		return o, err
 	}, `SELECT c.project_id, c.id, `+refColumns+`
 		FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
 		WHERE c.secret_key = $1 AND NOT c.shadowed AND (c.project_id > $2 OR (c.project_id = $2 AND c.id > $3))
 		ORDER BY c.project_id, c.id LIMIT $4`, keyID, after.ProjectID, after.ID, limit)
-	return objects, wrap(err, "listing the secrets derived from key %s", keyID)
+	return objects, sqldb.Wrap(err, "listing the secrets derived from key %s", keyID)
 }
 
 // SealedBefore implements store.KeyLedger.
 func (c *Core) SealedBefore(ctx context.Context, keyID string, after store.Key, limit int) ([]store.SealedField, error) {
-	fields, err := collect(ctx, c.engine.Reader(), func(row scanner) (f store.SealedField, err error) {
+	fields, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (f store.SealedField, err error) {
 		err = row.Scan(&f.Connector.ProjectID, &f.Connector.ID, &f.Sealed)
 		return f, err
 	}, `SELECT project_id, id, sealed FROM connectors WHERE sealed IS NOT NULL AND sealed_key <> $1
 			AND (project_id > $2 OR (project_id = $2 AND id > $3))
 		ORDER BY project_id, id LIMIT $4`, keyID, after.ProjectID, after.ID, limit)
-	return fields, wrap(err, "listing the fields not sealed by key %s", keyID)
+	return fields, sqldb.Wrap(err, "listing the fields not sealed by key %s", keyID)
 }
 
 // Reseal implements store.KeyLedger.
 func (c *Core) Reseal(ctx context.Context, field store.SealedField, sealed []byte, keyID string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		_, err := tx.exec(ctx, `UPDATE connectors SET sealed = $1, sealed_key = $2 WHERE project_id = $3 AND id = $4 AND sealed = $5`,
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE connectors SET sealed = $1, sealed_key = $2 WHERE project_id = $3 AND id = $4 AND sealed = $5`,
 			sealed, keyID, field.Connector.ProjectID, field.Connector.ID, field.Sealed)
 		return err
 	})
-	return wrap(err, "resealing credentials")
+	return sqldb.Wrap(err, "resealing credentials")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // failingDestination is the condition for failing and paused destinations, which have an index.
@@ -19,7 +20,7 @@ const stateColumns = `d.project_id, d.connector_id, d.failures, d.rejected, d.re
 
 const selectDestinations = `SELECT ` + stateColumns + ` FROM destinations d `
 
-func scanDestinationState(row scanner, more ...any) (d store.Destination, err error) {
+func scanDestinationState(row sqldb.Scanner, more ...any) (d store.Destination, err error) {
 	err = row.Scan(append([]any{&d.Connector.ProjectID, &d.Connector.ID, &d.Failures, &d.Rejected, &d.RejectedReason, &d.PausedGeneration, &d.PausedReason}, more...)...)
 	return d, err
 }
@@ -27,12 +28,12 @@ func scanDestinationState(row scanner, more ...any) (d store.Destination, err er
 // DestinationsOf implements store.Destinations.
 func (c *Core) DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error) {
 	of := map[uuid.UUID]store.Destination{}
-	for some := range slices.Chunk(connectors, chunk) {
-		l := argList{args: []any{projectID}}
-		all, err := collect(ctx, c.engine.Reader(), func(row scanner) (store.Destination, error) { return scanDestinationState(row) },
-			selectDestinations+`WHERE d.project_id = $1 AND d.connector_id IN `+l.addIDs(some), l.args...)
+	for some := range slices.Chunk(connectors, sqldb.MaxIDs) {
+		l := sqldb.Args{Values: []any{projectID}}
+		all, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (store.Destination, error) { return scanDestinationState(row) },
+			selectDestinations+`WHERE d.project_id = $1 AND d.connector_id IN `+l.AddIDs(some), l.Values...)
 		if err != nil {
-			return nil, wrap(err, "reading destinations")
+			return nil, sqldb.Wrap(err, "reading destinations")
 		}
 		for _, d := range all {
 			of[d.Connector.ID] = d
@@ -43,22 +44,22 @@ func (c *Core) DestinationsOf(ctx context.Context, projectID uuid.UUID, connecto
 
 // TroubledDestinations implements store.Destinations.
 func (c *Core) TroubledDestinations(ctx context.Context, after store.Key, limit int) ([]store.TroubledDestination, error) {
-	all, err := collect(ctx, c.engine.Reader(), func(row scanner) (t store.TroubledDestination, err error) {
+	all, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (t store.TroubledDestination, err error) {
 		t.Destination, err = scanDestinationState(row, refFields(&t.Ref)...)
 		return t, err
 	}, `SELECT `+stateColumns+`, `+refColumns+`
 		FROM destinations d JOIN object_ids k ON k.project_id = d.project_id AND k.id = d.connector_id
 		WHERE `+failingDestination+` AND (d.project_id > $1 OR d.project_id = $1 AND d.connector_id > $2) ORDER BY d.project_id, d.connector_id LIMIT $3`,
 		after.ProjectID, after.ID, limit)
-	return all, wrap(err, "listing failing and paused destinations")
+	return all, sqldb.Wrap(err, "listing failing and paused destinations")
 }
 
 // ResumeDestination implements store.Destinations.
 func (c *Core) ResumeDestination(ctx context.Context, connector store.Key) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		_, err := tx.exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '', paused_generation = NULL, paused_reason = ''
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		_, err := tx.Exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '', paused_generation = NULL, paused_reason = ''
 			WHERE project_id = $1 AND connector_id = $2 AND paused_generation IS NOT NULL`, connector.ProjectID, connector.ID)
 		return err
 	})
-	return wrap(err, "resuming the deliveries of %s", connector)
+	return sqldb.Wrap(err, "resuming the deliveries of %s", connector)
 }

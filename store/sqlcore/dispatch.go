@@ -14,21 +14,19 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
-
-// chunk is the maximum number of rows per statement with a list of IDs.
-const chunk = 500
 
 // Heartbeat implements store.Dispatch. A swept claim is revived while the run is queued under its
 // token, because no other claim came since. Runs are locked in ID order, as in completions.
 func (c *Core) Heartbeat(ctx context.Context, environment store.Key, held []store.Held, lease time.Duration) ([]store.Lease, error) {
 	held, current := slices.Clone(held), map[store.Lease]bool{}
-	slices.SortFunc(held, func(a, b store.Held) int { return CompareKeys(a.Run, b.Run) })
+	slices.SortFunc(held, func(a, b store.Held) int { return sqldb.CompareKeys(a.Run, b.Run) })
 	for i := range held {
-		held[i].TestName = store.Cut(Text(held[i].TestName), store.MaxTestName)
+		held[i].TestName = store.Cut(sqldb.Text(held[i].TestName), store.MaxTestName)
 	}
 	if len(held) > 0 {
-		err := c.writeSingle(ctx, func(ctx context.Context, tx *Tx) error {
+		err := c.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			clear(current)
 			renewed, err := c.engine.Renew(ctx, tx, environment, held, lease)
 			for _, l := range renewed {
@@ -37,7 +35,7 @@ func (c *Core) Heartbeat(ctx context.Context, environment store.Key, held []stor
 			return err
 		})
 		if err != nil {
-			return nil, wrap(err, "renewing leases")
+			return nil, sqldb.Wrap(err, "renewing leases")
 		}
 	}
 	var lost []store.Lease
@@ -75,7 +73,7 @@ func (c *Core) AppendJournals(ctx context.Context, appends []store.JournalAppend
 			together = append(together, Append{JournalAppend: a})
 		}
 	}
-	slices.SortFunc(together, func(a, b Append) int { return CompareKeys(a.Lease.Run, b.Lease.Run) })
+	slices.SortFunc(together, func(a, b Append) int { return sqldb.CompareKeys(a.Lease.Run, b.Lease.Run) })
 	results := c.appendSplit(ctx, together)
 	for i, a := range bounded {
 		var result appendResult
@@ -89,7 +87,7 @@ func (c *Core) AppendJournals(ctx context.Context, appends []store.JournalAppend
 		case !result.appended:
 			errs[i] = c.writeJournal(ctx, a.Lease, a.Entries, nil)
 		}
-		errs[i] = wrap(errs[i], "appending to the journal of run %s", a.Lease.Run)
+		errs[i] = sqldb.Wrap(errs[i], "appending to the journal of run %s", a.Lease.Run)
 	}
 	return errs
 }
@@ -108,14 +106,14 @@ func (c *Core) appendSplit(ctx context.Context, appends []Append) map[store.Key]
 		return results
 	}
 	var appended []store.Key
-	err := c.writeSingle(ctx, func(ctx context.Context, tx *Tx) (err error) {
+	err := c.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		appended, err = c.engine.Append(ctx, tx, appends)
 		for _, run := range appended {
 			tx.Hint(store.TopicRun, run)
 		}
 		return err
 	})
-	if half := len(appends) / 2; half > 0 && c.badData(err) {
+	if half := len(appends) / 2; half > 0 && c.BadData(err) {
 		maps.Copy(results, c.appendSplit(ctx, appends[:half]))
 		maps.Copy(results, c.appendSplit(ctx, appends[half:]))
 		return results
@@ -127,12 +125,12 @@ func (c *Core) appendSplit(ctx context.Context, appends []Append) map[store.Key]
 }
 
 // writeJournal appends entries in a transaction, with the writes that belong to them.
-func (c *Core) writeJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry, then func(ctx context.Context, tx *Tx) error) error {
+func (c *Core) writeJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry, then func(ctx context.Context, tx *sqldb.Tx) error) error {
 	large, err := c.putLarge(ctx, l, "", entries)
 	if err != nil {
 		return err
 	}
-	return c.writeWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *Tx) error {
+	return c.writeWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
 		err := c.appendJournal(ctx, tx, l, entries, large)
 		if err == nil && then != nil {
 			err = then(ctx, tx)
@@ -142,7 +140,7 @@ func (c *Core) writeJournal(ctx context.Context, l store.Lease, entries []store.
 }
 
 // appendJournal appends the entries that the journal does not have yet.
-func (c *Core) appendJournal(ctx context.Context, tx *Tx, l store.Lease, entries []store.JournalEntry, large Large) error {
+func (c *Core) appendJournal(ctx context.Context, tx *sqldb.Tx, l store.Lease, entries []store.JournalEntry, large Large) error {
 	held, err := lockClaim(ctx, tx, l)
 	if errors.Is(err, store.ErrNotFound) {
 		return c.claimError(ctx, tx, l)
@@ -184,19 +182,19 @@ func inOrder(entries []store.JournalEntry) bool {
 type claimedState struct{ length, size, open int64 }
 
 // lockClaim locks the run of a current claim; ErrNotFound if there is none.
-func lockClaim(ctx context.Context, tx *Tx, l store.Lease) (held claimedState, err error) {
-	err = mapNoRows(tx.QueryRowContext(ctx, `SELECT journal_length, journal_size, open_tools FROM open_runs
-		WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running' `+tx.exclusive,
+func lockClaim(ctx context.Context, tx *sqldb.Tx, l store.Lease) (held claimedState, err error) {
+	err = sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT journal_length, journal_size, open_tools FROM open_runs
+		WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running' `+tx.Exclusive,
 		l.Run.ProjectID, l.Run.ID, l.Token).Scan(&held.length, &held.size, &held.open))
 	return held, err
 }
 
 // claimError returns why no running run has this claim.
-func (c *Core) claimError(ctx context.Context, q Queryer, l store.Lease) error {
+func (c *Core) claimError(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
 	var exists int
-	err := mapNoRows(q.QueryRowContext(ctx, `SELECT 1 FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&exists))
+	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT 1 FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&exists))
 	if errors.Is(err, store.ErrNotFound) {
-		err = c.inHistory(ctx, q, l.Run, `SELECT 1 FROM `+endedRuns+` WHERE project_id = $1 AND id = $2`, &exists)
+		err = c.ReadHistory(ctx, q, l.Run, `SELECT 1 FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &exists)
 	}
 	if err != nil {
 		return err
@@ -206,14 +204,14 @@ func (c *Core) claimError(ctx context.Context, q Queryer, l store.Lease) error {
 
 // newEntries returns the entries that continue the journal of a locked run. It returns ErrConflict for a
 // gap, and for a sequence that another claim has written.
-func (c *Core) newEntries(ctx context.Context, q Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
+func (c *Core) newEntries(ctx context.Context, q sqldb.Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
 	repeated, fresh, err := splitEntries(length, entries)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range repeated {
 		var token int64
-		err := c.inHistory(ctx, q, l.Run, `SELECT token FROM `+journal+` WHERE project_id = $1 AND run_id = $2 AND sequence = $3`, &token, e.Sequence)
+		err := c.ReadHistory(ctx, q, l.Run, `SELECT token FROM {journal} WHERE project_id = $1 AND run_id = $2 AND sequence = $3`, &token, e.Sequence)
 		if err == nil && token != l.Token {
 			err = store.ErrConflict
 		}
@@ -264,7 +262,7 @@ func SizeOf(entries []store.JournalEntry) (n int64) {
 
 // Release implements store.Dispatch.
 func (c *Core) Release(ctx context.Context, l store.Lease, delay time.Duration) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		held, err := lockClaim(ctx, tx, l)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
@@ -278,17 +276,17 @@ func (c *Core) Release(ctx context.Context, l store.Lease, delay time.Duration) 
 		// Without a runner ID, no late heartbeat revives a released run.
 		return requeue(ctx, tx, l.Run, `runner_id = '', not_before = now_us() + $3`, delay.Microseconds())
 	})
-	return wrap(err, "releasing run %s", l.Run)
+	return sqldb.Wrap(err, "releasing run %s", l.Run)
 }
 
 // checkReleased returns nil if the claim was released before.
-func (c *Core) checkReleased(ctx context.Context, q Queryer, l store.Lease) error {
+func (c *Core) checkReleased(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
 	var released bool
-	err := mapNoRows(q.QueryRowContext(ctx, `SELECT status = 'queued' AND token = $3 FROM open_runs WHERE project_id = $1 AND id = $2`,
+	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT status = 'queued' AND token = $3 FROM open_runs WHERE project_id = $1 AND id = $2`,
 		l.Run.ProjectID, l.Run.ID, l.Token).Scan(&released))
 	if errors.Is(err, store.ErrNotFound) {
-		err = c.inHistory(ctx, q, l.Run, `SELECT token = $3 AND error_code = '`+string(runerror.ToolInterrupted)+`'
-			FROM `+endedRuns+` WHERE project_id = $1 AND id = $2`, &released, l.Token)
+		err = c.ReadHistory(ctx, q, l.Run, `SELECT token = $3 AND error_code = '`+string(runerror.ToolInterrupted)+`'
+			FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &released, l.Token)
 	}
 	if err == nil && !released {
 		err = store.ErrFenced
@@ -298,7 +296,7 @@ func (c *Core) checkReleased(ctx context.Context, q Queryer, l store.Lease) erro
 
 // requeue queues a running or suspended run again, ahead of the new runs of its class. set changes
 // more columns, with arguments from $3.
-func requeue(ctx context.Context, tx *Tx, run store.Key, set string, args ...any) error {
+func requeue(ctx context.Context, tx *sqldb.Tx, run store.Key, set string, args ...any) error {
 	var environment uuid.UUID
 	err := tx.QueryRowContext(ctx, `UPDATE open_runs SET status = 'queued', fresh = FALSE, lease_until = NULL, wake_at = NULL, `+set+`
 		WHERE project_id = $1 AND id = $2 RETURNING environment_id`, append([]any{run.ProjectID, run.ID}, args...)...).Scan(&environment)
@@ -306,7 +304,7 @@ func requeue(ctx context.Context, tx *Tx, run store.Key, set string, args ...any
 		tx.Hint(store.TopicQueued, store.Key{ProjectID: run.ProjectID, ID: environment})
 		tx.Hint(store.TopicRun, run)
 	}
-	return mapNoRows(err)
+	return sqldb.MapNoRows(err)
 }
 
 // interruptedEnding returns the end of a run whose tool may have had an unknown effect.
@@ -321,7 +319,7 @@ func interruptedEnding(run store.Key, token *int64) Ending {
 func (c *Core) Reclaim(ctx context.Context, environment store.Key, runnerID string, holding []store.Lease) (n int, err error) {
 	leased, err := c.leasesOfRunner(ctx, environment, runnerID)
 	if err != nil {
-		return 0, wrap(err, "reading the leases of runner %q", runnerID)
+		return 0, sqldb.Wrap(err, "reading the leases of runner %q", runnerID)
 	}
 	for _, l := range otherLeases(leased, holding) {
 		err := c.Release(ctx, l, 0)
@@ -333,21 +331,21 @@ func (c *Core) Reclaim(ctx context.Context, environment store.Key, runnerID stri
 			n++
 		}
 	}
-	err = c.writeSingle(ctx, func(ctx context.Context, tx *Tx) error {
-		_, err := tx.exec(ctx, `DELETE FROM runners WHERE project_id = $1 AND environment_id = $2 AND id = $3`,
-			environment.ProjectID, environment.ID, Text(runnerID))
+	err = c.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM runners WHERE project_id = $1 AND environment_id = $2 AND id = $3`,
+			environment.ProjectID, environment.ID, sqldb.Text(runnerID))
 		return err
 	})
-	return n, wrap(err, "deleting runner %q", runnerID)
+	return n, sqldb.Wrap(err, "deleting runner %q", runnerID)
 }
 
 // leasesOfRunner returns the claims of a runner.
 func (c *Core) leasesOfRunner(ctx context.Context, environment store.Key, runnerID string) ([]store.Lease, error) {
-	return collect(ctx, c.engine.Reader(), func(row scanner) (l store.Lease, err error) {
+	return sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (l store.Lease, err error) {
 		l.Run.ProjectID = environment.ProjectID
 		err = row.Scan(&l.Run.ID, &l.Token)
 		return l, err
-	}, LeasedStatement, environment.ProjectID, environment.ID, Text(runnerID))
+	}, LeasedStatement, environment.ProjectID, environment.ID, sqldb.Text(runnerID))
 }
 
 // LeasedStatement selects the claims of a runner.
@@ -372,7 +370,7 @@ func otherLeases(all, these []store.Lease) (rest []store.Lease) {
 func (c *Core) Suspend(ctx context.Context, s store.Suspension) error {
 	entries, err := boundedJournal(s.Journal)
 	if err == nil {
-		err = c.writeJournal(ctx, s.Lease, entries, func(ctx context.Context, tx *Tx) error {
+		err = c.writeJournal(ctx, s.Lease, entries, func(ctx context.Context, tx *sqldb.Tx) error {
 			held, err := lockClaim(ctx, tx, s.Lease)
 			switch {
 			case err != nil:
@@ -380,14 +378,14 @@ func (c *Core) Suspend(ctx context.Context, s store.Suspension) error {
 			case held.open > 0:
 				return store.ErrConflict // the result of the tool would be lost
 			}
-			environment, err := scanUUID(tx.QueryRowContext(ctx, `UPDATE open_runs SET status = 'awaiting_approval', lease_until = NULL, runner_id = '',
+			environment, err := sqldb.ScanUUID(tx.QueryRowContext(ctx, `UPDATE open_runs SET status = 'awaiting_approval', lease_until = NULL, runner_id = '',
 				wake_at = now_us() + $3 WHERE project_id = $1 AND id = $2 RETURNING environment_id`, s.Run.ProjectID, s.Run.ID, s.For.Microseconds()))
 			tx.Hint(store.TopicFreed, store.Key{ProjectID: s.Run.ProjectID, ID: environment})
 			tx.Hint(store.TopicRun, s.Run)
 			return err
 		})
 	}
-	return wrap(err, "suspending run %s", s.Run)
+	return sqldb.Wrap(err, "suspending run %s", s.Run)
 }
 
 // Resume implements store.Dispatch.
@@ -398,24 +396,24 @@ func (c *Core) Resume(ctx context.Context, run store.Key, data json.RawMessage) 
 		large, err = c.putResumption(ctx, run, entries)
 	}
 	if err == nil {
-		err = c.writeWith(ctx, large.blobsOf(run.ProjectID, false, entries), func(ctx context.Context, tx *Tx) error {
+		err = c.writeWith(ctx, large.blobsOf(run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
 			return c.resumeWith(ctx, tx, run, entries[0], large)
 		})
 	}
-	return wrap(err, "resuming run %s", run)
+	return sqldb.Wrap(err, "resuming run %s", run)
 }
 
 // resumeInline is resumeWith an entry that fits into its row.
-func (c *Core) resumeInline(ctx context.Context, tx *Tx, run store.Key, e store.JournalEntry) error {
+func (c *Core) resumeInline(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry) error {
 	return c.resumeWith(ctx, tx, run, e, nil)
 }
 
 // resumeWith appends an entry to the journal of a suspended run and queues it. The blob of the
 // entry is stored under the sequence that the entry has before its final sequence is known.
-func (c *Core) resumeWith(ctx context.Context, tx *Tx, run store.Key, e store.JournalEntry, large Large) error {
+func (c *Core) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry, large Large) error {
 	var length int64
-	err := mapNoRows(tx.QueryRowContext(ctx, `SELECT journal_length FROM open_runs
-		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval' `+tx.exclusive, run.ProjectID, run.ID).Scan(&length))
+	err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT journal_length FROM open_runs
+		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval' `+tx.Exclusive, run.ProjectID, run.ID).Scan(&length))
 	if errors.Is(err, store.ErrNotFound) {
 		if err = c.claimError(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
 			err = store.ErrConflict
@@ -428,7 +426,7 @@ func (c *Core) resumeWith(ctx context.Context, tx *Tx, run store.Key, e store.Jo
 		return err
 	}
 	data, blob := large.Row(e)
-	if _, err := tx.exec(ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
+	if _, err := tx.Exec(ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
 		VALUES ($1, $2, $3, 0, $4, $5, $6, FALSE, now_us())`, run.ProjectID, run.ID, length+1, string(e.Kind), data, blob); err != nil {
 		return err
 	}
@@ -441,9 +439,9 @@ func (c *Core) resumeWith(ctx context.Context, tx *Tx, run store.Key, e store.Jo
 
 // Cancel implements store.Dispatch. The runner of the run learns of it with its next claim or call.
 func (c *Core) Cancel(ctx context.Context, run store.Key, code runerror.Code, reason string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		ended, err := c.endRuns(ctx, tx, []Ending{{
-			Run: run, Status: store.RunCancelled, Code: code, Error: store.Cut(Text(reason), store.MaxError),
+			Run: run, Status: store.RunCancelled, Code: code, Error: store.Cut(sqldb.Text(reason), store.MaxError),
 		}})
 		if err == nil && len(ended) == 0 {
 			if err = c.claimError(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
@@ -455,5 +453,5 @@ func (c *Core) Cancel(ctx context.Context, run store.Key, code runerror.Code, re
 		}
 		return err
 	})
-	return wrap(err, "cancelling run %s", run)
+	return sqldb.Wrap(err, "cancelling run %s", run)
 }

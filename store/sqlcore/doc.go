@@ -3,20 +3,9 @@
 // Package sqlcore is the common part of the SQL engines of the store: the statements that both
 // databases understand, each next to its scan.
 //
-// An engine provides transactions ([Engine]), its migrations, and the hot paths that deserve the best
+// An engine provides transactions ([sqldb.Engine]), its migrations, and the hot paths that deserve the best
 // statement of its database: Accept, and the steps of claiming and ending that [Engine] names. All
 // other statements are written here once.
-//
-// # Mapping
-//
-//   - Times are BIGINT microseconds since 1970 in UTC. now_us() is the database's clock: a function
-//     of the schema in PostgreSQL, a function of the driver in SQLite.
-//   - The project ID is the first column of every key, and every statement names it. A test reads
-//     the statements of all engines and fails for any other statement.
-//   - IDs are uuid in PostgreSQL and lower-case TEXT in SQLite. Both sort UUIDv7 by time.
-//   - JSON is TEXT, so the bytes do not change.
-//   - Text is made storable first, because PostgreSQL rejects NUL and invalid UTF-8, and a model may
-//     return either.
 //
 // # Locks
 //

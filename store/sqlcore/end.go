@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // RunOverhead is the number of bytes that a run counts in addition to its contents.
@@ -83,18 +84,18 @@ func OutcomeOf(failed, completed string) string {
 // runs, and adds outbox rows. It also hands over concurrency slots, which takes more than one statement. It
 // returns the ended runs. A run does not end in three cases: it is not open, it does not match the Ending, or
 // it has a key and the transaction is a single statement.
-func (c *Core) endRuns(ctx context.Context, tx *Tx, endings []Ending) ([]EndedRun, error) {
+func (c *Core) endRuns(ctx context.Context, tx *sqldb.Tx, endings []Ending) ([]EndedRun, error) {
 	if len(endings) == 0 {
 		return nil, nil
 	}
-	ended, err := c.engine.End(ctx, tx, endings, !tx.single)
+	ended, err := c.engine.End(ctx, tx, endings, !tx.Single)
 	if err == nil {
 		err = c.markBlobs(ctx, tx, blobsOf(endings, ended))
 	}
 	if err != nil {
-		return nil, wrap(err, "ending runs")
+		return nil, sqldb.Wrap(err, "ending runs")
 	}
-	tx.hintEnded(ended, endings)
+	hintEnded(tx, ended, endings)
 	return ended, c.handOver(ctx, tx, ended)
 }
 
@@ -109,16 +110,16 @@ func blobsOf(endings []Ending, ended []EndedRun) (blobs []store.Key) {
 }
 
 // hintEnded sends hints for ended connector runs and free slots.
-func (t *Tx) hintEnded(runs []EndedRun, endings []Ending) {
+func hintEnded(tx *sqldb.Tx, runs []EndedRun, endings []Ending) {
 	for _, run := range runs {
-		t.Hint(store.TopicFreed, run.Environment)
-		t.Hint(store.TopicRun, run.Run)
+		tx.Hint(store.TopicFreed, run.Environment)
+		tx.Hint(store.TopicRun, run.Run)
 		if run.Posted {
-			t.Hint(store.TopicDelivery, run.Environment)
+			tx.Hint(store.TopicDelivery, run.Environment)
 		}
 		if run.ConnectorRun != nil {
 			done := store.Key{ProjectID: run.Run.ProjectID, ID: *run.ConnectorRun}
-			t.hints = append(t.hints, store.Hint{Topic: store.TopicDone, Key: done, End: hintedEnd(run.Run, endings)})
+			tx.Hints = append(tx.Hints, store.Hint{Topic: store.TopicDone, Key: done, End: hintedEnd(run.Run, endings)})
 		}
 	}
 }
@@ -151,11 +152,11 @@ func (c *Core) Complete(ctx context.Context, completions []store.Completion) ([]
 	}
 	ended, err := c.endTogether(ctx, endings)
 	if err != nil {
-		return nil, wrap(err, "completing %d runs", len(completions))
+		return nil, sqldb.Wrap(err, "completing %d runs", len(completions))
 	}
 	for i, completion := range completions {
 		if at, together := common[completion.Run]; answers[i] == nil && (!together || at != i || ended[completion.Run] != resultEnded) {
-			answers[i] = wrap(c.completeAlone(ctx, completion), "completing run %s", completion.Run)
+			answers[i] = sqldb.Wrap(c.completeAlone(ctx, completion), "completing run %s", completion.Run)
 		}
 	}
 	return answers, nil
@@ -176,13 +177,13 @@ const (
 func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key]batchResult, error) {
 	fate := make(map[store.Key]batchResult, len(endings))
 	// Runs are locked in ID order, as in heartbeats, which prevents deadlocks.
-	slices.SortFunc(endings, func(a, b Ending) int { return CompareKeys(a.Run, b.Run) })
+	slices.SortFunc(endings, func(a, b Ending) int { return sqldb.CompareKeys(a.Run, b.Run) })
 	var large []Ending
 	if slices.ContainsFunc(endings, Ending.isLarge) {
 		large = slices.DeleteFunc(slices.Clone(endings), func(e Ending) bool { return !e.isLarge() })
 		endings = slices.DeleteFunc(endings, Ending.isLarge)
 	}
-	if err := c.endSplit(ctx, c.writeSingle, endings, fate); err != nil {
+	if err := c.endSplit(ctx, c.WriteSingle, endings, fate); err != nil {
 		return nil, err
 	}
 	rest := slices.DeleteFunc(endings, func(e Ending) bool { return fate[e.Run] != resultOpen })
@@ -200,14 +201,14 @@ func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key
 
 // endSplit ends runs in one transaction. If the data of a run is invalid, it halves the batch until
 // that run is alone.
-func (c *Core) endSplit(ctx context.Context, transaction func(context.Context, func(context.Context, *Tx) error) error,
+func (c *Core) endSplit(ctx context.Context, transaction func(context.Context, func(context.Context, *sqldb.Tx) error) error,
 	endings []Ending, fate map[store.Key]batchResult,
 ) error {
 	if len(endings) == 0 {
 		return nil
 	}
 	var ended []EndedRun
-	err := transaction(ctx, func(ctx context.Context, tx *Tx) (err error) {
+	err := transaction(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		ended, err = c.endRuns(ctx, tx, endings)
 		return err
 	})
@@ -217,7 +218,7 @@ func (c *Core) endSplit(ctx context.Context, transaction func(context.Context, f
 			fate[run.Run] = resultEnded
 		}
 		return nil
-	case !c.badData(err):
+	case !c.BadData(err):
 		return err
 	case len(endings) == 1:
 		fate[endings[0].Run] = resultBadData
@@ -234,7 +235,7 @@ func endingOf(completion store.Completion) Ending {
 	completion = Bounded(completion)
 	return Ending{
 		Run: completion.Run, Token: &completion.Token, TestName: completion.TestName, Status: completion.Status, Code: completion.ErrorCode,
-		Error: Text(completion.Error), Output: Text(completion.Output), FinishReason: completion.FinishReason, Usage: completion.Usage, Journal: completion.Journal,
+		Error: sqldb.Text(completion.Error), Output: sqldb.Text(completion.Output), FinishReason: completion.FinishReason, Usage: completion.Usage, Journal: completion.Journal,
 		Context: completion.Context, Unpublished: completion.Unpublished,
 	}
 }
@@ -246,7 +247,7 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 	if err != nil {
 		return err
 	}
-	return c.writeWith(ctx, large.blobsOf(whole.Run.ProjectID, true, whole.Journal), func(ctx context.Context, tx *Tx) error {
+	return c.writeWith(ctx, large.blobsOf(whole.Run.ProjectID, true, whole.Journal), func(ctx context.Context, tx *sqldb.Tx) error {
 		held, err := lockClaim(ctx, tx, completion.Lease)
 		if errors.Is(err, store.ErrNotFound) {
 			return c.repeatedEnd(ctx, tx, completion.Lease)
@@ -278,15 +279,15 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 
 // repeatedEnd checks a completion whose claim is not running: nil if that claim completed the run
 // before.
-func (c *Core) repeatedEnd(ctx context.Context, q Queryer, l store.Lease) error {
+func (c *Core) repeatedEnd(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
 	var token int64
-	err := mapNoRows(q.QueryRowContext(ctx, `SELECT token FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&token))
+	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT token FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&token))
 	if !errors.Is(err, store.ErrNotFound) {
 		return errors.Join(err, store.ErrFenced)
 	}
 	// Runs that the platform ended have the token 0.
-	err = c.inHistory(ctx, q, l.Run, `SELECT CASE WHEN error_code = '`+string(runerror.ToolInterrupted)+`' THEN 0 ELSE token END
-		FROM `+endedRuns+` WHERE project_id = $1 AND id = $2`, &token)
+	err = c.ReadHistory(ctx, q, l.Run, `SELECT CASE WHEN error_code = '`+string(runerror.ToolInterrupted)+`' THEN 0 ELSE token END
+		FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &token)
 	if err == nil && (token == 0 || token != l.Token) {
 		err = store.ErrFenced
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 var errBadData = errors.New("the data is invalid")
@@ -29,18 +30,18 @@ type counting struct {
 	singles, writes int
 }
 
-func (e *counting) Single(ctx context.Context, fn func(ctx context.Context, q Queryer) error) error {
+func (e *counting) Single(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	e.singles++
 	return fn(ctx, nil)
 }
 
 // Write processes endings that failed in a batch: here the ones with invalid data.
-func (e *counting) Write(context.Context, func(ctx context.Context, q Queryer) error) error {
+func (e *counting) Write(context.Context, func(ctx context.Context, q sqldb.Queryer) error) error {
 	e.writes++
 	return errBadData
 }
 
-func (e *counting) End(_ context.Context, _ Queryer, endings []Ending, _ bool) (ended []EndedRun, err error) {
+func (e *counting) End(_ context.Context, _ sqldb.Queryer, endings []Ending, _ bool) (ended []EndedRun, err error) {
 	for _, ending := range endings {
 		if ending.Run.ID == e.faulty {
 			return nil, errBadData
@@ -50,7 +51,7 @@ func (e *counting) End(_ context.Context, _ Queryer, endings []Ending, _ bool) (
 	return ended, nil
 }
 
-func (e *counting) Append(_ context.Context, _ Queryer, appends []Append) (appended []store.Key, err error) {
+func (e *counting) Append(_ context.Context, _ sqldb.Queryer, appends []Append) (appended []store.Key, err error) {
 	for _, a := range appends {
 		if a.Lease.Run.ID == e.faulty {
 			return nil, errBadData
@@ -61,7 +62,7 @@ func (e *counting) Append(_ context.Context, _ Queryer, appends []Append) (appen
 }
 
 func coreOn(e Engine) *Core {
-	return New(Options{Engine: e, Publish: func([]store.Hint) {}, BadData: func(err error) bool { return errors.Is(err, errBadData) }})
+	return New(Options{Engine: e, Publish: func([]store.Hint) {}, Dialect: sqldb.Dialect{BadData: func(err error) bool { return errors.Is(err, errBadData) }}})
 }
 
 // completionsOf returns n completions of different runs.
@@ -138,7 +139,7 @@ func TestComplete_UsesOneStatementForSmallValues(t *testing.T) {
 
 // changing is a transaction whose statements change a fixed number of rows.
 type changing struct {
-	Queryer
+	sqldb.Queryer
 	rows int64
 }
 
@@ -154,7 +155,7 @@ func TestKeep_FailsForDeletedBlob(t *testing.T) {
 	blobs := []store.Key{{ID: uuid.New()}, {ID: uuid.New()}}
 	for rows, kept := range map[int64]bool{2: true, 1: false, 0: false} {
 		t.Run(fmt.Sprint(rows), func(t *testing.T) {
-			tx := &Tx{Queryer: changing{rows: rows}}
+			tx := &sqldb.Tx{Queryer: changing{rows: rows}}
 			err := coreOn(&counting{}).markBlobs(t.Context(), tx, blobs)
 			require.Equal(t, kept, err == nil, err)
 		})

@@ -9,13 +9,13 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // endedOutboxRow is an outbox row of ended runs and connector runs.
@@ -28,10 +28,10 @@ type endedOutboxRow struct {
 
 func (e endedOutboxRow) keyAndFailures() (store.Key, int) { return e.Key, e.failures }
 
-func scanEndedOutboxRow(row scanner) (e endedOutboxRow, err error) {
+func scanEndedOutboxRow(row sqldb.Scanner) (e endedOutboxRow, err error) {
 	var runs, connectorRuns []uuid.UUID
-	err = row.Scan(&e.ProjectID, &e.ID, &e.failures, &e.postedAt, idList{&runs}, idList{&connectorRuns})
-	e.runs, e.connectorRuns = keysFromIDs(e.ProjectID, runs), keysFromIDs(e.ProjectID, connectorRuns)
+	err = row.Scan(&e.ProjectID, &e.ID, &e.failures, &e.postedAt, sqldb.ScanIDs(&runs), sqldb.ScanIDs(&connectorRuns))
+	e.runs, e.connectorRuns = sqldb.KeysFromIDs(e.ProjectID, runs), sqldb.KeysFromIDs(e.ProjectID, connectorRuns)
 	return e, err
 }
 
@@ -49,14 +49,14 @@ const waitingFirst = 1024
 
 // newestIDs returns the project's IDs in the column: all of them, or the newest rows with about most IDs. In
 // the second case leftOut is the latest posting time of the other rows. Otherwise it is 0.
-func (e outboxColumn) newestIDs(ctx context.Context, q Queryer, project uuid.UUID, most int) (ids []store.Key, leftOut int64, err error) {
+func (e outboxColumn) newestIDs(ctx context.Context, q sqldb.Queryer, project uuid.UUID, most int) (ids []store.Key, leftOut int64, err error) {
 	type row struct {
 		postedAt int64
 		ids      []uuid.UUID
 	}
 	for limit := min(waitingFirst, most); ; limit = min(8*limit, most) {
-		rows, err := collect(ctx, q, func(from scanner) (r row, err error) {
-			err = from.Scan(&r.postedAt, idList{&r.ids})
+		rows, err := sqldb.Collect(ctx, q, func(from sqldb.Scanner) (r row, err error) {
+			err = from.Scan(&r.postedAt, sqldb.ScanIDs(&r.ids))
 			return r, err
 		}, `SELECT posted_at, `+e.column+` FROM `+e.table+` WHERE project_id = $1 ORDER BY posted_at DESC LIMIT $2`, project, limit)
 		if err != nil {
@@ -67,7 +67,7 @@ func (e outboxColumn) newestIDs(ctx context.Context, q Queryer, project uuid.UUI
 			if len(ids) >= most {
 				return ids, r.postedAt, nil
 			}
-			ids = append(ids, keysFromIDs(project, r.ids)...)
+			ids = append(ids, sqldb.KeysFromIDs(project, r.ids)...)
 		}
 		switch {
 		case len(rows) < limit:
@@ -79,7 +79,7 @@ func (e outboxColumn) newestIDs(ctx context.Context, q Queryer, project uuid.UUI
 }
 
 // allIDs returns all IDs of a project in the column.
-func (e outboxColumn) allIDs(ctx context.Context, q Queryer, project uuid.UUID) ([]store.Key, error) {
+func (e outboxColumn) allIDs(ctx context.Context, q sqldb.Queryer, project uuid.UUID) ([]store.Key, error) {
 	ids, _, err := e.newestIDs(ctx, q, project, math.MaxInt32)
 	return ids, err
 }
@@ -168,33 +168,24 @@ var wordsOutbox = endedOutbox{
 }
 
 // takeRows takes rows that no other process has taken, in their current state.
-func (b endedOutbox) takeRows(ctx context.Context, c *Core, tx *Tx, rows []endedOutboxRow) ([]endedOutboxRow, error) {
-	var l argList
+func (b endedOutbox) takeRows(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, rows []endedOutboxRow) ([]endedOutboxRow, error) {
+	var l sqldb.Args
 	keys := make([]store.Key, len(rows))
 	for i, row := range rows {
 		keys[i] = row.Key
 	}
-	return collect(ctx, tx, scanEndedOutboxRow, b.take(c.keyCondition(&l, "ended_id", keys)), l.args...)
+	return sqldb.Collect(ctx, tx, scanEndedOutboxRow, b.take(db.KeyCondition(&l, "ended_id", keys)), l.Values...)
 }
 
 // insertRows inserts rows into the outbox, except empty ones.
-func (b endedOutbox) insertRows(ctx context.Context, tx *Tx, left ...endedOutboxRow) error {
-	var all rowBatch
+func (b endedOutbox) insertRows(ctx context.Context, tx *sqldb.Tx, left ...endedOutboxRow) error {
+	var all sqldb.RowBatch
 	for _, e := range left {
 		if e.runCount() > 0 {
-			all.addRow(e.ProjectID, e.ID, e.failures, e.postedAt, listText(e.runs), listText(e.connectorRuns))
+			all.Add(e.ProjectID, e.ID, e.failures, e.postedAt, sqldb.IDsText(e.runs), sqldb.IDsText(e.connectorRuns))
 		}
 	}
-	return all.insertRows(ctx, tx, b.into, b.row, ``)
-}
-
-// listText is a column of IDs in a form that both engines accept.
-func listText(keys []store.Key) string {
-	ids := make([]string, len(keys))
-	for i, key := range keys {
-		ids[i] = key.ID.String()
-	}
-	return "{" + strings.Join(ids, ",") + "}"
+	return all.Insert(ctx, tx, b.into, b.row, ``)
 }
 
 // batchPace is the batch size of a consumer. It is halved after each call that did not finish in time,
@@ -228,19 +219,19 @@ const (
 	maxCollisions    = 4
 )
 
-// consumeEnded consumes an outbox in batches, so that transactions are short. It returns the number of
+// consume consumes an outbox in batches, so that transactions are short. It returns the number of
 // rows, including partly consumed ones. Rows posted meanwhile wait for the next call, because consuming
 // rows one by one costs five times as much as in batches. A failing row blocks no other row: the consumer
 // sets it aside. If a row uses up the time of a call, the next call takes fewer rows.
-func (c *Core) consumeEnded(
-	ctx context.Context, box endedOutbox, pace *batchPace, turns *projectCursor, limit, most int, by consumer[endedOutboxRow],
+func (b endedOutbox) consume(
+	ctx context.Context, db *sqldb.DB, pace *batchPace, turns *projectCursor, limit, most int, by consumer[endedOutboxRow],
 ) (n int, err error) {
-	by.Core, by.halveRow = c, func(ctx context.Context, row endedOutboxRow) (bool, error) { return c.halveEnded(ctx, box, row) }
-	by.delayRow = func(ctx context.Context, tx *Tx, row endedOutboxRow, wait time.Duration) error {
-		_, err := tx.exec(ctx, box.wait, row.ProjectID, row.ID, wait.Microseconds())
+	by.DB, by.halveRow = db, func(ctx context.Context, row endedOutboxRow) (bool, error) { return b.halve(ctx, db, row) }
+	by.delayRow = func(ctx context.Context, tx *sqldb.Tx, row endedOutboxRow, wait time.Duration) error {
+		_, err := tx.Exec(ctx, b.wait, row.ProjectID, row.ID, wait.Microseconds())
 		return err
 	}
-	now, err := c.Now(ctx)
+	now, err := db.Now(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -251,14 +242,14 @@ func (c *Core) consumeEnded(
 			in.skip = 1 + rand.N(maxSkippedShares) //nolint:gosec // any random number will do
 		}
 		since := turns.lastProject()
-		rows, err := takeTurn(ctx, c, turns, box.due, in, scanEndedOutboxRow)
+		rows, err := takeTurn(ctx, db, turns, b.due, in, scanEndedOutboxRow)
 		if err != nil {
-			return n, wrap(err, "reading the outbox")
+			return n, sqldb.Wrap(err, "reading the outbox")
 		}
 		if len(rows) == 0 {
 			break // other gateways consume the remaining rows, if any
 		}
-		slices.SortFunc(rows, func(a, b endedOutboxRow) int { return CompareKeys(a.Key, b.Key) }) // so that locks are taken in one order
+		slices.SortFunc(rows, func(a, b endedOutboxRow) int { return sqldb.CompareKeys(a.Key, b.Key) }) // so that locks are taken in one order
 		err = by.consumeRows(ctx, rows)
 		if errors.Is(err, errConsumedElsewhere) {
 			collisions++
@@ -287,22 +278,22 @@ func (c *Core) consumeEnded(
 	return n, nil
 }
 
-// halveEnded splits a row in two, unless it has a single run or connector run.
-func (c *Core) halveEnded(ctx context.Context, box endedOutbox, row endedOutboxRow) (halved bool, err error) {
+// halve splits a row in two, unless it has a single run or connector run.
+func (b endedOutbox) halve(ctx context.Context, db *sqldb.DB, row endedOutboxRow) (halved bool, err error) {
 	if row.runCount() < 2 {
 		return false, nil
 	}
-	return true, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		taken, err := box.takeRows(ctx, c, tx, []endedOutboxRow{row})
+	return true, db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		taken, err := b.takeRows(ctx, db, tx, []endedOutboxRow{row})
 		if err != nil {
 			return err
 		}
 		for _, row := range taken {
 			if row.runCount() < 2 {
-				return box.insertRows(ctx, tx, row)
+				return b.insertRows(ctx, tx, row)
 			}
-			a, b := row.splitHalves()
-			if err := box.insertRows(ctx, tx, a, b); err != nil {
+			first, second := row.splitHalves()
+			if err := b.insertRows(ctx, tx, first, second); err != nil {
 				return err
 			}
 		}

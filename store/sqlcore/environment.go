@@ -11,12 +11,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // PutEnvironment implements store.Projector.
 func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
 	var taken, reached, leaving error // the rest and the claim are stored nevertheless
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		taken, leaving = nil, nil
 		if err := c.claimID(ctx, tx, e.Key(), e.Ref); err != nil {
 			return err
@@ -60,7 +61,7 @@ func (c *Core) PutEnvironment(ctx context.Context, e store.Environment) error {
 
 // stillLeaving returns an error if the environment does not exist but runs of an earlier one with
 // its ID do. These are being cancelled and must not become runs of the new environment.
-func stillLeaving(ctx context.Context, tx *Tx, key store.Key) (leaving, err error) {
+func stillLeaving(ctx context.Context, tx *sqldb.Tx, key store.Key) (leaving, err error) {
 	var there, open bool
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM environments WHERE project_id = $1 AND id = $2),
 			(SELECT n.id FROM open_runs n WHERE n.project_id = $1 AND n.environment_id = $2 AND n.status = 'queued' AND n.blocked = FALSE`+
@@ -72,21 +73,21 @@ func stillLeaving(ctx context.Context, tx *Tx, key store.Key) (leaving, err erro
 	if err == nil && !there && open {
 		leaving = store.ErrLeaving
 	}
-	return leaving, wrap(err, "reading the runs of a deleted environment")
+	return leaving, sqldb.Wrap(err, "reading the runs of a deleted environment")
 }
 
 // upsertEnvironment writes the row and returns the slug that it requested before.
-func upsertEnvironment(ctx context.Context, tx *Tx, e store.Environment) (slugBefore string, created bool, err error) {
-	err = mapNoRows(tx.QueryRowContext(ctx, `SELECT wanted_slug FROM environments WHERE project_id = $1 AND id = $2`,
+func upsertEnvironment(ctx context.Context, tx *sqldb.Tx, e store.Environment) (slugBefore string, created bool, err error) {
+	err = sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT wanted_slug FROM environments WHERE project_id = $1 AND id = $2`,
 		e.ProjectID, e.ID).Scan(&slugBefore))
 	if errors.Is(err, store.ErrNotFound) {
-		_, err = tx.exec(ctx, `INSERT INTO environments
+		_, err = tx.Exec(ctx, `INSERT INTO environments
 			(project_id, id, display_name, wanted_slug, slug, kind, object_created_at, is_default, live_rank,
 			 wanted_bundle_digest, created_at)
 			VALUES ($1, $2, $3, $4, '', $5, $6, FALSE, 0, '', now_us())`,
-			e.ProjectID, e.ID, Text(e.DisplayName), e.Slug, e.Kind, Instant(e.ObjectCreatedAt))
+			e.ProjectID, e.ID, sqldb.Text(e.DisplayName), e.Slug, e.Kind, sqldb.Instant(e.ObjectCreatedAt))
 		if err == nil {
-			_, err = tx.exec(ctx, `INSERT INTO pools (project_id, environment_id, version, served, turns) VALUES ($1, $2, 0, 0, '[]')`,
+			_, err = tx.Exec(ctx, `INSERT INTO pools (project_id, environment_id, version, served, turns) VALUES ($1, $2, 0, 0, '[]')`,
 				e.ProjectID, e.ID)
 		}
 		return e.Slug, true, err
@@ -94,35 +95,35 @@ func upsertEnvironment(ctx context.Context, tx *Tx, e store.Environment) (slugBe
 	if err != nil {
 		return "", false, err
 	}
-	_, err = tx.exec(ctx, `UPDATE environments SET display_name = $3, wanted_slug = $4,
+	_, err = tx.Exec(ctx, `UPDATE environments SET display_name = $3, wanted_slug = $4,
 		slug = CASE WHEN wanted_slug = $4 THEN slug ELSE '' END, kind = $5, object_created_at = $6
 		WHERE project_id = $1 AND id = $2`,
-		e.ProjectID, e.ID, Text(e.DisplayName), e.Slug, e.Kind, Instant(e.ObjectCreatedAt))
+		e.ProjectID, e.ID, sqldb.Text(e.DisplayName), e.Slug, e.Kind, sqldb.Instant(e.ObjectCreatedAt))
 	return slugBefore, false, err
 }
 
 // settleSlug gives a slug to the oldest environment that requests it, and among equally old ones to
 // the one that has it.
-func settleSlug(ctx context.Context, tx *Tx, project uuid.UUID, slug string) error {
+func settleSlug(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, slug string) error {
 	if slug == "" {
 		return nil
 	}
-	asking, err := collect(ctx, tx, scanUUID, `SELECT id FROM environments WHERE project_id = $1 AND wanted_slug = $2
+	asking, err := sqldb.Collect(ctx, tx, sqldb.ScanUUID, `SELECT id FROM environments WHERE project_id = $1 AND wanted_slug = $2
 		ORDER BY object_created_at, CASE WHEN slug = wanted_slug THEN 0 ELSE 1 END, created_at, id`, project, slug)
 	if err != nil || len(asking) == 0 {
-		return wrap(err, "finding the claimants of slug %q", slug)
+		return sqldb.Wrap(err, "finding the claimants of slug %q", slug)
 	}
-	if _, err := tx.exec(ctx, `UPDATE environments SET slug = '' WHERE project_id = $1 AND slug = $2 AND id <> $3`,
+	if _, err := tx.Exec(ctx, `UPDATE environments SET slug = '' WHERE project_id = $1 AND slug = $2 AND id <> $3`,
 		project, slug, asking[0]); err != nil {
 		return fmt.Errorf("removing slug %q: %w", slug, err)
 	}
-	_, err = tx.exec(ctx, `UPDATE environments SET slug = wanted_slug WHERE project_id = $1 AND id = $2 AND slug = ''`,
+	_, err = tx.Exec(ctx, `UPDATE environments SET slug = wanted_slug WHERE project_id = $1 AND id = $2 AND slug = ''`,
 		project, asking[0])
-	return wrap(err, "assigning slug %q", slug)
+	return sqldb.Wrap(err, "assigning slug %q", slug)
 }
 
 // slugTaken returns a *store.SlugTakenError if another environment has e's slug.
-func slugTaken(ctx context.Context, tx *Tx, e store.Environment) (taken, err error) {
+func slugTaken(ctx context.Context, tx *sqldb.Tx, e store.Environment) (taken, err error) {
 	if e.Slug == "" {
 		return nil, nil
 	}
@@ -130,7 +131,7 @@ func slugTaken(ctx context.Context, tx *Tx, e store.Environment) (taken, err err
 	err = tx.QueryRowContext(ctx, `SELECT id FROM environments WHERE project_id = $1 AND slug = $2`, e.ProjectID, e.Slug).
 		Scan(&holder)
 	if err != nil || holder == e.ID {
-		return nil, wrap(err, "reading the holder of slug %q", e.Slug)
+		return nil, sqldb.Wrap(err, "reading the holder of slug %q", e.Slug)
 	}
 	held, err := identityOf(ctx, tx, store.Key{ProjectID: e.ProjectID, ID: holder})
 	if err != nil {
@@ -145,32 +146,32 @@ const rebuildTime = time.Hour
 // settleDefault makes the oldest environment of a project its default, if there is none. While a
 // projection is rebuilt, objects come in any order, so the default may have to yield to an older
 // environment. Its row is then young. An environment with an older row stays the default.
-func settleDefault(ctx context.Context, tx *Tx, project uuid.UUID) error {
-	ids, err := collect(ctx, tx, scanUUID, `SELECT id FROM environments WHERE project_id = $1
+func settleDefault(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) error {
+	ids, err := sqldb.Collect(ctx, tx, sqldb.ScanUUID, `SELECT id FROM environments WHERE project_id = $1
 		ORDER BY CASE WHEN is_default AND created_at < now_us() - $2 THEN 0 ELSE 1 END,
 			object_created_at, CASE WHEN is_default THEN 0 ELSE 1 END, created_at, id LIMIT 1`,
 		project, rebuildTime.Microseconds())
 	if err != nil || len(ids) == 0 {
-		return wrap(err, "choosing the default environment")
+		return sqldb.Wrap(err, "choosing the default environment")
 	}
-	if _, err := tx.exec(ctx, `UPDATE environments SET is_default = FALSE
+	if _, err := tx.Exec(ctx, `UPDATE environments SET is_default = FALSE
 		WHERE project_id = $1 AND is_default AND id <> $2`, project, ids[0]); err != nil {
 		return fmt.Errorf("changing the default environment: %w", err)
 	}
-	_, err = tx.exec(ctx, `UPDATE environments SET is_default = TRUE WHERE project_id = $1 AND id = $2 AND NOT is_default`,
+	_, err = tx.Exec(ctx, `UPDATE environments SET is_default = TRUE WHERE project_id = $1 AND id = $2 AND NOT is_default`,
 		project, ids[0])
-	return wrap(err, "changing the default environment")
+	return sqldb.Wrap(err, "changing the default environment")
 }
 
 // removeEnvironment cancels the open runs of an environment, disables its connectors (a connector
 // is enabled only while its environment exists), and clears the live deployment.
-func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) error {
+func (c *Core) removeEnvironment(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 	project, id := key.ProjectID, key.ID
 	if err := holdLiveBundle(ctx, tx, key); err != nil {
 		return err
 	}
 	var slug, name string
-	err := mapNoRows(tx.QueryRowContext(ctx, `DELETE FROM environments WHERE project_id = $1 AND id = $2 RETURNING wanted_slug, display_name`,
+	err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `DELETE FROM environments WHERE project_id = $1 AND id = $2 RETURNING wanted_slug, display_name`,
 		project, id).Scan(&slug, &name))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -190,11 +191,11 @@ func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) err
 	if err := bumpConnectors(ctx, tx, project, `environment_id = $2`, id); err != nil {
 		return err
 	}
-	if _, err := tx.exec(ctx, `DELETE FROM tokens WHERE project_id = $1 AND environment_id = $2`, project, id); err != nil {
+	if _, err := tx.Exec(ctx, `DELETE FROM tokens WHERE project_id = $1 AND environment_id = $2`, project, id); err != nil {
 		return err
 	}
 	for _, table := range []string{`runners`, `pools`} {
-		if _, err := tx.exec(ctx, `DELETE FROM `+table+` WHERE project_id = $1 AND environment_id = $2`, project, id); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM `+table+` WHERE project_id = $1 AND environment_id = $2`, project, id); err != nil {
 			return err
 		}
 	}
@@ -211,12 +212,12 @@ func (c *Core) removeEnvironment(ctx context.Context, tx *Tx, key store.Key) err
 // endCode retires the code-defined connectors of a deleted environment. They belong to its live
 // deployment, and the next activation restores them. A connector without an object is deleted,
 // because no later deletion of an object would delete it.
-func endCode(ctx context.Context, tx *Tx, environment store.Key) error {
-	if _, err := tx.exec(ctx, `UPDATE connectors SET retired = TRUE
+func endCode(ctx context.Context, tx *sqldb.Tx, environment store.Key) error {
+	if _, err := tx.Exec(ctx, `UPDATE connectors SET retired = TRUE
 		WHERE project_id = $1 AND environment_id = $2 AND defined_in_code`, environment.ProjectID, environment.ID); err != nil {
 		return err
 	}
-	alone, err := collect(ctx, tx, scanKey, `SELECT c.project_id, c.id
+	alone, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `SELECT c.project_id, c.id
 		FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
 		WHERE c.project_id = $1 AND c.environment_id = $2 AND c.defined_in_code AND k.object_uid = '' AND NOT k.adopted`,
 		environment.ProjectID, environment.ID)
@@ -244,24 +245,24 @@ func (c *Core) Environment(ctx context.Context, key store.Key) (store.Environmen
 		LEFT JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 		WHERE e.project_id = $1 AND e.id = $2`, key.ProjectID, key.ID).
 		Scan(append([]any{
-			&e.ID, &e.ProjectID, &e.DisplayName, &e.Slug, &e.Kind, scanTime(&e.ObjectCreatedAt), &e.LiveDeploymentID,
-			&e.LiveRank, scanNullTime(&e.LiveActivatedAt), &e.LiveBundleDigest, &e.WantedBundleDigest, scanTime(&e.CreatedAt),
+			&e.ID, &e.ProjectID, &e.DisplayName, &e.Slug, &e.Kind, sqldb.ScanTime(&e.ObjectCreatedAt), &e.LiveDeploymentID,
+			&e.LiveRank, sqldb.ScanNullTime(&e.LiveActivatedAt), &e.LiveBundleDigest, &e.WantedBundleDigest, sqldb.ScanTime(&e.CreatedAt),
 		}, refFields(&e.Ref)...)...)
-	return e, wrap(mapNoRows(err), "reading environment %s", key)
+	return e, sqldb.Wrap(sqldb.MapNoRows(err), "reading environment %s", key)
 }
 
 // DefaultEnvironment implements store.Catalog.
 func (c *Core) DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error) {
-	id, err := scanUUID(c.engine.Reader().QueryRowContext(ctx,
+	id, err := sqldb.ScanUUID(c.engine.Reader().QueryRowContext(ctx,
 		`SELECT id FROM environments WHERE project_id = $1 AND is_default`, projectID))
-	return id, wrap(mapNoRows(err), "reading the default environment of project %s", projectID)
+	return id, sqldb.Wrap(sqldb.MapNoRows(err), "reading the default environment of project %s", projectID)
 }
 
 // EnvironmentName implements store.Catalog.
 func (c *Core) EnvironmentName(ctx context.Context, key store.Key) (name string, err error) {
-	err = mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT e.display_name FROM environments e WHERE e.project_id = $1 AND e.id = $2
+	err = sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT e.display_name FROM environments e WHERE e.project_id = $1 AND e.id = $2
 		UNION ALL SELECT d.name FROM departed d WHERE d.project_id = $1 AND d.id = $2 AND d.kind = $3
 			AND NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.id = $2)`,
 		key.ProjectID, key.ID, store.KindEnvironment).Scan(&name))
-	return name, wrap(err, "reading the name of environment %s", key)
+	return name, sqldb.Wrap(err, "reading the name of environment %s", key)
 }

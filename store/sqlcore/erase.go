@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // erasure is a run that is being erased. Its statements name partitions, because a statement on a
@@ -20,7 +22,7 @@ import (
 // the partition of the run.
 type erasure struct {
 	*Core
-	tx  *Tx
+	tx  *sqldb.Tx
 	run store.Key
 	// sent are the run's deliveries, except those created after the query.
 	sent []store.Key
@@ -42,22 +44,22 @@ type erasedRow struct {
 func (c *Core) EraseRun(ctx context.Context, run store.Key) error {
 	sent, err := c.deliveriesSentBy(ctx, run)
 	if err != nil {
-		return wrap(err, "erasing run %s", run)
+		return sqldb.Wrap(err, "erasing run %s", run)
 	}
 	var e *erasure
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		e = &erasure{Core: c, tx: tx, run: run, sent: sent, less: map[store.Key]int64{}}
 		return e.eraseContents(ctx)
 	})
 	if err == nil {
 		c.dropUnmarked(ctx, e.blobs)
 	}
-	return wrap(err, "erasing run %s", run)
+	return sqldb.Wrap(err, "erasing run %s", run)
 }
 
 // deliveriesOf returns the open deliveries of a run.
-func deliveriesOf(ctx context.Context, q Queryer, run store.Key) ([]store.Key, error) {
-	return collect(ctx, q, scanKey, `SELECT d.project_id, d.id FROM deliveries d WHERE d.project_id = $1 AND d.run_id = $2`, run.ProjectID, run.ID)
+func deliveriesOf(ctx context.Context, q sqldb.Queryer, run store.Key) ([]store.Key, error) {
+	return sqldb.Collect(ctx, q, sqldb.ScanKey, `SELECT d.project_id, d.id FROM deliveries d WHERE d.project_id = $1 AND d.run_id = $2`, run.ProjectID, run.ID)
 }
 
 // deliveriesSentBy returns the deliveries of a run: the open ones first, because they may end meanwhile, then
@@ -65,27 +67,27 @@ func deliveriesOf(ctx context.Context, q Queryer, run store.Key) ([]store.Key, e
 // outside of transactions, one day at a time, so that no day stays locked.
 func (c *Core) deliveriesSentBy(ctx context.Context, run store.Key) (sent []store.Key, err error) {
 	if sent, err = deliveriesOf(ctx, c.engine.Reader(), run); err != nil {
-		return nil, wrap(err, "reading its deliveries")
+		return nil, sqldb.Wrap(err, "reading its deliveries")
 	}
 	days, parted, err := c.engine.ProjectDays(ctx, c.engine.Lists(), "ended_connector_runs", run.ProjectID)
 	if err != nil {
 		return nil, err
 	}
-	within := []period{{Instant(store.TimeOf(run.ID)), never}}
+	within := []timewindow.Period{{From: sqldb.Instant(store.TimeOf(run.ID)), To: timewindow.Never}}
 	if parted {
 		within = nil
 		for _, day := range days {
-			if day >= DayOf(run.ID) {
-				within = append(within, period{dayStart(day), dayStart(day + 1)})
+			if day >= sqldb.DayOf(run.ID) {
+				within = append(within, timewindow.Period{From: sqldb.DayStart(day), To: sqldb.DayStart(day + 1)})
 			}
 		}
 	}
 	for _, of := range within {
-		l := argList{args: []any{run.ProjectID, run.ID}}
-		some, err := collect(ctx, c.engine.Lists(), scanKey, `SELECT c.project_id, c.id FROM ended_connector_runs c
-			WHERE c.project_id = $1 AND c.kind <> '' AND `+c.engine.First("c.run_ids")+` = $2`+inWindow("c.id", of, &l), l.args...)
+		l := sqldb.Args{Values: []any{run.ProjectID, run.ID}}
+		some, err := sqldb.Collect(ctx, c.engine.Lists(), sqldb.ScanKey, `SELECT c.project_id, c.id FROM ended_connector_runs c
+			WHERE c.project_id = $1 AND c.kind <> '' AND `+c.engine.First("c.run_ids")+` = $2`+timewindow.Condition("c.id", of, &l), l.Values...)
 		if err != nil {
-			return nil, wrap(err, "reading its deliveries")
+			return nil, sqldb.Wrap(err, "reading its deliveries")
 		}
 		sent = append(sent, some...)
 	}
@@ -122,7 +124,7 @@ func (e *erasure) eraseContents(ctx context.Context) error {
 	if err := e.deleteJournal(ctx); err != nil {
 		return err
 	}
-	if _, err := e.tx.exec(ctx, `DELETE FROM outbox_traces WHERE project_id = $1 AND run_id = $2`, e.run.ProjectID, e.run.ID); err != nil {
+	if _, err := e.tx.Exec(ctx, `DELETE FROM outbox_traces WHERE project_id = $1 AND run_id = $2`, e.run.ProjectID, e.run.ID); err != nil {
 		return err
 	}
 	last, err := e.isLastRun(ctx, row.event)
@@ -145,14 +147,14 @@ func (e *erasure) stripContents(ctx context.Context) (row erasedRow, err error) 
 	if there, err := e.hasPart(ctx, "ended_runs", e.run.ID); err != nil || !there {
 		return row, cmp.Or(err, store.ErrNotFound)
 	}
-	err = mapNoRows(e.tx.QueryRowContext(ctx, e.InPart(`SELECT r.input_id, r.connector_run_id, r.output_blob_id, octet_length(r.output) + octet_length(r.error) + octet_length(r.context)
-		FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+unerasedCondition("r")+` `+e.exclusive, e.run.ID), e.run.ProjectID, e.run.ID).
+	err = sqldb.MapNoRows(e.tx.QueryRowContext(ctx, e.InPart(`SELECT r.input_id, r.connector_run_id, r.output_blob_id, octet_length(r.output) + octet_length(r.error) + octet_length(r.context)
+		FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+sqldb.UnerasedCondition("r")+` `+e.Exclusive, e.run.ID), e.run.ProjectID, e.run.ID).
 		Scan(&row.input, &row.event, &row.blob, &row.bytes))
 	if err != nil {
 		return row, err
 	}
 	e.recordRemoved(e.run, row.bytes, row.blob)
-	_, err = e.tx.exec(ctx, e.InPart(`UPDATE {ended_runs} SET output = '', error = '', context = '', output_blob_id = NULL, erased_at = now_us()
+	_, err = e.tx.Exec(ctx, e.InPart(`UPDATE {ended_runs} SET output = '', error = '', context = '', output_blob_id = NULL, erased_at = now_us()
 		WHERE project_id = $1 AND id = $2`, e.run.ID), e.run.ProjectID, e.run.ID)
 	return row, err
 }
@@ -171,7 +173,7 @@ func (e *erasure) deleteJournal(ctx context.Context) error {
 	if err != nil || !there {
 		return err
 	}
-	_, err = collect(ctx, e.tx, func(row scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, e.tx, func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			bytes int64
 			blob  *uuid.UUID
@@ -191,14 +193,14 @@ func (e *erasure) isLastRun(ctx context.Context, event *uuid.UUID) (bool, error)
 		return true, nil
 	}
 	var runs []uuid.UUID
-	for _, table := range []string{`open_connector_runs`, endedConnectorRuns} {
-		if table == endedConnectorRuns {
+	for _, table := range []string{`open_connector_runs`, `{ended_connector_runs}`} {
+		if table == `{ended_connector_runs}` {
 			if there, err := e.hasPart(ctx, "ended_connector_runs", *event); err != nil || !there {
 				return err == nil, err
 			}
 		}
-		err := mapNoRows(e.tx.QueryRowContext(ctx, e.InPart(`SELECT run_ids FROM `+table+` WHERE project_id = $1 AND id = $2 `+e.exclusive, *event),
-			e.run.ProjectID, *event).Scan(idList{&runs}))
+		err := sqldb.MapNoRows(e.tx.QueryRowContext(ctx, e.InPart(`SELECT run_ids FROM `+table+` WHERE project_id = $1 AND id = $2 `+e.Exclusive, *event),
+			e.run.ProjectID, *event).Scan(sqldb.ScanIDs(&runs)))
 		if err == nil {
 			break
 		}
@@ -210,18 +212,18 @@ func (e *erasure) isLastRun(ctx context.Context, event *uuid.UUID) (bool, error)
 	if len(runs) == 0 {
 		return true, nil
 	}
-	l := argList{args: []any{e.run.ProjectID}}
+	l := sqldb.Args{Values: []any{e.run.ProjectID}}
 	var left bool
-	err := e.tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id IN `+l.addIDs(runs)+`)`, l.args...).Scan(&left)
-	for _, same := range e.ByPart("ended_runs", runs) {
+	err := e.tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM open_runs o WHERE o.project_id = $1 AND o.id IN `+l.AddIDs(runs)+`)`, l.Values...).Scan(&left)
+	for _, same := range e.IDsByPart("ended_runs", runs) {
 		var there bool
 		if err == nil && !left {
 			there, err = e.hasPart(ctx, "ended_runs", same[0])
 		}
 		if there && err == nil {
-			l := argList{args: []any{e.run.ProjectID}}
-			err = e.tx.QueryRowContext(ctx, e.InPart(`SELECT EXISTS (SELECT 1 FROM {ended_runs} r WHERE r.project_id = $1 AND r.id IN `+l.addIDs(same)+
-				unerasedCondition("r")+`)`, same[0]), l.args...).Scan(&left)
+			l := sqldb.Args{Values: []any{e.run.ProjectID}}
+			err = e.tx.QueryRowContext(ctx, e.InPart(`SELECT EXISTS (SELECT 1 FROM {ended_runs} r WHERE r.project_id = $1 AND r.id IN `+l.AddIDs(same)+
+				sqldb.UnerasedCondition("r")+`)`, same[0]), l.Values...).Scan(&left)
 		}
 	}
 	return !left, err
@@ -230,8 +232,8 @@ func (e *erasure) isLastRun(ctx context.Context, event *uuid.UUID) (bool, error)
 // deleteInputs deletes the inputs of an event or of deliveries.
 func (e *erasure) deleteInputs(ctx context.Context, ids []store.Key) error {
 	return e.byParts(ctx, "inputs", ids, func(some []store.Key) error {
-		var l argList
-		_, err := collect(ctx, e.tx, func(row scanner) (none struct{}, err error) {
+		var l sqldb.Args
+		_, err := sqldb.Collect(ctx, e.tx, func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
 				key   store.Key
 				bytes int64
@@ -246,7 +248,7 @@ func (e *erasure) deleteInputs(ctx context.Context, ids []store.Key) error {
 				e.blobs, err = addFiles(e.blobs, key.ProjectID, *files)
 			}
 			return none, err
-		}, e.InPart(`DELETE FROM {inputs} WHERE `+e.keyCondition(&l, "id", some)+` RETURNING project_id, id, COALESCE(octet_length(data), 0), blob_id, files`, some[0].ID), l.args...)
+		}, e.InPart(`DELETE FROM {inputs} WHERE `+e.KeyCondition(&l, "id", some)+` RETURNING project_id, id, COALESCE(octet_length(data), 0), blob_id, files`, some[0].ID), l.Values...)
 		return err
 	})
 }
@@ -254,13 +256,13 @@ func (e *erasure) deleteInputs(ctx context.Context, ids []store.Key) error {
 // byParts calls do with keys of a history table, in batches of one partition. It skips deleted
 // partitions.
 func (e *erasure) byParts(ctx context.Context, table string, keys []store.Key, do func(some []store.Key) error) error {
-	for _, same := range e.keysByPart(table, keys) {
+	for _, same := range e.KeysByPart(table, keys) {
 		if there, err := e.hasPart(ctx, table, same[0].ID); err != nil {
 			return err
 		} else if !there {
 			continue
 		}
-		for some := range slices.Chunk(same, chunk) {
+		for some := range slices.Chunk(same, sqldb.MaxIDs) {
 			if err := do(some); err != nil {
 				return err
 			}
@@ -277,14 +279,14 @@ func (e *erasure) erasePayloads(ctx context.Context) error {
 		return err
 	}
 	made := slices.Concat(e.sent, open)
-	slices.SortFunc(made, CompareKeys)
+	slices.SortFunc(made, sqldb.CompareKeys)
 	made = slices.Compact(made)
 	if err := e.deleteInputs(ctx, made); err != nil {
 		return err
 	}
 	return e.byParts(ctx, "delivery_attempts", made, func(some []store.Key) error {
-		var had, l argList
-		if _, err := collect(ctx, e.tx, func(row scanner) (none struct{}, err error) {
+		var had, l sqldb.Args
+		if _, err := sqldb.Collect(ctx, e.tx, func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
 				key   store.Key
 				bytes int64
@@ -292,25 +294,25 @@ func (e *erasure) erasePayloads(ctx context.Context) error {
 			err = row.Scan(&key.ProjectID, &key.ID, &bytes)
 			e.less[key] += bytes
 			return none, err
-		}, e.InPart(`SELECT project_id, delivery_id, octet_length(response) FROM {delivery_attempts} WHERE `+e.keyCondition(&had, "delivery_id", some), some[0].ID), had.args...); err != nil {
+		}, e.InPart(`SELECT project_id, delivery_id, octet_length(response) FROM {delivery_attempts} WHERE `+e.KeyCondition(&had, "delivery_id", some), some[0].ID), had.Values...); err != nil {
 			return err
 		}
-		_, err := e.tx.exec(ctx, e.InPart(`UPDATE {delivery_attempts} SET response = '' WHERE response <> '' AND `+e.keyCondition(&l, "delivery_id", some), some[0].ID), l.args...)
+		_, err := e.tx.Exec(ctx, e.InPart(`UPDATE {delivery_attempts} SET response = '' WHERE response <> '' AND `+e.KeyCondition(&l, "delivery_id", some), some[0].ID), l.Values...)
 		return err
 	})
 }
 
 // subtractBytes releases the blobs and subtracts the stored bytes.
 func (e *erasure) subtractBytes(ctx context.Context) error {
-	for some := range slices.Chunk(e.blobs, chunk) {
-		var l argList
-		if _, err := collect(ctx, e.tx, func(row scanner) (none struct{}, err error) {
+	for some := range slices.Chunk(e.blobs, sqldb.MaxIDs) {
+		var l sqldb.Args
+		if _, err := sqldb.Collect(ctx, e.tx, func(row sqldb.Scanner) (none struct{}, err error) {
 			var size int64
 			err = row.Scan(&size)
 			e.less[e.run] += size
 			return none, err
-		}, `UPDATE blobs SET mark = '' WHERE `+e.keyCondition(&l, "id", some)+` RETURNING size`, l.args...); err != nil {
-			return wrap(err, "releasing blobs")
+		}, `UPDATE blobs SET mark = '' WHERE `+e.KeyCondition(&l, "id", some)+` RETURNING size`, l.Values...); err != nil {
+			return sqldb.Wrap(err, "releasing blobs")
 		}
 	}
 	more := map[store.Key]int64{}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // openProjects walks the key of open runs from project to project, so its cost is the number of
@@ -28,13 +29,13 @@ var openProjects = `WITH RECURSIVE p (project_id) AS (
 // processed round robin from a random one, so the work that one call leaves does not always belong
 // to the same projects.
 func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n int, err error) {
-	projects, err := collect(ctx, c.engine.Reader(), scanUUID, openProjects)
+	projects, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanUUID, openProjects)
 	if err != nil {
-		return 0, wrap(err, "reading projects with open runs")
+		return 0, sqldb.Wrap(err, "reading projects with open runs")
 	}
 	//nolint:gosec // whose turn it is first is no secret
 	rand.Shuffle(len(projects), func(i, j int) { projects[i], projects[j] = projects[j], projects[i] })
-	part := min(max(limit/max(len(projects), 1), 1), chunk)
+	part := min(max(limit/max(len(projects), 1), 1), sqldb.MaxIDs)
 	c.skipped.beginCall(tooOld)
 	var failed []error
 	for len(projects) > 0 && n < limit && ctx.Err() == nil {
@@ -42,7 +43,7 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 		expired, err := c.expireOf(ctx, project, age, most)
 		n += expired
 		if err != nil {
-			failed = append(failed, wrap(err, "ending expired runs of project %s", project))
+			failed = append(failed, sqldb.Wrap(err, "ending expired runs of project %s", project))
 		}
 		if projects = projects[1:]; expired == most {
 			projects = append(projects, project)
@@ -53,7 +54,7 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 
 // expireOf ends runs of a project, which may have a shorter retention.
 func (c *Core) expireOf(ctx context.Context, project uuid.UUID, age time.Duration, limit int) (int, error) {
-	age, err := c.openFor(ctx, c.engine.Reader(), project, age)
+	age, err := c.OpenFor(ctx, c.engine.Reader(), project, age)
 	if err != nil {
 		return 0, err
 	}
@@ -62,8 +63,8 @@ func (c *Core) expireOf(ctx context.Context, project uuid.UUID, age time.Duratio
 }
 
 // expireAfter ends runs that have been open for so long.
-func (c *Core) expireAfter(age time.Duration) func(ctx context.Context, tx *Tx, runs []store.Key) (store.Swept, error) {
-	return func(ctx context.Context, tx *Tx, runs []store.Key) (store.Swept, error) {
+func (c *Core) expireAfter(age time.Duration) func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
+	return func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
 		endings := make([]Ending, len(runs))
 		for i, run := range runs {
 			endings[i] = Ending{

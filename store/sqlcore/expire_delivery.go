@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // expiryCursor is the last destination that ExpireDeliveries has checked.
@@ -35,11 +36,11 @@ func (c *Core) ExpireDeliveries(ctx context.Context, age time.Duration, limit in
 	for range maxPages {
 		late, last, err := c.expiredDestinations(ctx, age)
 		if err != nil {
-			return n, joinSetAside(append(failed, wrap(err, "reading expired deliveries"))...)
+			return n, joinSetAside(append(failed, sqldb.Wrap(err, "reading expired deliveries"))...)
 		}
 		for _, key := range late {
-			expired, err := c.expireDue(ctx, key, age, min(limit-n, chunk))
-			failed = append(failed, wrap(err, "ending expired deliveries of %s", key))
+			expired, err := c.expireDue(ctx, key, age, min(limit-n, sqldb.MaxIDs))
+			failed = append(failed, sqldb.Wrap(err, "ending expired deliveries of %s", key))
 			if n += expired; n >= limit { // there may be more for this destination
 				return n, joinSetAside(failed...)
 			}
@@ -58,7 +59,7 @@ func (c *Core) ExpireDeliveries(ctx context.Context, age time.Duration, limit in
 // key at the end.
 func (c *Core) expiredDestinations(ctx context.Context, age time.Duration) (late []store.Key, last store.Key, err error) {
 	n := 0
-	_, err = collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var isLate bool
 		err = row.Scan(&last.ProjectID, &last.ID, &isLate)
 		if n++; isLate {
@@ -66,7 +67,7 @@ func (c *Core) expiredDestinations(ctx context.Context, age time.Duration) (late
 		}
 		return none, err
 	}, `SELECT d.project_id, d.connector_id, (SELECT o.id FROM deliveries o
-			WHERE o.project_id = d.project_id AND o.connector_id = d.connector_id AND o.id < id_at(now_us() - `+openForOf("d.project_id", "CAST($1 AS bigint)")+`) LIMIT 1) IS NOT NULL
+			WHERE o.project_id = d.project_id AND o.connector_id = d.connector_id AND o.id < id_at(now_us() - `+sqldb.OpenForOf("d.project_id", "CAST($1 AS bigint)")+`) LIMIT 1) IS NOT NULL
 		FROM destinations d WHERE d.project_id >= $2 AND (d.project_id > $2 OR d.connector_id > $3) ORDER BY d.project_id, d.connector_id LIMIT $4`,
 		age.Microseconds(), c.expiring.after.ProjectID, c.expiring.after.ID, maxExpiring)
 	if n < maxExpiring {
@@ -82,20 +83,20 @@ const expiredDeliveries = "expired deliveries"
 // deliveries whose result is being recorded, because that transaction may wait for the destination,
 // which is locked here.
 func (c *Core) expireDue(ctx context.Context, of store.Key, age time.Duration, limit int) (int, error) {
-	age, err := c.openFor(ctx, c.engine.Reader(), of.ProjectID, age)
+	age, err := c.OpenFor(ctx, c.engine.Reader(), of.ProjectID, age)
 	if err != nil {
 		return 0, err
 	}
 	swept, err := openSweep[store.Delivery]{
-		Core: c, name: expiredDeliveries, columns: DeliveryColumns, table: `deliveries`,
+		DB: c.DB, skipped: c.skipped, name: expiredDeliveries, columns: DeliveryColumns, table: `deliveries`,
 		where: `r.project_id = $2 AND r.connector_id = $3 AND r.id < id_at(now_us() - $4) AND (r.lease_until IS NULL OR r.lease_until <= now_us())`,
 		order: `r.id`, args: []any{of.ProjectID, of.ID, age.Microseconds()}, scan: ScanDelivery, key: store.Delivery.Key,
-		lock: func(ctx context.Context, tx *Tx) (bool, error) {
-			locked, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-				WHERE project_id = $1 AND connector_id = $2 `+c.exclusive, of.ProjectID, of.ID)
+		lock: func(ctx context.Context, tx *sqldb.Tx) (bool, error) {
+			locked, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
+				WHERE project_id = $1 AND connector_id = $2 `+c.Exclusive, of.ProjectID, of.ID)
 			return len(locked) > 0, err
 		},
-		move: func(ctx context.Context, tx *Tx, old []store.Delivery) (store.Swept, error) {
+		move: func(ctx context.Context, tx *sqldb.Tx, old []store.Delivery) (store.Swept, error) {
 			return store.Swept{Failed: len(old)}, c.endExpired(ctx, tx, of, age, old)
 		},
 	}.sweepDue(ctx, limit)
@@ -103,7 +104,7 @@ func (c *Core) expireDue(ctx context.Context, of store.Key, age time.Duration, l
 }
 
 // endExpired ends deliveries of a locked destination.
-func (c *Core) endExpired(ctx context.Context, tx *Tx, of store.Key, age time.Duration, old []store.Delivery) error {
+func (c *Core) endExpired(ctx context.Context, tx *sqldb.Tx, of store.Key, age time.Duration, old []store.Delivery) error {
 	reason := fmt.Sprintf("%s: it was not taken within %d days", store.DeliveryExpired, int(age.Hours()/24))
 	keys, attempts := make([]store.Key, len(old)), make([]store.Attempt, len(old))
 	for i, d := range old {
@@ -115,7 +116,7 @@ func (c *Core) endExpired(ctx context.Context, tx *Tx, of store.Key, age time.Du
 	if err := postFailures(ctx, tx, attempts); err != nil {
 		return err
 	}
-	if _, err := tx.exec(ctx, `UPDATE destinations SET rejected = rejected + $3, rejected_reason = $4 WHERE project_id = $1 AND connector_id = $2`,
+	if _, err := tx.Exec(ctx, `UPDATE destinations SET rejected = rejected + $3, rejected_reason = $4 WHERE project_id = $1 AND connector_id = $2`,
 		of.ProjectID, of.ID, len(old), reason); err != nil {
 		return err
 	}

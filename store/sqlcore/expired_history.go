@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // historyDeletes are history tables with a statement that deletes at most $4 rows of project $1 whose IDs
@@ -53,14 +54,14 @@ var endedRunsIndex = slices.IndexFunc(historyDeletes[:], func(of struct{ table, 
 // at a time, then the audit log of that time. Days from keep on stay completely while a result is
 // still to be delivered.
 func (c *Core) deleteDays(ctx context.Context, before, keep int64, limit int) (n int, err error) {
-	trimmed, err := c.deleteNext(ctx, pastDays, c.dropping, limit, func(l *argList, others string) string {
-		return `SELECT s.project_id, s.day, 0 FROM stored_days s WHERE s.day < ` + l.addArg(before) + `
-			AND (s.day < ` + l.addArg(keep) + ` OR NOT ` + undeliveredResult + `)` + others + ` ORDER BY s.day, s.project_id LIMIT 1`
+	trimmed, err := c.deleteNext(ctx, pastDays, c.dropping, limit, func(l *sqldb.Args, others string) string {
+		return `SELECT s.project_id, s.day, 0 FROM stored_days s WHERE s.day < ` + l.Add(before) + `
+			AND (s.day < ` + l.Add(keep) + ` OR NOT ` + undeliveredResult + `)` + others + ` ORDER BY s.day, s.project_id LIMIT 1`
 	})
 	if trimmed.Count > 0 || err != nil && !errors.As(err, new(*store.SetAsideError)) {
 		return trimmed.Count, err
 	}
-	n, auditErr := c.deleteAudit(ctx, dayStart(before), limit)
+	n, auditErr := c.deleteAudit(ctx, sqldb.DayStart(before), limit)
 	return n, joinSetAside(err, auditErr)
 }
 
@@ -76,12 +77,12 @@ const maxTrimTransactions = 10
 
 // overdueDay is the oldest day of a project beyond its retention, and since when, in microseconds.
 type overdueDay struct {
-	projectDay
+	sqldb.ProjectDay
 	us int64
 }
 
-func scanOverdueDay(row scanner) (d overdueDay, err error) {
-	err = row.Scan(&d.project, &d.day, &d.us)
+func scanOverdueDay(row sqldb.Scanner) (d overdueDay, err error) {
+	err = row.Scan(&d.Project, &d.Day, &d.us)
 	return d, err
 }
 
@@ -89,37 +90,37 @@ func scanOverdueDay(row scanner) (d overdueDay, err error) {
 // day. others is a condition on s that excludes projects. A project that fails is skipped for some
 // calls, unless some of its rows were deleted, and a project whose lock another transaction has is
 // skipped for this call.
-func (c *Core) deleteNext(ctx context.Context, name string, turns *projectCursor, limit int, pick func(l *argList, others string) string) (trimmed store.Trimmed, err error) {
+func (c *Core) deleteNext(ctx context.Context, name string, turns *projectCursor, limit int, pick func(l *sqldb.Args, others string) string) (trimmed store.Trimmed, err error) {
 	c.skipped.beginCall(name)
 	var (
 		failed []error
 		busy   []uuid.UUID
 	)
 	for ctx.Err() == nil {
-		var l argList
+		var l sqldb.Args
 		out, others := slices.Clone(busy), ``
 		for _, key := range c.skipped.skippedKeys(name) {
 			out = append(out, key.ProjectID)
 		}
 		if len(out) > 0 {
-			others = ` AND s.project_id NOT IN ` + l.addIDs(out)
+			others = ` AND s.project_id NOT IN ` + l.AddIDs(out)
 		}
-		of, err := scanOverdueDay(c.engine.Reader().QueryRowContext(ctx, pick(&l, others), l.args...))
-		if err = mapNoRows(err); errors.Is(err, store.ErrNotFound) {
+		of, err := scanOverdueDay(c.engine.Reader().QueryRowContext(ctx, pick(&l, others), l.Values...))
+		if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 			return trimmed, joinSetAside(failed...)
 		}
 		if err != nil {
-			return trimmed, wrap(err, "reading the history to delete")
+			return trimmed, sqldb.Wrap(err, "reading the history to delete")
 		}
-		turns.rewind(of.project)
-		n, err := c.deleteDay(ctx, of.projectDay, limit, 1+int(min(of.us/day.Microseconds(), maxTrimTransactions-1)))
+		turns.rewind(of.Project)
+		n, err := c.deleteDay(ctx, of.ProjectDay, limit, 1+int(min(of.us/sqldb.Day.Microseconds(), maxTrimTransactions-1)))
 		switch {
 		case n > 0: // the next call meets an error again
 			return store.Trimmed{Count: n, Overdue: time.Duration(of.us) * time.Microsecond}, joinSetAside(failed...)
 		case errors.Is(err, ErrBusy):
-			busy = append(busy, of.project)
-		case err != nil && (c.isDataError(err) || c.canWrite(ctx)):
-			failed = append(failed, c.skipped.skipRow(name, store.Key{ProjectID: of.project}, err))
+			busy = append(busy, of.Project)
+		case err != nil && (c.IsDataError(err) || c.CanWrite(ctx)):
+			failed = append(failed, c.skipped.skipRow(name, store.Key{ProjectID: of.Project}, err))
 		case err != nil:
 			return trimmed, joinSetAside(append(failed, err)...)
 		}
@@ -129,12 +130,12 @@ func (c *Core) deleteNext(ctx context.Context, name string, turns *projectCursor
 
 // overdue are the days s beyond the retention of projects p.
 var overdue = ` FROM projects p
-		JOIN stored_days s ON s.project_id = p.project_id AND s.day < (now_us() - p.history_us) / ` + dayUS + `
+		JOIN stored_days s ON s.project_id = p.project_id AND s.day < (now_us() - p.history_us) / ` + sqldb.DayMicros + `
 		WHERE p.history_us <> 0`
 
 // selectOverdue returns a statement for the oldest overdue day of a project, in an order.
 func selectOverdue(others, order string) string {
-	return `SELECT s.project_id, MIN(s.day), now_us() - p.history_us - (MIN(s.day) + 1) * ` + dayUS + overdue + others + `
+	return `SELECT s.project_id, MIN(s.day), now_us() - p.history_us - (MIN(s.day) + 1) * ` + sqldb.DayMicros + overdue + others + `
 		GROUP BY s.project_id, p.history_us ORDER BY ` + order + ` LIMIT 1`
 }
 
@@ -142,25 +143,25 @@ func selectOverdue(others, order string) string {
 // is longer if it is more overdue, so a project with a much shorter retention catches up without
 // delaying others. Days are deleted oldest first, so history has no holes.
 func (c *Core) TrimHistory(ctx context.Context, limit int) (store.Trimmed, error) {
-	return c.deleteNext(ctx, overdueDays, c.trimming, limit, func(l *argList, others string) string {
-		return selectOverdue(others, `s.project_id <= `+l.addArg(c.trimming.lastProject())+`, s.project_id`)
+	return c.deleteNext(ctx, overdueDays, c.trimming, limit, func(l *sqldb.Args, others string) string {
+		return selectOverdue(others, `s.project_id <= `+l.Add(c.trimming.lastProject())+`, s.project_id`)
 	})
 }
 
 // ProjectHistoryOverdue implements store.Housekeeping.
 func (c *Core) ProjectHistoryOverdue(ctx context.Context) (time.Duration, error) {
 	most, err := scanOverdueDay(c.engine.Reader().QueryRowContext(ctx, selectOverdue(``, `3 DESC`)))
-	if err = mapNoRows(err); errors.Is(err, store.ErrNotFound) {
+	if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
-	return time.Duration(most.us) * time.Microsecond, wrap(err, "reading the history beyond the retention of projects")
+	return time.Duration(most.us) * time.Microsecond, sqldb.Wrap(err, "reading the history beyond the retention of projects")
 }
 
 // countedBytes is an expression for the bytes of a project p that count against its limit: all
 // except days beyond its retention, which are deleted later.
 var countedBytes = `(COALESCE((SELECT s.bytes FROM stored_bytes s WHERE s.project_id = p.project_id), 0)
 	- COALESCE((SELECT CAST(SUM(d.bytes) AS bigint) FROM stored_days d WHERE d.project_id = p.project_id
-		AND p.history_us <> 0 AND d.day < (now_us() - p.history_us) / ` + dayUS + `), 0))`
+		AND p.history_us <> 0 AND d.day < (now_us() - p.history_us) / ` + sqldb.DayMicros + `), 0))`
 
 // pastLockSeed is the seed of the lock of transactions that delete history of a project. A transaction that
 // finds nothing more of a day has then seen all earlier deletes. It is also the lock of the indexer, so no
@@ -171,7 +172,7 @@ var pastLockSeed = uuid.MustParse("0b6b2b5e-5b0e-4f4e-9a39-2a2f7f6f3c52")
 func PastLock(project uuid.UUID) uuid.UUID { return uuid.NewSHA1(pastLockSeed, project[:]) }
 
 // lockPast waits for that lock.
-func (c *Core) lockPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
+func (c *Core) lockPast(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) error {
 	return c.engine.Lock(ctx, tx, PastLock(project))
 }
 
@@ -185,7 +186,7 @@ const (
 )
 
 // tryPast takes that lock, or fails with ErrBusy if another transaction has it.
-func (c *Core) tryPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
+func (c *Core) tryPast(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) error {
 	var within time.Duration
 	if c.deleting.busyAttempts(project) >= maxBusy {
 		within = pastPatience
@@ -205,7 +206,7 @@ func (c *Core) tryPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
 // for each batch of the next rows.
 type deletionProgress struct {
 	mutex sync.Mutex
-	days  map[projectDay]dayProgress
+	days  map[sqldb.ProjectDay]dayProgress
 	busy  map[uuid.UUID]int // consecutive attempts without the lock
 }
 
@@ -244,7 +245,7 @@ const maxDeleting = 1000
 
 // progressOf returns the progress of a day. Runs that have ended since are searched in any case, because
 // their calls are deleted after them.
-func (d *deletionProgress) progressOf(on projectDay) dayProgress {
+func (d *deletionProgress) progressOf(on sqldb.ProjectDay) dayProgress {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	of := d.days[on]
@@ -253,7 +254,7 @@ func (d *deletionProgress) progressOf(on projectDay) dayProgress {
 }
 
 // recordProgress records the progress of a day.
-func (d *deletionProgress) recordProgress(on projectDay, of dayProgress) {
+func (d *deletionProgress) recordProgress(on sqldb.ProjectDay, of dayProgress) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
 	if of == (dayProgress{}) {
@@ -261,7 +262,7 @@ func (d *deletionProgress) recordProgress(on projectDay, of dayProgress) {
 		return
 	}
 	if d.days == nil || len(d.days) >= maxDeleting {
-		d.days = map[projectDay]dayProgress{}
+		d.days = map[sqldb.ProjectDay]dayProgress{}
 	}
 	d.days[on] = of
 }
@@ -270,13 +271,13 @@ func (d *deletionProgress) recordProgress(on projectDay, of dayProgress) {
 // returns the number of deleted rows, at most limit plus one. Each table is deleted from the last
 // deleted ID on, and once more from the first ID by forgetDay. ErrBusy means that another
 // transaction is deleting history of the project.
-func (c *Core) deleteDay(ctx context.Context, on projectDay, limit, transactions int) (n int, err error) {
+func (c *Core) deleteDay(ctx context.Context, on sqldb.ProjectDay, limit, transactions int) (n int, err error) {
 	for of := c.deleting.progressOf(on); of.done < len(historyDeletes); {
 		most := min(limit-n, c.atOnce)
 		deleted, last, err := c.deletePast(ctx, on, historyDeletes[of.done].statement, of.after[of.done], most)
 		n += deleted
 		if err != nil {
-			return n, wrap(err, "deleting a day of project %s", on.project)
+			return n, sqldb.Wrap(err, "deleting a day of project %s", on.Project)
 		}
 		if of.after[of.done] = last; deleted < most {
 			of.done++
@@ -290,7 +291,7 @@ func (c *Core) deleteDay(ctx context.Context, on projectDay, limit, transactions
 	}
 	c.deleting.recordProgress(on, dayProgress{})
 	if err := c.forgetDay(ctx, on); err != nil {
-		return n, wrap(err, "deleting the record of a day of project %s", on.project)
+		return n, sqldb.Wrap(err, "deleting the record of a day of project %s", on.Project)
 	}
 	return n + 1, nil
 }
@@ -301,17 +302,17 @@ var errMore = errors.New("the day has more rows")
 // forgetDay deletes a day with the rows that were added after its tables were finished. Their
 // counted bytes are in the deleted row. A transaction that has not counted its bytes yet waits for
 // that, and then creates a new row. A day with many new rows stays.
-func (c *Core) forgetDay(ctx context.Context, on projectDay) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		if err := c.tryPast(ctx, tx, on.project); err != nil {
+func (c *Core) forgetDay(ctx context.Context, on sqldb.ProjectDay) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := c.tryPast(ctx, tx, on.Project); err != nil {
 			return err
 		}
-		if _, err := c.subtractDays(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, day, bytes`, on.project, on.day); err != nil {
+		if _, err := c.subtractDays(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, day, bytes`, on.Project, on.Day); err != nil {
 			return err
 		}
 		for _, of := range historyDeletes {
 			n := 0
-			there, err := c.engine.HasPart(ctx, tx, of.table, firstID(on.day))
+			there, err := c.engine.HasPart(ctx, tx, of.table, sqldb.FirstID(on.Day))
 			if err == nil && there {
 				n, _, err = c.deleteRows(ctx, tx, on, of.statement, uuid.Nil, c.atOnce)
 			}
@@ -324,7 +325,7 @@ func (c *Core) forgetDay(ctx context.Context, on projectDay) error {
 		}
 		return nil
 	})
-	if errors.Is(err, errMore) || err != nil && c.noTable(err) { // a partition was deleted meanwhile: the next call reads the new state
+	if errors.Is(err, errMore) || err != nil && c.NoTable(err) { // a partition was deleted meanwhile: the next call reads the new state
 		return nil
 	}
 	return err
@@ -333,13 +334,13 @@ func (c *Core) forgetDay(ctx context.Context, on projectDay) error {
 // deletePast runs a statement of historyDeletes from an ID on, and returns the last deleted ID. If the
 // partition of a day is deleted, so are its rows.
 func (c *Core) deletePast(
-	ctx context.Context, on projectDay, statement string, after uuid.UUID, limit int,
+	ctx context.Context, on sqldb.ProjectDay, statement string, after uuid.UUID, limit int,
 ) (n int, last uuid.UUID, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		if err := c.tryPast(ctx, tx, on.project); err != nil {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := c.tryPast(ctx, tx, on.Project); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, `UPDATE stored_days SET going = TRUE WHERE project_id = $1 AND day = $2 AND NOT going`, on.project, on.day); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE stored_days SET going = TRUE WHERE project_id = $1 AND day = $2 AND NOT going`, on.Project, on.Day); err != nil {
 			return err
 		}
 		n, last, err = c.deleteRows(ctx, tx, on, statement, after, limit)
@@ -348,7 +349,7 @@ func (c *Core) deletePast(
 	if err != nil {
 		n, last = 0, after // nothing was deleted
 	}
-	if err != nil && c.noTable(err) {
+	if err != nil && c.NoTable(err) {
 		err = nil
 	}
 	return n, last, err
@@ -357,32 +358,32 @@ func (c *Core) deletePast(
 // deleteRows runs a statement of historyDeletes from an ID on, and returns the last deleted ID. The blobs
 // that its rows named become unmarked.
 func (c *Core) deleteRows(
-	ctx context.Context, tx *Tx, on projectDay, statement string, after uuid.UUID, limit int,
+	ctx context.Context, tx *sqldb.Tx, on sqldb.ProjectDay, statement string, after uuid.UUID, limit int,
 ) (n int, last uuid.UUID, err error) {
 	var loose []store.Key
 	last = after
-	from := firstID(on.day)
-	if compareIDs(after, from) > 0 {
+	from := sqldb.FirstID(on.Day)
+	if sqldb.CompareIDs(after, from) > 0 {
 		from = after
 	}
-	_, err = collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			id    uuid.UUID
 			blob  *uuid.UUID
 			files *string
 		)
 		err = row.Scan(&id, &blob, &files)
-		if n++; compareIDs(id, last) > 0 {
+		if n++; sqldb.CompareIDs(id, last) > 0 {
 			last = id
 		}
 		if blob != nil {
-			loose = append(loose, store.Key{ProjectID: on.project, ID: *blob})
+			loose = append(loose, store.Key{ProjectID: on.Project, ID: *blob})
 		}
 		if err == nil && files != nil {
-			loose, err = addFiles(loose, on.project, *files)
+			loose, err = addFiles(loose, on.Project, *files)
 		}
 		return none, err
-	}, c.InPart(statement, firstID(on.day)), on.project, from, dayStart(on.day+1), limit)
+	}, c.InPart(statement, sqldb.FirstID(on.Day)), on.Project, from, sqldb.DayStart(on.Day+1), limit)
 	if err != nil {
 		return n, last, err
 	}
@@ -401,18 +402,18 @@ func addFiles(blobs []store.Key, project uuid.UUID, column string) ([]store.Key,
 }
 
 // unmarkBlobs unmarks blobs, so that the next sweep deletes them.
-func (c *Core) unmarkBlobs(ctx context.Context, tx *Tx, blobs []store.Key) error {
+func (c *Core) unmarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
-	var l argList
-	_, err := tx.exec(ctx, `UPDATE blobs SET mark = '' WHERE `+c.keyCondition(&l, "id", blobs), l.args...)
-	return wrap(err, "releasing blobs")
+	var l sqldb.Args
+	_, err := tx.Exec(ctx, `UPDATE blobs SET mark = '' WHERE `+c.KeyCondition(&l, "id", blobs), l.Values...)
+	return sqldb.Wrap(err, "releasing blobs")
 }
 
 // deleteAudit deletes the audit log of a project before a time.
 func (c *Core) deleteAudit(ctx context.Context, before int64, limit int) (n int, err error) {
-	project, err := scanUUID(c.engine.Reader().QueryRowContext(ctx, `WITH RECURSIVE p (project_id) AS (
+	project, err := sqldb.ScanUUID(c.engine.Reader().QueryRowContext(ctx, `WITH RECURSIVE p (project_id) AS (
 			SELECT (SELECT a.project_id FROM audit_log a WHERE a.project_id >= '`+uuid.Nil.String()+`' ORDER BY a.project_id LIMIT 1)
 			UNION ALL
 			SELECT (SELECT a.project_id FROM audit_log a WHERE a.project_id > p.project_id ORDER BY a.project_id LIMIT 1)
@@ -420,7 +421,7 @@ func (c *Core) deleteAudit(ctx context.Context, before int64, limit int) (n int,
 		)
 		SELECT p.project_id FROM p WHERE p.project_id IS NOT NULL
 			AND EXISTS (SELECT 1 FROM audit_log a WHERE a.project_id = p.project_id AND a.id < id_at($1)) LIMIT 1`, before))
-	if err = mapNoRows(err); errors.Is(err, store.ErrNotFound) {
+	if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
 	for _, statement := range []string{
@@ -429,17 +430,17 @@ func (c *Core) deleteAudit(ctx context.Context, before int64, limit int) (n int,
 		`DELETE FROM audit_log WHERE (project_id, id) IN (SELECT project_id, id FROM audit_log
 			WHERE project_id = $1 AND id < id_at($2) ORDER BY id LIMIT $3)`,
 		`DELETE FROM audit_days WHERE (project_id, day) IN (SELECT project_id, day FROM audit_days
-			WHERE project_id = $1 AND day < $2 / ` + dayUS + ` ORDER BY day LIMIT $3)`,
+			WHERE project_id = $1 AND day < $2 / ` + sqldb.DayMicros + ` ORDER BY day LIMIT $3)`,
 	} {
 		if err != nil || n >= limit {
 			break
 		}
 		var deleted int64
-		err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
-			deleted, err = tx.exec(ctx, statement, project, before, min(limit-n, chunk))
+		err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+			deleted, err = tx.Exec(ctx, statement, project, before, min(limit-n, sqldb.MaxIDs))
 			return err
 		})
 		n += int(deleted)
 	}
-	return n, wrap(err, "deleting from the audit log of project %s", project)
+	return n, sqldb.Wrap(err, "deleting from the audit log of project %s", project)
 }

@@ -6,11 +6,13 @@ import (
 	"context"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // expiredRows deletes expired rows of a table.
 type expiredRows struct {
-	*Core
+	*sqldb.DB
+	skipped *skippedRows
 	// what names the rows. It is also the name under which failing rows are set aside.
 	what string
 	// table has the rows r. id is its column that identifies a row in a project, where the condition
@@ -19,24 +21,24 @@ type expiredRows struct {
 	args                    []any
 	// drop deletes expired rows in order, at most as many as the first argument of l. narrow is
 	// another condition on r.
-	drop func(ctx context.Context, tx *Tx, narrow string, l argList) (int64, error)
+	drop func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error)
 }
 
 // rowCondition excludes the rows that are set aside, and selects only some rows if there are any.
-func (e expiredRows) rowCondition(l *argList, only []store.Key) (text string) {
+func (e expiredRows) rowCondition(l *sqldb.Args, only []store.Key) (text string) {
 	if len(only) > 0 {
-		text += ` AND ` + e.keyCondition(l, "r."+e.id, only)
+		text += ` AND ` + e.KeyCondition(l, "r."+e.id, only)
 	}
 	if passed := e.skipped.skippedKeys(e.what); len(passed) > 0 {
-		text += ` AND NOT (` + e.keyCondition(l, "r."+e.id, passed) + `)`
+		text += ` AND NOT (` + e.KeyCondition(l, "r."+e.id, passed) + `)`
 	}
 	return text
 }
 
 // dropSome deletes at most limit rows in a transaction, of these keys if there are any.
 func (e expiredRows) dropSome(ctx context.Context, limit int, only []store.Key) (n int, err error) {
-	err = e.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		l := argList{args: append([]any{limit}, e.args...)}
+	err = e.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		l := sqldb.Args{Values: append([]any{limit}, e.args...)}
 		narrow := e.rowCondition(&l, only)
 		dropped, err := e.drop(ctx, tx, narrow, l)
 		n = int(dropped)
@@ -55,10 +57,10 @@ func (e expiredRows) sweepRows(ctx context.Context, limit int) (n int, err error
 	if n, err = e.dropSome(ctx, limit, nil); err == nil {
 		return n, nil
 	}
-	l := argList{args: append([]any{limit}, e.args...)}
+	l := sqldb.Args{Values: append([]any{limit}, e.args...)}
 	narrow := e.rowCondition(&l, nil)
-	rows, readErr := collect(ctx, e.engine.Reader(), scanKey, `SELECT r.project_id, r.`+e.id+` FROM `+e.table+` r
-		WHERE `+e.where+narrow+` ORDER BY `+e.order+` LIMIT $1`, l.args...)
+	rows, readErr := sqldb.Collect(ctx, e.Reader(), sqldb.ScanKey, `SELECT r.project_id, r.`+e.id+` FROM `+e.table+` r
+		WHERE `+e.where+narrow+` ORDER BY `+e.order+` LIMIT $1`, l.Values...)
 	if readErr != nil || len(rows) == 0 {
 		return 0, err
 	}
@@ -68,7 +70,7 @@ func (e expiredRows) sweepRows(ctx context.Context, limit int) (n int, err error
 			n += dropped
 			return err
 		},
-		isDataError: e.isDataError, canProceed: e.canWrite,
+		isDataError: e.IsDataError, canProceed: e.CanWrite,
 		setAside: func(_ context.Context, row store.Key, because error) error {
 			return e.skipped.skipRow(e.what, row, because)
 		},

@@ -11,12 +11,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // postFailures adds outbox rows for connectors whose deliveries end as failed, if a link of the project
 // requests failure notices. A failed notice causes no notice, because that could repeat forever. A
 // failed test causes none, because a user is watching it.
-func postFailures(ctx context.Context, tx *Tx, attempts []store.Attempt) error {
+func postFailures(ctx context.Context, tx *sqldb.Tx, attempts []store.Attempt) error {
 	failed := slices.DeleteFunc(slices.Clone(attempts), func(a store.Attempt) bool {
 		return a.Outcome != store.DeliveryFailed && a.Outcome != store.DeliveryGone || a.Delivery.Kind == store.DeliverFailure || a.Delivery.Kind == store.DeliverTest
 	})
@@ -38,43 +39,43 @@ func postFailures(ctx context.Context, tx *Tx, attempts []store.Attempt) error {
 			tx.Hint(store.TopicDelivery, store.Key{ProjectID: a.Delivery.ProjectID, ID: a.Delivery.EnvironmentID})
 		}
 	}
-	var r rowBatch
-	for _, connector := range slices.SortedFunc(maps.Keys(of), CompareKeys) {
-		r.addRow(connector.ProjectID, connector.ID, of[connector].count, of[connector].last)
+	var r sqldb.RowBatch
+	for _, connector := range slices.SortedFunc(maps.Keys(of), sqldb.CompareKeys) {
+		r.Add(connector.ProjectID, connector.ID, of[connector].count, of[connector].last)
 	}
-	return r.insertRows(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at, failed, last_failed) VALUES `,
+	return r.Insert(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at, failed, last_failed) VALUES `,
 		`(%, '`+failures+`', %, 0, now_us(), %, %)`,
 		` ON CONFLICT (project_id, consumer, ended_id) DO UPDATE SET failed = o.failed + excluded.failed, last_failed = excluded.last_failed`)
 }
 
 // noticeProjects returns the projects of attempts that have links for failure notices.
-func noticeProjects(ctx context.Context, tx *Tx, attempts []store.Attempt) ([]uuid.UUID, error) {
+func noticeProjects(ctx context.Context, tx *sqldb.Tx, attempts []store.Attempt) ([]uuid.UUID, error) {
 	var projects []uuid.UUID
 	for _, a := range attempts {
 		if !slices.Contains(projects, a.Delivery.ProjectID) {
 			projects = append(projects, a.Delivery.ProjectID)
 		}
 	}
-	var l argList
-	return collect(ctx, tx, scanUUID, `SELECT DISTINCT l.project_id FROM links l WHERE l.tells_failures AND l.project_id IN `+l.addIDs(projects), l.args...)
+	var l sqldb.Args
+	return sqldb.Collect(ctx, tx, sqldb.ScanUUID, `SELECT DISTINCT l.project_id FROM links l WHERE l.tells_failures AND l.project_id IN `+l.AddIDs(projects), l.Values...)
 }
 
 // takeFailing takes the outbox rows of failing connectors, if no other process has since they were
 // read. own is the number of failed deliveries at that time. The next notice follows after
 // TellEvery at the earliest. A row without further failures is then deleted. The destinations of
 // the notices are locked before.
-func (c *Core) takeFailing(ctx context.Context, tx *Tx, failing []deliveryOutboxRow, targets []target, own map[store.Key]int64) error {
+func (c *Core) takeFailing(ctx context.Context, tx *sqldb.Tx, failing []deliveryOutboxRow, targets []target, own map[store.Key]int64) error {
 	if len(failing) == 0 {
 		return nil
 	}
 	if len(targets) > 0 {
-		var l argList
+		var l sqldb.Args
 		to := make([]store.Key, len(targets))
 		for i, t := range targets {
 			to[i] = t.destination()
 		}
-		if _, err := collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+
-			c.keyCondition(&l, "connector_id", slices.Compact(to))+` ORDER BY project_id, connector_id `+c.exclusive, l.args...); err != nil {
+		if _, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+
+			c.KeyCondition(&l, "connector_id", slices.Compact(to))+` ORDER BY project_id, connector_id `+c.Exclusive, l.Values...); err != nil {
 			return err
 		}
 	}
@@ -82,9 +83,9 @@ func (c *Core) takeFailing(ctx context.Context, tx *Tx, failing []deliveryOutbox
 	for i, p := range failing {
 		keys[i], last[p.Key] = p.Key, *p.last
 	}
-	var l argList
-	rows, err := collect(ctx, tx, scanDeliveryOutboxRow, `SELECT `+deliveryOutboxColumns+` FROM outbox WHERE consumer = '`+failures+`' AND posted_at <= now_us() AND `+
-		c.keyCondition(&l, "ended_id", keys)+` ORDER BY project_id, ended_id `+c.exclusive, l.args...)
+	var l sqldb.Args
+	rows, err := sqldb.Collect(ctx, tx, scanDeliveryOutboxRow, `SELECT `+deliveryOutboxColumns+` FROM outbox WHERE consumer = '`+failures+`' AND posted_at <= now_us() AND `+
+		c.KeyCondition(&l, "ended_id", keys)+` ORDER BY project_id, ended_id `+c.Exclusive, l.Values...)
 	if err != nil {
 		return err
 	}
@@ -98,17 +99,17 @@ func (c *Core) takeFailing(ctx context.Context, tx *Tx, failing []deliveryOutbox
 		}
 	}
 	if len(over) > 0 {
-		l = argList{}
-		if _, err := tx.exec(ctx, `DELETE FROM outbox WHERE consumer = '`+failures+`' AND `+c.keyCondition(&l, "ended_id", over), l.args...); err != nil {
+		l = sqldb.Args{}
+		if _, err := tx.Exec(ctx, `DELETE FROM outbox WHERE consumer = '`+failures+`' AND `+c.KeyCondition(&l, "ended_id", over), l.Values...); err != nil {
 			return err
 		}
 	}
 	if len(told) == 0 {
 		return nil
 	}
-	l = argList{args: []any{store.TellEvery.Microseconds()}}
-	_, err = tx.exec(ctx, `UPDATE outbox SET failed = 0, failures = 0, posted_at = now_us() + $1 WHERE consumer = '`+failures+`' AND `+
-		c.keyCondition(&l, "ended_id", told), l.args...)
+	l = sqldb.Args{Values: []any{store.TellEvery.Microseconds()}}
+	_, err = tx.Exec(ctx, `UPDATE outbox SET failed = 0, failures = 0, posted_at = now_us() + $1 WHERE consumer = '`+failures+`' AND `+
+		c.KeyCondition(&l, "ended_id", told), l.Values...)
 	return err
 }
 
@@ -151,18 +152,18 @@ func (c *Core) noticeLinks(ctx context.Context, failing []deliveryOutboxRow) (al
 
 // failedDeliveries reads failed deliveries with the last attempt of each.
 func (c *Core) failedDeliveries(ctx context.Context, keys []store.Key) (all []failedDelivery, err error) {
-	for _, same := range c.keysByPart("ended_connector_runs", keys) {
-		var l argList
-		past, err := pastRows(ctx, c, c.engine.Reader(), same[0].ID, func(row scanner) (f failedDelivery, err error) {
+	for _, same := range c.KeysByPart("ended_connector_runs", keys) {
+		var l sqldb.Args
+		past, err := sqldb.PastRows(ctx, c.DB, c.engine.Reader(), same[0].ID, func(row sqldb.Scanner) (f failedDelivery, err error) {
 			var (
 				runs  []uuid.UUID
 				ended time.Time
 			)
-			err = row.Scan(&f.ProjectID, &f.ID, &f.environment, &f.word.ConnectorID, idList{&runs}, &f.word.Error, scanTime(&ended))
+			err = row.Scan(&f.ProjectID, &f.ID, &f.environment, &f.word.ConnectorID, sqldb.ScanIDs(&runs), &f.word.Error, sqldb.ScanTime(&ended))
 			f.word.Type, f.word.DeliveryID, f.word.FailedAt, f.word.RunID = store.StatusDeliveryFailed, f.ID, ended, firstOf(runs)
 			return f, err
 		}, `SELECT project_id, id, environment_id, connector_id, run_ids, error, ended_at FROM {ended_connector_runs}
-			WHERE status = 'failed' AND trigger_type = 'outbound' AND `+c.keyCondition(&l, "id", same), l.args...)
+			WHERE status = 'failed' AND trigger_type = 'outbound' AND `+c.KeyCondition(&l, "id", same), l.Values...)
 		if err != nil {
 			return nil, err
 		}
@@ -170,7 +171,7 @@ func (c *Core) failedDeliveries(ctx context.Context, keys []store.Key) (all []fa
 	}
 	for i := range all {
 		f := &all[i]
-		last, err := pastRows(ctx, c, c.engine.Reader(), f.ID, func(row scanner) (a store.PastAttempt, err error) {
+		last, err := sqldb.PastRows(ctx, c.DB, c.engine.Reader(), f.ID, func(row sqldb.Scanner) (a store.PastAttempt, err error) {
 			return a, row.Scan(&a.Number, &a.StatusCode, &a.ErrorClass)
 		}, `SELECT number, status_code, error_class FROM {delivery_attempts} WHERE project_id = $1 AND delivery_id = $2 ORDER BY number DESC LIMIT 1`,
 			f.ProjectID, f.ID)
@@ -184,7 +185,7 @@ func (c *Core) failedDeliveries(ctx context.Context, keys []store.Key) (all []fa
 
 // noticeLinksOf returns the links of an environment that send failure notices, one per connector.
 func (c *Core) noticeLinksOf(ctx context.Context, environment store.Key) (all []target, err error) {
-	links, err := collect(ctx, c.engine.Reader(), func(row scanner) (to target, err error) {
+	links, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (to target, err error) {
 		return to, row.Scan(&to.link, &to.connector)
 	}, `SELECT l.id, l.connector_id FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
 		WHERE l.project_id = $1 AND l.tells_failures AND c.environment_id = $2 AND c.mode = 'outbound' AND NOT c.shadowed ORDER BY `+linkOrder, environment.ProjectID, environment.ID)

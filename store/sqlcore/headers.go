@@ -9,6 +9,7 @@ import (
 	"errors"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // HeadersColumn returns an event's headers for the row of its input, nil without any.
@@ -20,7 +21,7 @@ func HeadersColumn(headers map[string]string) *string {
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(headers) // always encodes
-	column := Text(out.String())
+	column := sqldb.Text(out.String())
 	return &column
 }
 
@@ -36,11 +37,11 @@ func TraceparentColumn(traceparent string) *string {
 func (c *Core) RunHeaders(ctx context.Context, run store.Key) (headers map[string]string, err error) {
 	input, err := c.inputOf(ctx, run)
 	if err == nil {
-		err = c.inHistory(ctx, c.engine.Reader(), store.Key{ProjectID: run.ProjectID, ID: input},
-			`SELECT headers FROM {inputs} WHERE project_id = $1 AND id = $2`, document{&headers})
+		err = c.ReadHistory(ctx, c.engine.Reader(), store.Key{ProjectID: run.ProjectID, ID: input},
+			`SELECT headers FROM {inputs} WHERE project_id = $1 AND id = $2`, sqldb.ScanJSON(&headers))
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, nil // the run exists, but its input is no longer kept
 		}
 	}
-	return headers, wrap(err, "reading the headers of run %s", run)
+	return headers, sqldb.Wrap(err, "reading the headers of run %s", run)
 }

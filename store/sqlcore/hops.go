@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // start identifies the event that started a run.
@@ -46,7 +47,7 @@ func (c *Core) addOrigins(ctx context.Context, targets []target, starts []start)
 }
 
 // originOf returns the origin of a run.
-func (c *Core) originOf(ctx context.Context, q Queryer, run store.Key) (origin, error) {
+func (c *Core) originOf(ctx context.Context, q sqldb.Queryer, run store.Key) (origin, error) {
 	starts, err := c.startsOf(ctx, q, []store.Key{run})
 	if err != nil {
 		return origin{}, err
@@ -56,23 +57,23 @@ func (c *Core) originOf(ctx context.Context, q Queryer, run store.Key) (origin, 
 }
 
 // startsOf returns the starts of runs.
-func (c *Core) startsOf(ctx context.Context, q Queryer, runs []store.Key) (starts []start, err error) {
-	scan := func(row scanner) (s start, err error) {
+func (c *Core) startsOf(ctx context.Context, q sqldb.Queryer, runs []store.Key) (starts []start, err error) {
+	scan := func(row sqldb.Scanner) (s start, err error) {
 		err = row.Scan(&s.run.ProjectID, &s.run.ID, &s.input.ID)
 		s.input.ProjectID = s.run.ProjectID
 		return s, err
 	}
-	for _, same := range c.keysByPart("ended_runs", runs) {
-		var l argList
-		ended, err := pastRows(ctx, c, q, same[0].ID, scan, `SELECT project_id, id, input_id FROM {ended_runs} WHERE `+c.keyCondition(&l, "id", same), l.args...)
+	for _, same := range c.KeysByPart("ended_runs", runs) {
+		var l sqldb.Args
+		ended, err := sqldb.PastRows(ctx, c.DB, q, same[0].ID, scan, `SELECT project_id, id, input_id FROM {ended_runs} WHERE `+c.KeyCondition(&l, "id", same), l.Values...)
 		if err != nil {
 			return nil, err
 		}
 		starts = append(starts, ended...)
 	}
 	if len(starts) < len(runs) {
-		var l argList
-		open, err := collect(ctx, q, scan, `SELECT project_id, id, input_id FROM open_runs WHERE `+c.keyCondition(&l, "id", runs), l.args...)
+		var l sqldb.Args
+		open, err := sqldb.Collect(ctx, q, scan, `SELECT project_id, id, input_id FROM open_runs WHERE `+c.KeyCondition(&l, "id", runs), l.Values...)
 		if err != nil {
 			return nil, err
 		}
@@ -82,16 +83,16 @@ func (c *Core) startsOf(ctx context.Context, q Queryer, runs []store.Key) (start
 }
 
 // originsByRun returns the origins of runs, by run, if their inputs are stored.
-func (c *Core) originsByRun(ctx context.Context, q Queryer, starts []start) (map[store.Key]origin, error) {
+func (c *Core) originsByRun(ctx context.Context, q sqldb.Queryer, starts []start) (map[store.Key]origin, error) {
 	inputs := make([]store.Key, len(starts))
 	for i, s := range starts {
 		inputs[i] = s.input
 	}
-	slices.SortFunc(inputs, CompareKeys)
+	slices.SortFunc(inputs, sqldb.CompareKeys)
 	of := map[store.Key]origin{}
-	for _, same := range c.keysByPart("inputs", slices.Compact(inputs)) {
-		var l argList
-		if _, err := pastRows(ctx, c, q, same[0].ID, func(row scanner) (id uuid.UUID, err error) {
+	for _, same := range c.KeysByPart("inputs", slices.Compact(inputs)) {
+		var l sqldb.Args
+		if _, err := sqldb.PastRows(ctx, c.DB, q, same[0].ID, func(row sqldb.Scanner) (id uuid.UUID, err error) {
 			var (
 				key  store.Key
 				from origin
@@ -99,7 +100,7 @@ func (c *Core) originsByRun(ctx context.Context, q Queryer, starts []start) (map
 			err = row.Scan(&key.ProjectID, &key.ID, &from.hops, &from.traceparent)
 			of[key] = from
 			return id, err
-		}, `SELECT project_id, id, hops, COALESCE(traceparent, '') FROM {inputs} WHERE `+c.keyCondition(&l, "id", same), l.args...); err != nil {
+		}, `SELECT project_id, id, hops, COALESCE(traceparent, '') FROM {inputs} WHERE `+c.KeyCondition(&l, "id", same), l.Values...); err != nil {
 			return nil, err
 		}
 	}

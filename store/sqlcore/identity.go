@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // identity is a row of object_ids: an ID and the object that holds it.
@@ -33,15 +34,15 @@ func refFields(r *store.ObjectRef) []any {
 
 const selectIdentities = `SELECT k.project_id, k.id, k.writes, k.adopted, ` + refColumns + ` FROM object_ids k `
 
-func scanIdentity(row scanner) (i identity, err error) {
+func scanIdentity(row sqldb.Scanner) (i identity, err error) {
 	err = row.Scan(append([]any{&i.key.ProjectID, &i.key.ID, &i.writes, &i.adopted}, refFields(&i.ref)...)...)
 	return i, err
 }
 
-func identityOf(ctx context.Context, q Queryer, key store.Key) (identity, error) {
+func identityOf(ctx context.Context, q sqldb.Queryer, key store.Key) (identity, error) {
 	i, err := scanIdentity(q.QueryRowContext(ctx, selectIdentities+`WHERE k.project_id = $1 AND k.id = $2`,
 		key.ProjectID, key.ID))
-	return i, mapNoRows(err)
+	return i, sqldb.MapNoRows(err)
 }
 
 // ClaimID implements store.Projector. It reads first, because the object usually has the ID
@@ -54,7 +55,7 @@ func (c *Core) ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) 
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("reading the claim of %s: %w", ref, err)
 	}
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error { return c.claimID(ctx, tx, key, ref) })
+	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return c.claimID(ctx, tx, key, ref) })
 }
 
 // namesObject reports whether the ID belongs to this very object, and no newer state is known.
@@ -65,12 +66,12 @@ func (i identity) namesObject(ref store.ObjectRef) bool {
 // claimID claims the ID for the object. It locks the project, and applies the deletion of an
 // earlier incarnation with the object's name or ID. A ref without ObjectUID is an object that is
 // not mirrored yet: it keeps the recorded incarnation.
-func (c *Core) claimID(ctx context.Context, tx *Tx, key store.Key, ref store.ObjectRef) error {
+func (c *Core) claimID(ctx context.Context, tx *sqldb.Tx, key store.Key, ref store.ObjectRef) error {
 	if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil {
 		return err
 	}
 	// One row may have the ID, another the name.
-	rows, err := collect(ctx, tx, scanIdentity,
+	rows, err := sqldb.Collect(ctx, tx, scanIdentity,
 		selectIdentities+`WHERE k.project_id = $1 AND (k.id = $2 OR k.kind = $3 AND k.name = $4)`,
 		key.ProjectID, key.ID, ref.Kind, ref.Name)
 	if err != nil {
@@ -117,25 +118,25 @@ func (i identity) claimedBy(ref store.ObjectRef) (next identity, departed bool, 
 	return next, departed, err
 }
 
-func writeIdentity(ctx context.Context, tx *Tx, i identity) error {
-	_, err := tx.exec(ctx, `INSERT INTO object_ids
+func writeIdentity(ctx context.Context, tx *sqldb.Tx, i identity) error {
+	_, err := tx.Exec(ctx, `INSERT INTO object_ids
 		(project_id, id, cluster_uid, namespace, kind, name, object_uid, generation, writes, adopted)
 		VALUES ($1, $2, COALESCE((SELECT cluster_uid FROM cluster_lease WHERE id = 1), ''), $3, $4, $5, $6, $7, 1, FALSE)
 		ON CONFLICT (project_id, id) DO UPDATE SET cluster_uid = excluded.cluster_uid, object_uid = excluded.object_uid,
 			generation = excluded.generation, writes = object_ids.writes + 1, adopted = FALSE`,
 		i.key.ProjectID, i.key.ID, i.ref.Namespace, i.ref.Kind, i.ref.Name, i.ref.ObjectUID, i.ref.Generation)
-	return wrap(err, "claiming the ID of %s", i.ref)
+	return sqldb.Wrap(err, "claiming the ID of %s", i.ref)
 }
 
 // Remove implements store.Projector.
 func (c *Core) Remove(ctx context.Context, projectID uuid.UUID, ref store.ObjectRef) error {
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := c.engine.Lock(ctx, tx, projectID); err != nil {
 			return err
 		}
 		held, err := scanIdentity(tx.QueryRowContext(ctx,
 			selectIdentities+`WHERE k.project_id = $1 AND k.kind = $2 AND k.name = $3`, projectID, ref.Kind, ref.Name))
-		switch err = mapNoRows(err); {
+		switch err = sqldb.MapNoRows(err); {
 		case errors.Is(err, store.ErrNotFound):
 			return nil
 		case err != nil:
@@ -150,20 +151,20 @@ func (c *Core) Remove(ctx context.Context, projectID uuid.UUID, ref store.Object
 
 // applyDeletion applies the deletion of an object. A live connector in code stays with everything it has
 // and waits for its new mirror, because its secrets are in effect.
-func (c *Core) applyDeletion(ctx context.Context, tx *Tx, held identity) (stays bool, err error) {
+func (c *Core) applyDeletion(ctx context.Context, tx *sqldb.Tx, held identity) (stays bool, err error) {
 	if held.ref.Kind == store.KindConnector {
-		n, err := tx.exec(ctx, `UPDATE object_ids SET object_uid = '', generation = 0, adopted = FALSE, writes = writes + 1
+		n, err := tx.Exec(ctx, `UPDATE object_ids SET object_uid = '', generation = 0, adopted = FALSE, writes = writes + 1
 			WHERE project_id = $1 AND id = $2 AND EXISTS (SELECT 1 FROM connectors c
 				WHERE c.project_id = $1 AND c.id = $2 AND c.defined_in_code AND NOT c.retired)`, held.key.ProjectID, held.key.ID)
 		if err != nil || n > 0 {
-			return n > 0, wrap(err, "taking %s off its connector", held.ref)
+			return n > 0, sqldb.Wrap(err, "taking %s off its connector", held.ref)
 		}
 	}
 	return false, c.removeObject(ctx, tx, held)
 }
 
 // removeObject applies the effects of an object's deletion and frees its ID.
-func (c *Core) removeObject(ctx context.Context, tx *Tx, held identity) error {
+func (c *Core) removeObject(ctx context.Context, tx *sqldb.Tx, held identity) error {
 	var err error
 	switch held.ref.Kind {
 	case store.KindProject:
@@ -187,22 +188,22 @@ func (c *Core) removeObject(ctx context.Context, tx *Tx, held identity) error {
 	if err == nil {
 		err = releaseID(ctx, tx, held.key)
 	}
-	return wrap(err, "removing %s", held.ref)
+	return sqldb.Wrap(err, "removing %s", held.ref)
 }
 
-func releaseID(ctx context.Context, tx *Tx, key store.Key) error {
-	_, err := tx.exec(ctx, `DELETE FROM object_ids WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID)
+func releaseID(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
+	_, err := tx.Exec(ctx, `DELETE FROM object_ids WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID)
 	return err
 }
 
 // ListProjected implements store.Sweeper.
 func (c *Core) ListProjected(ctx context.Context) ([]store.ProjectedObject, error) {
-	objects, err := collect(ctx, c.engine.Reader(), scanProjected,
+	objects, err := sqldb.Collect(ctx, c.engine.Reader(), scanProjected,
 		selectIdentities+`WHERE k.object_uid <> '' OR k.adopted ORDER BY k.project_id, k.kind, k.name`)
-	return objects, wrap(err, "listing the projection")
+	return objects, sqldb.Wrap(err, "listing the projection")
 }
 
-func scanProjected(row scanner) (store.ProjectedObject, error) {
+func scanProjected(row sqldb.Scanner) (store.ProjectedObject, error) {
 	i, err := scanIdentity(row)
 	return store.ProjectedObject{Key: i.key, Ref: i.ref}, err
 }
@@ -210,12 +211,12 @@ func scanProjected(row scanner) (store.ProjectedObject, error) {
 // Holder implements store.Catalog.
 func (c *Core) Holder(ctx context.Context, key store.Key) (store.ObjectRef, error) {
 	i, err := identityOf(ctx, c.engine.Reader(), key)
-	return i.ref, wrap(err, "reading the holder of ID %s", key)
+	return i.ref, sqldb.Wrap(err, "reading the holder of ID %s", key)
 }
 
 // Holders implements store.Catalog.
 func (c *Core) Holders(ctx context.Context, projectID uuid.UUID, kind string) ([]store.ProjectedObject, error) {
-	objects, err := collect(ctx, c.engine.Reader(), scanProjected,
+	objects, err := sqldb.Collect(ctx, c.engine.Reader(), scanProjected,
 		selectIdentities+`WHERE k.project_id = $1 AND k.kind = $2 ORDER BY k.name`, projectID, kind)
-	return objects, wrap(err, "listing the ID holders of project %s", projectID)
+	return objects, sqldb.Wrap(err, "listing the ID holders of project %s", projectID)
 }

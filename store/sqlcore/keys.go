@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // Names of key rings.
@@ -30,23 +31,23 @@ const reportsKept = time.Hour
 
 const platformKeyColumns = `id, ring, fingerprint, rank, current, used, revoked_at, ends_at, retired_at`
 
-func scanPlatformKey(row scanner) (k store.PlatformKey, err error) {
+func scanPlatformKey(row sqldb.Scanner) (k store.PlatformKey, err error) {
 	err = row.Scan(&k.ID, &k.Ring, &k.Fingerprint, &k.Rank, &k.Current, &k.Used,
-		scanNullTime(&k.RevokedAt), scanNullTime(&k.EndsAt), scanNullTime(&k.RetiredAt))
+		sqldb.ScanNullTime(&k.RevokedAt), sqldb.ScanNullTime(&k.EndsAt), sqldb.ScanNullTime(&k.RetiredAt))
 	return k, err
 }
 
-func platformKeys(ctx context.Context, q Queryer) ([]store.PlatformKey, error) {
-	return collect(ctx, q, scanPlatformKey, `SELECT `+platformKeyColumns+` FROM platform_keys ORDER BY rank`)
+func platformKeys(ctx context.Context, q sqldb.Queryer) ([]store.PlatformKey, error) {
+	return sqldb.Collect(ctx, q, scanPlatformKey, `SELECT `+platformKeyColumns+` FROM platform_keys ORDER BY rank`)
 }
 
 // ReportKeys implements store.KeyRegister.
 func (c *Core) ReportKeys(ctx context.Context, process string, held map[string]string) (current []string, err error) {
-	ids, err := marshalText(slices.Sorted(maps.Keys(held)))
+	ids, err := sqldb.MarshalText(slices.Sorted(maps.Keys(held)))
 	if err != nil {
 		return nil, err
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		known, err := platformKeys(ctx, tx)
 		if err != nil {
 			return err
@@ -67,33 +68,33 @@ func (c *Core) ReportKeys(ctx context.Context, process string, held map[string]s
 		if len(missing.Missing)+len(missing.Changed) > 0 {
 			return missing
 		}
-		_, err = tx.exec(ctx, `INSERT INTO key_holders (process, keys, seen_at) VALUES ($1, $2, now_us())
-			ON CONFLICT (process) DO UPDATE SET keys = excluded.keys, seen_at = excluded.seen_at`, Text(process), ids)
+		_, err = tx.Exec(ctx, `INSERT INTO key_holders (process, keys, seen_at) VALUES ($1, $2, now_us())
+			ON CONFLICT (process) DO UPDATE SET keys = excluded.keys, seen_at = excluded.seen_at`, sqldb.Text(process), ids)
 		return err
 	})
-	return current, wrap(err, "recording the keys of process %s", process)
+	return current, sqldb.Wrap(err, "recording the keys of process %s", process)
 }
 
 // ForgetProcess implements store.KeyRegister.
 func (c *Core) ForgetProcess(ctx context.Context, process string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		_, err := tx.exec(ctx, `DELETE FROM key_holders WHERE process = $1 OR seen_at < now_us() - $2`,
-			Text(process), reportsKept.Microseconds())
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM key_holders WHERE process = $1 OR seen_at < now_us() - $2`,
+			sqldb.Text(process), reportsKept.Microseconds())
 		return err
 	})
-	return wrap(err, "deleting process %s", process)
+	return sqldb.Wrap(err, "deleting process %s", process)
 }
 
-func keyHolders(ctx context.Context, q Queryer, liveFor time.Duration) ([]store.KeyHolder, error) {
-	return collect(ctx, q, func(row scanner) (h store.KeyHolder, err error) {
-		err = row.Scan(&h.Process, document{&h.Keys})
+func keyHolders(ctx context.Context, q sqldb.Queryer, liveFor time.Duration) ([]store.KeyHolder, error) {
+	return sqldb.Collect(ctx, q, func(row sqldb.Scanner) (h store.KeyHolder, err error) {
+		err = row.Scan(&h.Process, sqldb.ScanJSON(&h.Keys))
 		return h, err
 	}, `SELECT process, keys FROM key_holders WHERE seen_at > now_us() - $1 ORDER BY process`, liveFor.Microseconds())
 }
 
 // AdmitKeys implements store.KeyLedger.
 func (c *Core) AdmitKeys(ctx context.Context, keys []store.PlatformKey, revoked map[string]time.Duration) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := c.engine.Lock(ctx, tx, keysTurn); err != nil {
 			return err
 		}
@@ -110,7 +111,7 @@ func (c *Core) AdmitKeys(ctx context.Context, keys []store.PlatformKey, revoked 
 		}
 		for _, key := range stored {
 			if !held[key.ID] && !key.Used && key.RevokedAt == nil {
-				if _, err := tx.exec(ctx, `DELETE FROM platform_keys WHERE id = $1`, key.ID); err != nil {
+				if _, err := tx.Exec(ctx, `DELETE FROM platform_keys WHERE id = $1`, key.ID); err != nil {
 					return fmt.Errorf("deleting key %s: %w", key.ID, err)
 				}
 			}
@@ -122,10 +123,10 @@ func (c *Core) AdmitKeys(ctx context.Context, keys []store.PlatformKey, revoked 
 		}
 		return nil
 	})
-	return wrap(err, "recording the platform's keys")
+	return sqldb.Wrap(err, "recording the platform's keys")
 }
 
-func admitNew(ctx context.Context, tx *Tx, stored, keys []store.PlatformKey) error {
+func admitNew(ctx context.Context, tx *sqldb.Tx, stored, keys []store.PlatformKey) error {
 	known := map[string]store.PlatformKey{}
 	var rank int64
 	for _, key := range stored {
@@ -140,7 +141,7 @@ func admitNew(ctx context.Context, tx *Tx, stored, keys []store.PlatformKey) err
 			continue
 		}
 		rank++
-		if _, err := tx.exec(ctx, `INSERT INTO platform_keys (id, ring, fingerprint, rank) VALUES ($1, $2, $3, $4)`,
+		if _, err := tx.Exec(ctx, `INSERT INTO platform_keys (id, ring, fingerprint, rank) VALUES ($1, $2, $3, $4)`,
 			key.ID, key.Ring, key.Fingerprint, rank); err != nil {
 			return fmt.Errorf("recording key %s: %w", key.ID, err)
 		}
@@ -150,14 +151,14 @@ func admitNew(ctx context.Context, tx *Tx, stored, keys []store.PlatformKey) err
 
 // revokeKey revokes a key. That changes the valid secrets of all connectors, so their versions
 // increase.
-func revokeKey(ctx context.Context, tx *Tx, id string, within time.Duration) error {
-	changed, err := tx.exec(ctx, `UPDATE platform_keys SET revoked_at = COALESCE(revoked_at, now_us()),
+func revokeKey(ctx context.Context, tx *sqldb.Tx, id string, within time.Duration) error {
+	changed, err := tx.Exec(ctx, `UPDATE platform_keys SET revoked_at = COALESCE(revoked_at, now_us()),
 			ends_at = COALESCE(revoked_at, now_us()) + $2
 		WHERE id = $1 AND (revoked_at IS NULL OR ends_at <> revoked_at + $2)`, id, within.Microseconds())
 	if err != nil || changed == 0 {
 		return err
 	}
-	touched, err := collect(ctx, tx, scanKey, `UPDATE connectors SET version = `+nextVersion+`, updated_at = now_us()
+	touched, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `UPDATE connectors SET version = `+nextVersion+`, updated_at = now_us()
 		WHERE secrets LIKE $1 RETURNING project_id, id`, `%"`+id+`"%`)
 	for _, key := range touched {
 		tx.Hint(store.TopicRoute, key)
@@ -166,7 +167,7 @@ func revokeKey(ctx context.Context, tx *Tx, id string, within time.Duration) err
 }
 
 // keyEnds returns the ends of revoked keys.
-func keyEnds(ctx context.Context, q Queryer) (store.KeyEnds, error) {
+func keyEnds(ctx context.Context, q sqldb.Queryer) (store.KeyEnds, error) {
 	keys, err := platformKeys(ctx, q)
 	ends := store.KeyEnds{}
 	for _, key := range keys {
@@ -174,7 +175,7 @@ func keyEnds(ctx context.Context, q Queryer) (store.KeyEnds, error) {
 			ends[key.ID] = *key.EndsAt
 		}
 	}
-	return ends, wrap(err, "reading the revoked keys")
+	return ends, sqldb.Wrap(err, "reading the revoked keys")
 }
 
 // parseKeyEnds parses id=microseconds,…
@@ -191,7 +192,7 @@ func parseKeyEnds(text string) store.KeyEnds {
 
 // PromoteKeys implements store.KeyLedger.
 func (c *Core) PromoteKeys(ctx context.Context, liveFor time.Duration) (promoted []string, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		promoted = nil
 		if err := c.engine.Lock(ctx, tx, keysTurn); err != nil {
 			return err
@@ -210,22 +211,22 @@ func (c *Core) PromoteKeys(ctx context.Context, liveFor time.Duration) (promoted
 			if !ok {
 				continue
 			}
-			if _, err := tx.exec(ctx, `UPDATE platform_keys SET current = FALSE WHERE ring = $1 AND current`, ring); err != nil {
+			if _, err := tx.Exec(ctx, `UPDATE platform_keys SET current = FALSE WHERE ring = $1 AND current`, ring); err != nil {
 				return err
 			}
-			if _, err := tx.exec(ctx, `UPDATE platform_keys SET current = TRUE, used = TRUE WHERE id = $1`, next.ID); err != nil {
+			if _, err := tx.Exec(ctx, `UPDATE platform_keys SET current = TRUE, used = TRUE WHERE id = $1`, next.ID); err != nil {
 				return err
 			}
 			promoted = append(promoted, next.ID)
 		}
 		return nil
 	})
-	return promoted, wrap(err, "choosing the current keys")
+	return promoted, sqldb.Wrap(err, "choosing the current keys")
 }
 
 // Keys implements store.KeyLedger.
 func (c *Core) Keys(ctx context.Context, liveFor time.Duration) (out []store.KeyStatus, err error) {
-	err = c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) error {
+	err = c.engine.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		out = nil
 		keys, err := platformKeys(ctx, q)
 		if err != nil {
@@ -252,7 +253,7 @@ func (c *Core) Keys(ctx context.Context, liveFor time.Duration) (out []store.Key
 		}
 		return nil
 	})
-	return out, wrap(err, "reading the platform's keys")
+	return out, sqldb.Wrap(err, "reading the platform's keys")
 }
 
 // dispensable is a condition on key $1. A connector out of effect derives its secret again when it
@@ -263,16 +264,16 @@ const dispensable = `revoked_at IS NOT NULL AND NOT current AND NOT EXISTS (SELE
 
 // RetireKey implements store.KeyLedger.
 func (c *Core) RetireKey(ctx context.Context, keyID string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := c.engine.Lock(ctx, tx, keysTurn); err != nil {
 			return err
 		}
-		changed, err := tx.exec(ctx, `UPDATE platform_keys SET retired_at = COALESCE(retired_at, now_us())
+		changed, err := tx.Exec(ctx, `UPDATE platform_keys SET retired_at = COALESCE(retired_at, now_us())
 			WHERE id = $1 AND `+dispensable, keyID)
 		if err == nil && changed == 0 {
 			err = store.ErrConflict
 		}
 		return err
 	})
-	return wrap(err, "retiring key %s", keyID)
+	return sqldb.Wrap(err, "retiring key %s", keyID)
 }

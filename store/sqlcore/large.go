@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // Outputs and journal entries above store.MaxInlineText bytes are blobs. They are written before
@@ -45,7 +46,7 @@ func (l Large) Row(e store.JournalEntry) (data *string, blob *uuid.UUID) {
 	if blob = l.Blob(e.Sequence); blob != nil && e.Kind != store.JournalFile || len(e.Data) == 0 {
 		return nil, blob
 	}
-	text := Text(string(e.Data))
+	text := sqldb.Text(string(e.Data))
 	return &text, blob
 }
 
@@ -111,7 +112,7 @@ func (c *Core) putResumption(ctx context.Context, run store.Key, entries []store
 		return nil, nil
 	}
 	var one int
-	err := mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
+	err := sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval'`, run.ProjectID, run.ID).Scan(&one))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -185,7 +186,7 @@ func (c *Core) putParts(ctx context.Context, project uuid.UUID, output string, e
 	}
 	if err := group.Wait(); err != nil {
 		c.dropUnmarked(ctx, large.blobsOf(project, true, entries))
-		return nil, wrap(err, "storing large values")
+		return nil, sqldb.Wrap(err, "storing large values")
 	}
 	return large, nil
 }
@@ -194,13 +195,13 @@ func (c *Core) putParts(ctx context.Context, project uuid.UUID, output string, e
 // current again.
 func (c *Core) currentClaims(ctx context.Context, leases []store.Lease) (map[store.Lease]claimedState, error) {
 	out := map[store.Lease]claimedState{}
-	for part := range slices.Chunk(leases, chunk) {
+	for part := range slices.Chunk(leases, sqldb.MaxIDs) {
 		keys := make([]store.Key, len(part))
 		for i, l := range part {
 			keys[i] = l.Run
 		}
-		var args argList
-		if _, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+		var args sqldb.Args
+		if _, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
 				l    store.Lease
 				held claimedState
@@ -209,37 +210,37 @@ func (c *Core) currentClaims(ctx context.Context, leases []store.Lease) (map[sto
 			out[l] = held
 			return none, err
 		}, `SELECT project_id, id, token, journal_length, journal_size FROM open_runs
-			WHERE (status = 'running' OR status = 'queued' AND runner_id <> '') AND `+c.keyCondition(&args, "id", keys), args.args...); err != nil {
-			return nil, wrap(err, "reading claims")
+			WHERE (status = 'running' OR status = 'queued' AND runner_id <> '') AND `+c.KeyCondition(&args, "id", keys), args.Values...); err != nil {
+			return nil, sqldb.Wrap(err, "reading claims")
 		}
 	}
 	return out, nil
 }
 
 // markBlobs marks the blobs that rows of the transaction name. All of them must exist.
-func (c *Core) markBlobs(ctx context.Context, tx *Tx, blobs []store.Key) error {
+func (c *Core) markBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
-	var l argList
-	n, err := tx.exec(ctx, `UPDATE blobs SET mark = 'history' WHERE complete AND mark = '' AND `+c.keyCondition(&l, "id", blobs), l.args...)
+	var l sqldb.Args
+	n, err := tx.Exec(ctx, `UPDATE blobs SET mark = 'history' WHERE complete AND mark = '' AND `+c.KeyCondition(&l, "id", blobs), l.Values...)
 	if err == nil && n != int64(len(blobs)) {
 		err = fmt.Errorf("%d of %d exist: %w", n, len(blobs), store.ErrNotFound)
 	}
-	tx.kept = append(tx.kept, blobs...)
-	return wrap(err, "keeping blobs")
+	tx.Kept = append(tx.Kept, blobs...)
+	return sqldb.Wrap(err, "keeping blobs")
 }
 
 // writeWith is Write for a transaction with blobs. It deletes the blobs that the transaction does
 // not keep.
-func (c *Core) writeWith(ctx context.Context, blobs []store.Key, fn func(ctx context.Context, tx *Tx) error) error {
-	var last *Tx
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+func (c *Core) writeWith(ctx context.Context, blobs []store.Key, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+	var last *sqldb.Tx
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		last = tx
 		return fn(ctx, tx)
 	})
 	c.dropUnmarked(ctx, slices.DeleteFunc(slices.Clone(blobs), func(blob store.Key) bool {
-		return err == nil && slices.Contains(last.kept, blob)
+		return err == nil && slices.Contains(last.Kept, blob)
 	}))
 	return err
 }
@@ -255,9 +256,9 @@ func (c *Core) dropUnmarked(ctx context.Context, blobs []store.Key) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
 	defer cancel()
-	_ = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		var l argList
-		loose, err := collect(ctx, tx, scanKey, `SELECT project_id, id FROM blobs WHERE mark = '' AND `+c.keyCondition(&l, "id", blobs)+` `+c.exclusive, l.args...)
+	_ = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		var l sqldb.Args
+		loose, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `SELECT project_id, id FROM blobs WHERE mark = '' AND `+c.KeyCondition(&l, "id", blobs)+` `+c.Exclusive, l.Values...)
 		if err != nil {
 			return err
 		}
@@ -266,13 +267,13 @@ func (c *Core) dropUnmarked(ctx context.Context, blobs []store.Key) {
 }
 
 // readBlobs reads blobs completely, in one statement.
-func (c *Core) readBlobs(ctx context.Context, q Queryer, blobs []store.Key) (map[uuid.UUID][]byte, error) {
+func (c *Core) readBlobs(ctx context.Context, q sqldb.Queryer, blobs []store.Key) (map[uuid.UUID][]byte, error) {
 	if len(blobs) == 0 {
 		return nil, nil
 	}
-	var l argList
+	var l sqldb.Args
 	texts, sizes := map[uuid.UUID][]byte{}, map[uuid.UUID]int{}
-	if _, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+	if _, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			id   uuid.UUID
 			data []byte
@@ -285,8 +286,8 @@ func (c *Core) readBlobs(ctx context.Context, q Queryer, blobs []store.Key) (map
 		texts[id], sizes[id] = append(texts[id], data...), size
 		return none, err
 	}, `SELECT c.blob_id, c.data, b.size FROM blob_chunks c JOIN blobs b ON b.project_id = c.project_id AND b.id = c.blob_id
-		WHERE `+c.keyCondition(&l, "c.blob_id", blobs)+` ORDER BY c.blob_id, c.number`, l.args...); err != nil {
-		return nil, wrap(err, "reading blobs")
+		WHERE `+c.KeyCondition(&l, "c.blob_id", blobs)+` ORDER BY c.blob_id, c.number`, l.Values...); err != nil {
+		return nil, sqldb.Wrap(err, "reading blobs")
 	}
 	for _, blob := range blobs {
 		if len(texts[blob.ID]) == 0 || len(texts[blob.ID]) != sizes[blob.ID] {
@@ -310,7 +311,7 @@ type (
 )
 
 // withOutputs returns runs of a project with their outputs.
-func (c *Core) withOutputs(ctx context.Context, q Queryer, project uuid.UUID, past []pastRun) ([]store.Run, error) {
+func (c *Core) withOutputs(ctx context.Context, q sqldb.Queryer, project uuid.UUID, past []pastRun) ([]store.Run, error) {
 	if len(past) == 0 {
 		return nil, nil
 	}
@@ -334,7 +335,7 @@ func (c *Core) withOutputs(ctx context.Context, q Queryer, project uuid.UUID, pa
 }
 
 // wholeEntries returns entries of a run with their data.
-func (c *Core) wholeEntries(ctx context.Context, q Queryer, project uuid.UUID, past []pastEntry) ([]store.JournalEntry, error) {
+func (c *Core) wholeEntries(ctx context.Context, q sqldb.Queryer, project uuid.UUID, past []pastEntry) ([]store.JournalEntry, error) {
 	if len(past) == 0 {
 		return nil, nil
 	}

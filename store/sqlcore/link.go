@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // selectLinks selects links l with the objects k that hold their IDs.
@@ -22,10 +23,10 @@ const selectLinks = `SELECT l.id, l.project_id, l.connector_id, l.agent_name, l.
 // linkOrder is oldest first.
 const linkOrder = `l.object_created_at, l.id`
 
-func scanLink(row scanner) (l store.Link, err error) {
+func scanLink(row sqldb.Scanner) (l store.Link, err error) {
 	err = row.Scan(append([]any{
-		&l.ID, &l.ProjectID, &l.ConnectorID, &l.AgentName, &l.FilesRequired, document{&l.Outbound},
-		scanTime(&l.ObjectCreatedAt), scanTime(&l.CreatedAt), scanTime(&l.UpdatedAt),
+		&l.ID, &l.ProjectID, &l.ConnectorID, &l.AgentName, &l.FilesRequired, sqldb.ScanJSON(&l.Outbound),
+		sqldb.ScanTime(&l.ObjectCreatedAt), sqldb.ScanTime(&l.CreatedAt), sqldb.ScanTime(&l.UpdatedAt),
 	}, refFields(&l.Ref)...)...)
 	return l, err
 }
@@ -37,11 +38,11 @@ func (c *Core) PutLink(ctx context.Context, l store.Link) error {
 	if err == nil && sameLink(stored, l) {
 		return nil
 	}
-	if err = mapNoRows(err); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err = sqldb.MapNoRows(err); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("reading the stored row of %s: %w", l.Ref, err)
 	}
 	var refused error // the claim stays
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		refused, err = c.putLink(ctx, tx, l, l.Activation != 0)
 		return err
 	})
@@ -53,7 +54,7 @@ func (c *Core) PutLink(ctx context.Context, l store.Link) error {
 
 // sameLink reports whether writing b over a changes nothing.
 func sameLink(a, b store.Link) bool {
-	return a.Ref == b.Ref && a.ConnectorID == b.ConnectorID && a.AgentName == Text(b.AgentName) &&
+	return a.Ref == b.Ref && a.ConnectorID == b.ConnectorID && a.AgentName == sqldb.Text(b.AgentName) &&
 		a.FilesRequired == b.FilesRequired && reflect.DeepEqual(a.Outbound, b.Outbound) &&
 		a.ObjectCreatedAt.Equal(b.ObjectCreatedAt.Truncate(time.Microsecond))
 }
@@ -62,15 +63,15 @@ func sameLink(a, b store.Link) bool {
 // connector has reached its limit of links, or the agent has a tool with its name or has reached
 // its limit of outbound links. A link of an activation stays marked as such when its mirror is
 // written.
-func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode bool) (refused, err error) {
+func (c *Core) putLink(ctx context.Context, tx *sqldb.Tx, l store.Link, definedInCode bool) (refused, err error) {
 	if err := c.claimID(ctx, tx, l.Key(), l.Ref); err != nil {
 		return nil, err
 	}
 	if err := mustBeLive(ctx, tx, l.Activation, `id =
 		(SELECT environment_id FROM connectors WHERE project_id = $1 AND id = $2)`, l.ProjectID, l.ConnectorID); err != nil {
-		return nil, wrap(err, "projecting %s", l.Ref)
+		return nil, sqldb.Wrap(err, "projecting %s", l.Ref)
 	}
-	l.AgentName = Text(l.AgentName)
+	l.AgentName = sqldb.Text(l.AgentName)
 	was, err := linkSurroundings(ctx, tx, l)
 	if err != nil {
 		return nil, fmt.Errorf("reading the links beside %s: %w", l.Ref, err)
@@ -86,9 +87,9 @@ func (c *Core) putLink(ctx context.Context, tx *Tx, l store.Link, definedInCode 
 		}
 	}
 	if refused == nil {
-		return nil, wrap(writeLink(ctx, tx, l, was.connector, definedInCode), "projecting %s", l.Ref)
+		return nil, sqldb.Wrap(writeLink(ctx, tx, l, was.connector, definedInCode), "projecting %s", l.Ref)
 	}
-	return refused, wrap(removeLink(ctx, tx, l.Key()), "taking %s out of effect", l.Ref)
+	return refused, sqldb.Wrap(removeLink(ctx, tx, l.Key()), "taking %s out of effect", l.Ref)
 }
 
 // surroundings are the stored rows that a new link may conflict with.
@@ -102,7 +103,7 @@ type surroundings struct {
 }
 
 // linkSurroundings reads all of them at once. A lock serializes writes of a project's links.
-func linkSurroundings(ctx context.Context, tx *Tx, l store.Link) (was surroundings, err error) {
+func linkSurroundings(ctx context.Context, tx *sqldb.Tx, l store.Link) (was surroundings, err error) {
 	var connector uuid.NullUUID
 	err = tx.QueryRowContext(ctx, `SELECT b.connector_id, n.others, COALESCE(k.namespace, ''), COALESCE(k.kind, ''),
 			COALESCE(k.name, ''), COALESCE(k.object_uid, ''), COALESCE(k.generation, 0)
@@ -116,12 +117,12 @@ func linkSurroundings(ctx context.Context, tx *Tx, l store.Link) (was surroundin
 }
 
 // writeLink writes a link. before is its previous connector.
-func writeLink(ctx context.Context, tx *Tx, l store.Link, before uuid.UUID, definedInCode bool) error {
+func writeLink(ctx context.Context, tx *sqldb.Tx, l store.Link, before uuid.UUID, definedInCode bool) error {
 	policy, err := policyOf(l)
 	if err != nil {
 		return err
 	}
-	changed, err := tx.exec(ctx, `INSERT INTO links (project_id, id, connector_id, agent_name, files_required,
+	changed, err := tx.Exec(ctx, `INSERT INTO links (project_id, id, connector_id, agent_name, files_required,
 			outbound, tells_failures, object_created_at, defined_in_code, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $9, $7, $8, now_us(), now_us())
 		ON CONFLICT (project_id, id) DO UPDATE SET connector_id = excluded.connector_id,
@@ -132,7 +133,7 @@ func writeLink(ctx context.Context, tx *Tx, l store.Link, before uuid.UUID, defi
 			OR links.files_required <> excluded.files_required
 			OR COALESCE(links.outbound, '') <> COALESCE(excluded.outbound, '')
 			OR links.object_created_at <> excluded.object_created_at`,
-		l.ProjectID, l.ID, l.ConnectorID, l.AgentName, l.FilesRequired, policy, Instant(l.ObjectCreatedAt),
+		l.ProjectID, l.ID, l.ConnectorID, l.AgentName, l.FilesRequired, policy, sqldb.Instant(l.ObjectCreatedAt),
 		definedInCode, l.Outbound != nil && l.Outbound.TellsFailures())
 	if err != nil || changed == 0 {
 		return err
@@ -145,13 +146,13 @@ func policyOf(l store.Link) (any, error) {
 	if l.Outbound == nil {
 		return nil, nil
 	}
-	return marshalText(l.Outbound)
+	return sqldb.MarshalText(l.Outbound)
 }
 
-func removeLink(ctx context.Context, tx *Tx, key store.Key) error {
-	connector, err := scanUUID(tx.QueryRowContext(ctx,
+func removeLink(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
+	connector, err := sqldb.ScanUUID(tx.QueryRowContext(ctx,
 		`DELETE FROM links WHERE project_id = $1 AND id = $2 RETURNING connector_id`, key.ProjectID, key.ID))
-	switch err = mapNoRows(err); {
+	switch err = sqldb.MapNoRows(err); {
 	case errors.Is(err, store.ErrNotFound):
 		return nil
 	case err != nil:
@@ -163,17 +164,17 @@ func removeLink(ctx context.Context, tx *Tx, key store.Key) error {
 // Route implements store.Routes.
 func (c *Core) Route(ctx context.Context, connector store.Key) (store.Route, error) {
 	var route store.Route
-	err := c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) (err error) {
+	err := c.engine.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) (err error) {
 		route.Connector, err = scanConnector(q.QueryRowContext(ctx, selectConnector, connector.ProjectID, connector.ID))
 		if err != nil {
 			return err
 		}
-		route.Links, err = collect(ctx, q, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2
+		route.Links, err = sqldb.Collect(ctx, q, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2
 			ORDER BY `+linkOrder, connector.ProjectID, connector.ID)
 		if err != nil {
 			return err
 		}
 		return addConcurrency(ctx, q, &route)
 	})
-	return route, wrap(err, "reading the route of connector %s", connector)
+	return route, sqldb.Wrap(err, "reading the route of connector %s", connector)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // BacklogStatement returns a row for each environment of a project with open connector runs. It
@@ -23,12 +24,12 @@ func (c *Core) ProjectLoad(ctx context.Context, project uuid.UUID) (store.Projec
 		FROM projects p WHERE p.project_id = $1`, project).
 		Scan(&load.Limits.BacklogRuns, &load.Limits.BacklogInput, &load.Limits.Storage, &load.Limits.RequestsPerMinute, &load.Stored)
 	if err != nil {
-		return load, wrap(mapNoRows(err), "reading the limits of project %s", project)
+		return load, sqldb.Wrap(sqldb.MapNoRows(err), "reading the limits of project %s", project)
 	}
 	if load.Limits.BacklogRuns == 0 && load.Limits.BacklogInput == 0 {
 		return load, nil
 	}
-	_, err = collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			environment uuid.UUID
 			backlog     store.Backlog
@@ -37,5 +38,5 @@ func (c *Core) ProjectLoad(ctx context.Context, project uuid.UUID) (store.Projec
 		load.Backlog[environment] = backlog
 		return none, err
 	}, BacklogStatement, project)
-	return load, wrap(err, "measuring the backlog of project %s", project)
+	return load, sqldb.Wrap(err, "measuring the backlog of project %s", project)
 }

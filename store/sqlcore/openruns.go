@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // openRuns are open runs of an environment, the first two of args, that are counted.
 type openRuns struct {
-	*Core
+	*sqldb.DB
 	// only limits to runs of these agents; nil does not limit. within is a condition on the IDs of
 	// runs r. begun is a condition on fields that runs have after their start.
 	only          []string
 	within, begun string
-	args          argList
+	args          sqldb.Args
 	// fresh means that never started runs are counted, which have neither deployment nor variant.
 	fresh bool
 }
@@ -40,7 +41,7 @@ const (
 
 // countRuns counts the runs. Nearly all runs of a backlog have never started. These are counted
 // index-only, queue by queue, because grouping them would cost more.
-func (o openRuns) countRuns(ctx context.Context, q Queryer) ([]openCount, error) {
+func (o openRuns) countRuns(ctx context.Context, q sqldb.Queryer) ([]openCount, error) {
 	heads, names := o.selectHeads()
 	some := ``
 	if !o.fresh {
@@ -53,8 +54,8 @@ func (o openRuns) countRuns(ctx context.Context, q Queryer) ([]openCount, error)
 		}
 		return text
 	}
-	return collect(ctx, q, func(row scanner) (n openCount, err error) {
-		err = row.Scan(&n.agent, &n.testName, &n.status, &n.runs, scanNullTime(&n.last))
+	return sqldb.Collect(ctx, q, func(row sqldb.Scanner) (n openCount, err error) {
+		err = row.Scan(&n.agent, &n.testName, &n.status, &n.runs, sqldb.ScanNullTime(&n.last))
 		return n, err
 	}, `WITH RECURSIVE `+heads+`, lines AS MATERIALIZED (SELECT h.class, h.agent_name, h.fresh, (SELECT count(*) FROM open_runs r
 			WHERE `+openHere+` AND r.status = 'queued' AND r.blocked = FALSE AND r.class = h.class AND r.agent_name = h.agent_name AND r.fresh = h.fresh`+o.within+`) AS runs FROM heads h`+some+`)
@@ -64,22 +65,22 @@ func (o openRuns) countRuns(ctx context.Context, q Queryer) ([]openCount, error)
 		SELECT r.agent_name, r.test_name, r.status, count(*), MAX(COALESCE(r.started_at, r.queued_at)) FROM (
 			SELECT `+openColumns+` FROM lines l CROSS JOIN open_runs r WHERE `+openHere+` AND r.status = 'queued' AND r.blocked = FALSE
 				AND r.class = l.class AND r.agent_name = l.agent_name AND r.fresh = l.fresh`+o.within+` AND NOT l.fresh AND l.runs > 0`+
-		branch(`r.blocked`, `r.agent_name`+o.bytewise)+branch(`r.status = 'running'`, `r.agent_name`)+branch(`r.status = 'awaiting_approval'`, `r.agent_name`)+`) r
-		WHERE TRUE`+o.begun+` GROUP BY r.agent_name, r.test_name, r.status`, o.args.args...)
+		branch(`r.blocked`, `r.agent_name`+o.Bytewise)+branch(`r.status = 'running'`, `r.agent_name`)+branch(`r.status = 'awaiting_approval'`, `r.agent_name`)+`) r
+		WHERE TRUE`+o.begun+` GROUP BY r.agent_name, r.test_name, r.status`, o.args.Values...)
 }
 
 // selectHeads selects the common fields of queues: of the agents in names, or of all agents.
 func (o *openRuns) selectHeads() (heads, names string) {
 	if o.only == nil {
-		return QueuedLines(o.address, QueuedHere) + `, heads AS (SELECT c.class, c.agent_name, c.fresh FROM q
-			JOIN open_runs c ON c.project_id = $1 AND c.` + o.address + ` = q.address)`, ``
+		return QueuedLines(o.Address, QueuedHere) + `, heads AS (SELECT c.class, c.agent_name, c.fresh FROM q
+			JOIN open_runs c ON c.project_id = $1 AND c.` + o.Address + ` = q.Address)`, ``
 	}
 	var classes, agents, all []string
 	for class := range store.Classes {
 		classes = append(classes, `SELECT `+strconv.Itoa(class)+` AS class`)
 	}
 	for _, agent := range o.only {
-		name := o.args.addArg(Text(agent))
+		name := o.args.Add(sqldb.Text(agent))
 		agents, all = append(agents, `SELECT CAST(`+name+` AS text) AS agent_name`), append(all, name)
 	}
 	const either = ` UNION ALL `

@@ -4,14 +4,13 @@ package sqlcore
 
 import (
 	"context"
-	"math"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 const (
@@ -56,55 +55,11 @@ func (t *projectCursor) nextProjects(limit int, list func(after uuid.UUID, limit
 	return projects, err
 }
 
-// deliveryOutboxRow is a row of the outbox of deliveries.
-type deliveryOutboxRow struct {
-	store.Key
-	// failures is how often the row has failed.
-	failures int
-	// last is the last failed delivery of a connector. failed is the number of unreported failed
-	// deliveries.
-	last   *uuid.UUID
-	failed int64
-}
-
-// consumer returns the consumer of the row.
-func (p deliveryOutboxRow) consumer() string {
-	if p.last != nil {
-		return failures
-	}
-	return outbound
-}
-
-func (p deliveryOutboxRow) keyAndFailures() (store.Key, int) { return p.Key, p.failures }
-
-// delayOutboxRow delays a row.
-func delayOutboxRow(ctx context.Context, tx *Tx, p deliveryOutboxRow, wait time.Duration) error {
-	_, err := tx.exec(ctx, `UPDATE outbox SET failures = failures + 1, posted_at = now_us() + $3
-		WHERE project_id = $1 AND consumer = $4 AND ended_id = $2 AND posted_at <= now_us()`,
-		p.ProjectID, p.ID, wait.Microseconds(), p.consumer())
-	return err
-}
-
-const deliveryOutboxColumns = `project_id, ended_id, failures, last_failed, failed`
-
-func scanDeliveryOutboxRow(row scanner) (p deliveryOutboxRow, err error) {
-	err = row.Scan(&p.ProjectID, &p.ID, &p.failures, &p.last, &p.failed)
-	return p, err
-}
-
 // outboxSource selects the outbox rows of a consumer.
 type outboxSource struct {
 	// table is read as o. narrow is a condition on o that ends with AND, or empty. columns are
 	// read.
 	table, narrow, columns string
-}
-
-// deliveryOutbox selects the rows for deliveries.
-var deliveryOutbox = outboxSource{table: `outbox`, narrow: `o.consumer IN (` + posting + `) AND `, columns: deliveryOutboxColumns}
-
-// dueOutboxRows returns at most limit outbox rows for deliveries, of the projects whose turn it is.
-func (c *Core) dueOutboxRows(ctx context.Context, limit int) ([]deliveryOutboxRow, error) {
-	return takeTurn(ctx, c, c.turns, deliveryOutbox, turn{limit: limit, until: math.MaxInt64}, scanDeliveryOutboxRow)
 }
 
 // turn limits the rows of a turn: at most limit rows that were posted before a time. Of each
@@ -117,7 +72,7 @@ type turn struct {
 // takeTurn reads the rows of the projects whose turn it is. Each project has an equal share, so a
 // busy project delays only itself.
 func takeTurn[R any](
-	ctx context.Context, c *Core, t *projectCursor, of outboxSource, in turn, scan func(scanner) (R, error),
+	ctx context.Context, db *sqldb.DB, t *projectCursor, of outboxSource, in turn, scan func(sqldb.Scanner) (R, error),
 ) ([]R, error) {
 	due := of.narrow + `o.posted_at <= now_us() AND o.posted_at <= `
 	lap := func(name, from, to string) string {
@@ -127,7 +82,7 @@ func takeTurn[R any](
 	}
 	most := min(in.limit, maxTurns)
 	projects, err := t.nextProjects(most, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
-		return collect(ctx, c.engine.Reader(), scanUUID, `WITH RECURSIVE `+lap(`later`, `$1`, ``)+`, `+
+		return sqldb.Collect(ctx, db.Reader(), sqldb.ScanUUID, `WITH RECURSIVE `+lap(`later`, `$1`, ``)+`, `+
 			lap(`earlier`, `'`+uuid.Nil.String()+`'`, `AND o.project_id <= $1`)+`
 			SELECT t.project_id FROM (SELECT project_id FROM later UNION ALL SELECT project_id FROM earlier) t
 				WHERE t.project_id IS NOT NULL LIMIT $2`,
@@ -141,15 +96,15 @@ func takeTurn[R any](
 	for places < len(projects) {
 		places *= 2
 	}
-	l := argList{args: []any{share, in.until, in.skip * share}}
+	l := sqldb.Args{Values: []any{share, in.until, in.skip * share}}
 	each := make([]string, places)
 	for i := range each {
 		project := uuid.Nil // no project
 		if i < len(projects) {
 			project = projects[i]
 		}
-		each[i] = `SELECT * FROM (SELECT ` + of.columns + ` FROM ` + of.table + ` o WHERE o.project_id = ` + l.addArg(project) + ` AND ` + due + `$2
+		each[i] = `SELECT * FROM (SELECT ` + of.columns + ` FROM ` + of.table + ` o WHERE o.project_id = ` + l.Add(project) + ` AND ` + due + `$2
 			ORDER BY o.posted_at LIMIT $1 OFFSET $3) t`
 	}
-	return collect(ctx, c.engine.Reader(), scan, strings.Join(each, ` UNION ALL `), l.args...)
+	return sqldb.Collect(ctx, db.Reader(), scan, strings.Join(each, ` UNION ALL `), l.Values...)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // projectKeys returns the keys of projects, each once and in order.
@@ -18,7 +19,7 @@ func projectKeys(projects []uuid.UUID) ([]store.Key, error) {
 		return nil, fmt.Errorf("requesting polls of %d projects, more than %d", len(projects), store.MaxPollRequests)
 	}
 	var keys []store.Key
-	for _, id := range slices.SortedFunc(slices.Values(projects), compareIDs) {
+	for _, id := range slices.SortedFunc(slices.Values(projects), sqldb.CompareIDs) {
 		if key := (store.Project{ID: id}).Key(); len(keys) == 0 || keys[len(keys)-1] != key {
 			keys = append(keys, key)
 		}
@@ -32,8 +33,8 @@ func (c *Core) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map[
 	if err != nil {
 		return nil, err
 	}
-	asked, l := map[uuid.UUID]bool{}, argList{}
-	_, err = collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+	asked, l := map[uuid.UUID]bool{}, sqldb.Args{}
+	_, err = sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			id uuid.UUID
 			is bool
@@ -42,14 +43,14 @@ func (c *Core) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map[
 		asked[id] = is
 		return none, err
 	}, `SELECT p.project_id, l.project_id IS NOT NULL FROM projects p LEFT JOIN looks l ON l.project_id = p.project_id
-		WHERE `+c.keyCondition(&l, "p.project_id", keys), l.args...)
-	return asked, wrap(err, "reading which of %d projects exist", len(keys))
+		WHERE `+c.KeyCondition(&l, "p.project_id", keys), l.Values...)
+	return asked, sqldb.Wrap(err, "reading which of %d projects exist", len(keys))
 }
 
 // ProjectIDs implements store.PollRequests.
 func (c *Core) ProjectIDs(ctx context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
-	ids, err := collect(ctx, c.engine.Reader(), scanUUID, `SELECT project_id FROM projects WHERE project_id > $1 ORDER BY project_id LIMIT $2`, after, limit)
-	return ids, wrap(err, "listing projects")
+	ids, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanUUID, `SELECT project_id FROM projects WHERE project_id > $1 ORDER BY project_id LIMIT $2`, after, limit)
+	return ids, sqldb.Wrap(err, "listing projects")
 }
 
 // RequestPolls implements store.PollRequests.
@@ -58,34 +59,34 @@ func (c *Core) RequestPolls(ctx context.Context, projects []uuid.UUID) error {
 	if err != nil {
 		return err
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		var l argList
-		made, err := collect(ctx, tx, scanUUID, `INSERT INTO looks (project_id, asked_at)
-			SELECT project_id, now_us() FROM projects WHERE `+c.keyCondition(&l, "project_id", keys)+`
-			ORDER BY project_id ON CONFLICT (project_id) DO NOTHING RETURNING project_id`, l.args...)
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		var l sqldb.Args
+		made, err := sqldb.Collect(ctx, tx, sqldb.ScanUUID, `INSERT INTO looks (project_id, asked_at)
+			SELECT project_id, now_us() FROM projects WHERE `+c.KeyCondition(&l, "project_id", keys)+`
+			ORDER BY project_id ON CONFLICT (project_id) DO NOTHING RETURNING project_id`, l.Values...)
 		for _, id := range made {
 			tx.Hint(store.TopicLook, store.Project{ID: id}.Key())
 		}
 		return err
 	})
-	return wrap(err, "requesting polls of %d projects", len(keys))
+	return sqldb.Wrap(err, "requesting polls of %d projects", len(keys))
 }
 
 // ListPollRequests implements store.PollRequestReader.
 func (c *Core) ListPollRequests(ctx context.Context, after uuid.UUID, limit int) ([]store.PollRequest, error) {
-	looks, err := collect(ctx, c.engine.Reader(), func(row scanner) (look store.PollRequest, err error) {
+	looks, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (look store.PollRequest, err error) {
 		err = row.Scan(&look.ProjectID, &look.Namespace)
 		return look, err
 	}, `SELECT l.project_id, o.namespace FROM looks l JOIN object_ids o ON o.project_id = l.project_id AND o.id = l.project_id
 		WHERE l.project_id > $1 ORDER BY l.project_id LIMIT $2`, after, limit)
-	return looks, wrap(err, "reading the requested polls")
+	return looks, sqldb.Wrap(err, "reading the requested polls")
 }
 
 // DeletePollRequest implements store.PollRequestReader.
 func (c *Core) DeletePollRequest(ctx context.Context, project uuid.UUID) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		_, err := tx.exec(ctx, `DELETE FROM looks WHERE project_id = $1`, project)
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		_, err := tx.Exec(ctx, `DELETE FROM looks WHERE project_id = $1`, project)
 		return err
 	})
-	return wrap(err, "taking the poll request of project %s", project)
+	return sqldb.Wrap(err, "taking the poll request of project %s", project)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // RunningStatement counts the runs on runners.
@@ -28,12 +29,12 @@ func QueueStatement(address string) string {
 			(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n WHERE n.status = 'queued' AND n.blocked = FALSE AND n.project_id = r.project_id
 				AND n.environment_id = r.environment_id AND n.class = r.class AND n.agent_name = r.agent_name AND n.fresh = r.fresh LIMIT $2) counted),
 			now_us() - r.queued_at
-		FROM q JOIN open_runs r ON r.` + address + ` = q.address`
+		FROM q JOIN open_runs r ON r.` + address + ` = q.Address`
 }
 
 // LinesStatement counts the queues.
 func LinesStatement(address string) string {
-	return `WITH RECURSIVE ` + QueuedLines(address, QueuedAnywhere) + ` SELECT count(q.address) FROM q`
+	return `WITH RECURSIVE ` + QueuedLines(address, QueuedAnywhere) + ` SELECT count(q.Address) FROM q`
 }
 
 // countOf returns the maximum count per queue for this number of queues. So the cost of counting
@@ -67,7 +68,7 @@ func (c *Core) QueueFigures(ctx context.Context) (figures store.QueueFigures, er
 		},
 		store.FigureOutbox:   func(ctx context.Context) (err error) { figures.OutboxAges, err = c.outboxAges(ctx); return err },
 		store.FigureSetAside: func(ctx context.Context) error { return limited(ctx, AsideStatement, &figures.OutboxAside) },
-		store.FigureTicks:    func(ctx context.Context) error { return read(ctx, TickStatement, durationOf(&figures.TickAge)) },
+		store.FigureTicks:    func(ctx context.Context) error { return read(ctx, TickStatement, sqldb.ScanDuration(&figures.TickAge)) },
 	}
 	var failed []error
 	for _, figure := range store.AllQueueFigures {
@@ -76,7 +77,7 @@ func (c *Core) QueueFigures(ctx context.Context) (figures store.QueueFigures, er
 		cancel()
 		if err != nil {
 			figures.Missing = append(figures.Missing, figure)
-			failed = append(failed, wrap(err, "measuring the queue: %s", figure))
+			failed = append(failed, sqldb.Wrap(err, "measuring the queue: %s", figure))
 		}
 	}
 	return figures, errors.Join(failed...)
@@ -92,10 +93,10 @@ func (c *Core) countQueued(ctx context.Context) (map[store.QueueState]map[store.
 		}
 	}
 	var lines int64
-	if err := c.engine.Reader().QueryRowContext(ctx, LinesStatement(c.address)).Scan(&lines); err != nil {
+	if err := c.engine.Reader().QueryRowContext(ctx, LinesStatement(c.Address)).Scan(&lines); err != nil {
 		return nil, err
 	}
-	_, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+	_, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			live, present bool
 			class         store.Class
@@ -111,7 +112,7 @@ func (c *Core) countQueued(ctx context.Context) (map[store.QueueState]map[store.
 		depth.Oldest = max(depth.Oldest, time.Duration(oldest)*time.Microsecond)
 		queued[state][class] = depth
 		return none, nil
-	}, QueueStatement(c.address), store.RunnerPresence.Microseconds(), countOf(lines))
+	}, QueueStatement(c.Address), store.RunnerPresence.Microseconds(), countOf(lines))
 	return queued, err
 }
 
@@ -159,7 +160,7 @@ var OutboxStatement = func() string {
 func (c *Core) outboxAges(ctx context.Context) (map[store.OutboxConsumer]time.Duration, error) {
 	ages, columns := make([]time.Duration, len(store.OutboxConsumers)), make([]any, len(store.OutboxConsumers))
 	for i := range ages {
-		columns[i] = durationOf(&ages[i])
+		columns[i] = sqldb.ScanDuration(&ages[i])
 	}
 	err := c.engine.Reader().QueryRowContext(ctx, OutboxStatement).Scan(columns...)
 	out := map[store.OutboxConsumer]time.Duration{}

@@ -4,17 +4,18 @@ package sqlcore
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // minKeptAge is the age below which retention never deletes history, whatever its value.
-const minKeptAge = 2 * day
+const minKeptAge = 2 * sqldb.Day
 
 // rebuildPage is the number of rows per read.
 const rebuildPage = 5000
@@ -23,37 +24,37 @@ const rebuildPage = 5000
 type rollupRebuilder interface {
 	// nextPeriod returns the first time at or after from for which a grain has, or had, something to
 	// count; never if there is none.
-	nextPeriod(ctx context.Context, g grain, from int64) (int64, error)
+	nextPeriod(ctx context.Context, g timewindow.Grain, from int64) (int64, error)
 	// rebuildPeriod rebuilds the period of a grain from begin on, and returns the number of its history
 	// rows. The caller holds the lock of rollupsTurn, so the rollups do not change meanwhile.
-	rebuildPeriod(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (int64, error)
+	rebuildPeriod(ctx context.Context, tx *sqldb.Tx, g timewindow.Grain, begin int64, grown growth) (int64, error)
 	// oldestRow returns the oldest row of history, the zero ID without any.
 	oldestRow(ctx context.Context) (uuid.UUID, error)
 }
 
 // RebuildRollups implements store.Rebuilder.
 func (c *Core) RebuildRollups(ctx context.Context, counted func(store.RollupHour)) error {
-	projects, err := collect(ctx, c.engine.Reader(), scanUUID, `SELECT project_id FROM projects UNION SELECT project_id FROM stored_bytes ORDER BY project_id`)
+	projects, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanUUID, `SELECT project_id FROM projects UNION SELECT project_id FROM stored_bytes ORDER BY project_id`)
 	if err != nil {
-		return wrap(err, "listing projects")
+		return sqldb.Wrap(err, "listing projects")
 	}
 	for _, project := range projects {
 		runs := &runRebuilder{Core: c, project: project, last: map[agentTotal]time.Time{}}
 		for _, kind := range []rollupRebuilder{runs, usageRebuilder{runs}, connectorRunRebuilder{c, project}} {
 			if err := c.rebuildRollups(ctx, project, kind, counted); err != nil {
-				return wrap(err, "rebuilding the rollups of project %s", project)
+				return sqldb.Wrap(err, "rebuilding the rollups of project %s", project)
 			}
 		}
 		if err := c.underRollupLock(ctx, runs.writeTotals); err != nil {
-			return wrap(err, "counting the totals of agents of project %s", project)
+			return sqldb.Wrap(err, "counting the totals of agents of project %s", project)
 		}
 	}
 	return nil
 }
 
 // underRollupLock runs fn under the lock of the rollups, and counts their growth.
-func (c *Core) underRollupLock(ctx context.Context, fn func(ctx context.Context, tx *Tx, grown growth) error) error {
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+func (c *Core) underRollupLock(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx, grown growth) error) error {
+	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := c.engine.Lock(ctx, tx, rollupsTurn); err != nil {
 			return err
 		}
@@ -71,23 +72,23 @@ func (c *Core) rebuildRollups(ctx context.Context, project uuid.UUID, kind rollu
 	if err != nil {
 		return err
 	}
-	for _, g := range grains {
-		for at := g.floorTime(first); ; {
+	for _, g := range timewindow.Grains {
+		for at := g.FloorTime(first); ; {
 			next, err := kind.nextPeriod(ctx, g, at)
-			if err != nil || next == never {
+			if err != nil || next == timewindow.Never {
 				if err != nil {
 					return err
 				}
 				break
 			}
-			begin := g.floorTime(next)
+			begin := g.FloorTime(next)
 			var (
 				n     int64
 				whole bool
 			)
-			err = c.underRollupLock(ctx, func(ctx context.Context, tx *Tx, grown growth) (err error) {
+			err = c.underRollupLock(ctx, func(ctx context.Context, tx *sqldb.Tx, grown growth) (err error) {
 				n, whole = 0, true
-				if g == hourly {
+				if g == timewindow.Hourly {
 					if whole, err = c.isWhole(ctx, tx, project, begin); err != nil || !whole {
 						return err
 					}
@@ -95,13 +96,13 @@ func (c *Core) rebuildRollups(ctx context.Context, project uuid.UUID, kind rollu
 				n, err = kind.rebuildPeriod(ctx, tx, g, begin, grown)
 				return err
 			})
-			if err != nil && !c.noTable(err) { // its partition was deleted meanwhile
+			if err != nil && !c.NoTable(err) { // its partition was deleted meanwhile
 				return err
 			}
-			if g == hourly && whole && err == nil {
+			if g == timewindow.Hourly && whole && err == nil {
 				counted(store.RollupHour{Project: project, Begin: time.UnixMicro(begin).UTC(), Runs: n})
 			}
-			at = g.ceilTime(begin + 1)
+			at = g.CeilTime(begin + 1)
 		}
 	}
 	return nil
@@ -110,18 +111,18 @@ func (c *Core) rebuildRollups(ctx context.Context, project uuid.UUID, kind rollu
 // isWhole reports whether an hour still has all its rows: the project may have shortened its
 // retention since firstWhole was called. It also checks days behind a day that stays because of an
 // undelivered result or a later end. Nothing is deleted until the transaction ends.
-func (c *Core) isWhole(ctx context.Context, tx *Tx, project uuid.UUID, begin int64) (bool, error) {
+func (c *Core) isWhole(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, begin int64) (bool, error) {
 	if err := c.lockPast(ctx, tx, project); err != nil {
 		return false, err
 	}
-	seen, err := c.readableSince(ctx, tx, project)
-	if err != nil || begin < daily.ceilTime(seen) {
+	seen, err := c.ReadableSince(ctx, tx, project)
+	if err != nil || begin < timewindow.Daily.CeilTime(seen) {
 		return false, err
 	}
 	var whole bool
 	err = tx.QueryRowContext(ctx, `SELECT $2 >= now_us() - $4 OR EXISTS (SELECT 1 FROM stored_days s JOIN stored_bytes b ON b.project_id = s.project_id
 			WHERE s.project_id = $1 AND s.day = $3 AND NOT s.going AND s.day >= b.gone_until)`,
-		project, begin, begin/day.Microseconds(), minKeptAge.Microseconds()).Scan(&whole)
+		project, begin, begin/sqldb.Day.Microseconds(), minKeptAge.Microseconds()).Scan(&whole)
 	return whole, err
 }
 
@@ -133,47 +134,30 @@ func (c *Core) firstWhole(ctx context.Context, project uuid.UUID, kind rollupReb
 	if err != nil {
 		return 0, err
 	}
-	seen, err := c.readableSince(ctx, c.engine.Reader(), project)
+	seen, err := c.ReadableSince(ctx, c.engine.Reader(), project)
 	if err != nil {
 		return 0, err
 	}
 	oldest, err := kind.oldestRow(ctx)
-	return max(daily.ceilTime(seen), wholeSince(oldest, now)), err
+	return max(timewindow.Daily.CeilTime(seen), wholeSince(oldest, now)), err
 }
 
 // wholeSince returns the start of the first hour with all rows, from the oldest row, the zero ID
 // without any. The hour of the oldest row may have had more, unless it is younger than the minimum
 // retention.
 func wholeSince(oldest uuid.UUID, now time.Time) int64 {
-	kept := daily.floorTime(now.Add(-minKeptAge).UnixMicro())
+	kept := timewindow.Daily.FloorTime(now.Add(-minKeptAge).UnixMicro())
 	if oldest == uuid.Nil {
 		return kept
 	}
-	return min(kept, hourly.ceilTime(store.TimeOf(oldest).UnixMicro()+1))
+	return min(kept, timewindow.Hourly.CeilTime(store.TimeOf(oldest).UnixMicro()+1))
 }
 
 // earliest returns the time that a statement selects; never without any.
-func earliest(ctx context.Context, q Queryer, statement string, args ...any) (us int64, err error) {
-	err = mapNoRows(q.QueryRowContext(ctx, statement, args...).Scan(&us))
+func earliest(ctx context.Context, q sqldb.Queryer, statement string, args ...any) (us int64, err error) {
+	err = sqldb.MapNoRows(q.QueryRowContext(ctx, statement, args...).Scan(&us))
 	if errors.Is(err, store.ErrNotFound) {
-		return never, nil
+		return timewindow.Never, nil
 	}
 	return us, err
 }
-
-// leastID returns the lowest ID of a time.
-func leastID(us int64) (id uuid.UUID) {
-	binary.BigEndian.PutUint64(id[:8], uint64(max(us, 0)/1000)<<16)
-	return id
-}
-
-// smallerGrain returns the next smaller grain.
-func (g grain) smallerGrain() grain {
-	if g == monthly {
-		return daily
-	}
-	return hourly
-}
-
-// periodFrom returns the period of the grain that begins at a time.
-func (g grain) periodFrom(begin int64) period { return period{begin, g.ceilTime(begin + 1)} }

@@ -6,6 +6,9 @@ import (
 	"context"
 
 	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // connectorRunRebuilder rebuilds rollups of connector runs.
@@ -15,43 +18,43 @@ type connectorRunRebuilder struct {
 }
 
 func (k connectorRunRebuilder) oldestRow(ctx context.Context) (id uuid.UUID, err error) {
-	return k.firstSince(ctx, "ended_connector_runs", k.project, always)
+	return timewindow.FirstSince(ctx, k.DB, "ended_connector_runs", k.project, timewindow.Always)
 }
 
-func (k connectorRunRebuilder) nextPeriod(ctx context.Context, g grain, from int64) (int64, error) {
+func (k connectorRunRebuilder) nextPeriod(ctx context.Context, g timewindow.Grain, from int64) (int64, error) {
 	const rollups = `SELECT begins_at FROM connector_rollups WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
 	numbers, err := earliest(ctx, k.engine.Reader(), rollups, k.project, string(g), from)
 	if err != nil {
-		return never, err
+		return timewindow.Never, err
 	}
 	var made int64
-	if g == hourly {
-		made, err = k.nextSince(ctx, "ended_connector_runs", k.project, from)
+	if g == timewindow.Hourly {
+		made, err = timewindow.NextSince(ctx, k.DB, "ended_connector_runs", k.project, from)
 	} else {
-		made, err = earliest(ctx, k.engine.Reader(), rollups, k.project, string(g.smallerGrain()), from)
+		made, err = earliest(ctx, k.engine.Reader(), rollups, k.project, string(g.Smaller()), from)
 	}
 	return min(numbers, made), err
 }
 
-func (k connectorRunRebuilder) rebuildPeriod(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (n int64, err error) {
-	went, err := tx.exec(ctx, `DELETE FROM connector_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)
+func (k connectorRunRebuilder) rebuildPeriod(ctx context.Context, tx *sqldb.Tx, g timewindow.Grain, begin int64, grown growth) (n int64, err error) {
+	went, err := tx.Exec(ctx, `DELETE FROM connector_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)
 	if err != nil {
 		return 0, err
 	}
-	of := g.periodFrom(begin)
+	of := g.PeriodFrom(begin)
 	grown.countRows(k.project, -went)
-	if g != hourly {
-		made, err := tx.exec(ctx, `INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
+	if g != timewindow.Hourly {
+		made, err := tx.Exec(ctx, `INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
 			SELECT project_id, connector_id, CAST($2 AS text), CAST($3 AS bigint), trigger_type, status, SUM(runs), SUM(duration_us) FROM connector_rollups
 			WHERE project_id = $1 AND grain = $4 AND begins_at >= $3 AND begins_at < $5
-			GROUP BY project_id, connector_id, trigger_type, status`, k.project, string(g), of.from, string(g.smallerGrain()), of.to)
+			GROUP BY project_id, connector_id, trigger_type, status`, k.project, string(g), of.From, string(g.Smaller()), of.To)
 		grown.countRows(k.project, made)
 		return 0, err
 	}
 	sums := map[connectorRollup]connectorRunSum{}
-	for after := leastID(of.from); ; { // like runRebuilder.addRows
-		page, err := collect(ctx, tx, scanEndedConnectorRun, k.InPart(`SELECT `+endedConnectorColumns+` FROM {ended_connector_runs} c
-			WHERE c.project_id = $1 AND c.id > $2 AND c.id < id_at($3) ORDER BY c.id LIMIT $4`, after), k.project, after, of.to, rebuildPage)
+	for after := sqldb.LeastID(of.From); ; { // like runRebuilder.addRows
+		page, err := sqldb.Collect(ctx, tx, scanEndedConnectorRun, k.InPart(`SELECT `+endedConnectorColumns+` FROM {ended_connector_runs} c
+			WHERE c.project_id = $1 AND c.id > $2 AND c.id < id_at($3) ORDER BY c.id LIMIT $4`, after), k.project, after, of.To, rebuildPage)
 		if err != nil {
 			return n, err
 		}
@@ -62,10 +65,10 @@ func (k connectorRunRebuilder) rebuildPeriod(ctx context.Context, tx *Tx, g grai
 		if err != nil {
 			return n, err
 		}
-		waits := newKeySet(waiting)
+		waits := sqldb.NewKeySet(waiting)
 		for _, run := range page {
 			if !waits[run.Key] {
-				r := run.rollupFor(hourly)
+				r := run.rollupFor(timewindow.Hourly)
 				sums[r] = sums[r].plusRun(run)
 				n++
 			}

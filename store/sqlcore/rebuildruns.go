@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // runRebuilder rebuilds rollups of runs.
@@ -22,37 +24,37 @@ type runRebuilder struct {
 }
 
 func (k *runRebuilder) oldestRow(ctx context.Context) (id uuid.UUID, err error) {
-	return k.firstSince(ctx, "ended_runs", k.project, always)
+	return timewindow.FirstSince(ctx, k.DB, "ended_runs", k.project, timewindow.Always)
 }
 
-func (k *runRebuilder) nextPeriod(ctx context.Context, g grain, from int64) (int64, error) {
+func (k *runRebuilder) nextPeriod(ctx context.Context, g timewindow.Grain, from int64) (int64, error) {
 	return k.nextPeriodIn(ctx, "run_rollups", g, from)
 }
 
 // nextPeriodIn returns the next period of a grain that has, or should have, rollups in a table.
-func (k *runRebuilder) nextPeriodIn(ctx context.Context, table string, g grain, from int64) (int64, error) {
+func (k *runRebuilder) nextPeriodIn(ctx context.Context, table string, g timewindow.Grain, from int64) (int64, error) {
 	rollups := `SELECT begins_at FROM ` + table + ` WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
 	numbers, err := earliest(ctx, k.engine.Reader(), rollups, k.project, string(g), from)
 	if err != nil {
-		return never, err
+		return timewindow.Never, err
 	}
 	var made int64
-	if g == hourly {
-		made, err = k.nextSince(ctx, "ended_runs", k.project, from)
+	if g == timewindow.Hourly {
+		made, err = timewindow.NextSince(ctx, k.DB, "ended_runs", k.project, from)
 	} else {
-		made, err = earliest(ctx, k.engine.Reader(), rollups, k.project, string(g.smallerGrain()), from)
+		made, err = earliest(ctx, k.engine.Reader(), rollups, k.project, string(g.Smaller()), from)
 	}
 	return min(numbers, made), err
 }
 
-func (k *runRebuilder) rebuildPeriod(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (n int64, err error) {
-	went, err := tx.exec(ctx, `DELETE FROM run_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)
+func (k *runRebuilder) rebuildPeriod(ctx context.Context, tx *sqldb.Tx, g timewindow.Grain, begin int64, grown growth) (n int64, err error) {
+	went, err := tx.Exec(ctx, `DELETE FROM run_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)
 	if err != nil {
 		return 0, err
 	}
 	sums := tallySet{map[store.Key]rollup{}, map[store.Key]*tally{}}
-	if g == hourly {
-		n, err = k.addRows(ctx, tx, g.periodFrom(begin), sums)
+	if g == timewindow.Hourly {
+		n, err = k.addRows(ctx, tx, g.PeriodFrom(begin), sums)
 	} else {
 		err = k.addRollups(ctx, tx, g, begin, sums)
 	}
@@ -60,7 +62,7 @@ func (k *runRebuilder) rebuildPeriod(ctx context.Context, tx *Tx, g grain, begin
 		return 0, err
 	}
 	grown.countRows(k.project, int64(len(sums.of))-went)
-	return n, writeTallies(ctx, tx, slices.SortedFunc(maps.Keys(sums.of), CompareKeys), sums.of, sums.all)
+	return n, writeTallies(ctx, tx, slices.SortedFunc(maps.Keys(sums.of), sqldb.CompareKeys), sums.of, sums.all)
 }
 
 // tallySet has tallies by rollup.
@@ -83,10 +85,10 @@ func (t tallySet) tallyOf(r rollup) (*tally, error) {
 }
 
 // addRows adds the ended runs of an hour.
-func (k *runRebuilder) addRows(ctx context.Context, tx *Tx, of period, sums tallySet) (n int64, err error) {
+func (k *runRebuilder) addRows(ctx context.Context, tx *sqldb.Tx, of timewindow.Period, sums tallySet) (n int64, err error) {
 	err = k.eachPage(ctx, tx, of, func(runs []rollupRun) error {
 		for _, run := range runs {
-			t, err := sums.tallyOf(run.rollupFor(hourly))
+			t, err := sums.tallyOf(run.rollupFor(timewindow.Hourly))
 			if err == nil {
 				err = t.addEndedRun(run.runFigures)
 			}
@@ -105,10 +107,10 @@ func (k *runRebuilder) addRows(ctx context.Context, tx *Tx, of period, sums tall
 
 // eachPage reads the ended runs of an hour. It omits runs that the outbox names, which its consumer
 // will add. It reads the outbox after the rows, so no run that ends meanwhile is counted twice.
-func (k *runRebuilder) eachPage(ctx context.Context, tx *Tx, of period, fn func(runs []rollupRun) error) error {
-	for after := leastID(of.from); ; {
-		page, err := collect(ctx, tx, scanRollupRun, k.InPart(`SELECT `+rollupRunColumns+` FROM {ended_runs} r
-			WHERE r.project_id = $1 AND r.id > $2 AND r.id < id_at($3) ORDER BY r.id LIMIT $4`, after), k.project, after, of.to, rebuildPage)
+func (k *runRebuilder) eachPage(ctx context.Context, tx *sqldb.Tx, of timewindow.Period, fn func(runs []rollupRun) error) error {
+	for after := sqldb.LeastID(of.From); ; {
+		page, err := sqldb.Collect(ctx, tx, scanRollupRun, k.InPart(`SELECT `+rollupRunColumns+` FROM {ended_runs} r
+			WHERE r.project_id = $1 AND r.id > $2 AND r.id < id_at($3) ORDER BY r.id LIMIT $4`, after), k.project, after, of.To, rebuildPage)
 		if err != nil || len(page) == 0 {
 			return err
 		}
@@ -117,25 +119,17 @@ func (k *runRebuilder) eachPage(ctx context.Context, tx *Tx, of period, fn func(
 		if err != nil {
 			return err
 		}
-		waits := newKeySet(waiting)
+		waits := sqldb.NewKeySet(waiting)
 		if err := fn(slices.DeleteFunc(page, func(run rollupRun) bool { return waits[run.Key] })); err != nil {
 			return err
 		}
 	}
 }
 
-func newKeySet(keys []store.Key) map[store.Key]bool {
-	set := make(map[store.Key]bool, len(keys))
-	for _, key := range keys {
-		set[key] = true
-	}
-	return set
-}
-
 // addRollups adds the smaller rollups of a day or a month.
-func (k *runRebuilder) addRollups(ctx context.Context, tx *Tx, g grain, begin int64, sums tallySet) error {
-	of := g.periodFrom(begin)
-	_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+func (k *runRebuilder) addRollups(ctx context.Context, tx *sqldb.Tx, g timewindow.Grain, begin int64, sums tallySet) error {
+	of := g.PeriodFrom(begin)
+	_, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 		r := rollup{project: k.project, grain: g, beginsAt: begin}
 		more, sketch, err := scanTally(row, &r.environment, &r.agent, &r.testName, &r.deployment, &r.connector, &r.status, &r.outcome)
 		if err != nil {
@@ -147,16 +141,16 @@ func (k *runRebuilder) addRollups(ctx context.Context, tx *Tx, g grain, begin in
 		}
 		return none, t.addStored(more, sketch)
 	}, `SELECT environment_id, agent_name, test_name, deployment_id, connector_id, status, guardrail_outcome, `+tallyColumns+` FROM run_rollups
-		WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 AND begins_at < $4`, k.project, string(g.smallerGrain()), of.from, of.to)
+		WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 AND begins_at < $4`, k.project, string(g.Smaller()), of.From, of.To)
 	return err
 }
 
 // writeTotals writes the totals of agents from their months.
-func (k *runRebuilder) writeTotals(ctx context.Context, tx *Tx, grown growth) error {
+func (k *runRebuilder) writeTotals(ctx context.Context, tx *sqldb.Tx, grown growth) error {
 	runs := map[agentTotal]int64{}
-	scan := func(row scanner) (of agentTotal, n int64, last time.Time, err error) {
+	scan := func(row sqldb.Scanner) (of agentTotal, n int64, last time.Time, err error) {
 		of.environment.ProjectID = k.project
-		err = row.Scan(&of.environment.ID, &of.agent, &of.testName, &n, scanTime(&last))
+		err = row.Scan(&of.environment.ID, &of.agent, &of.testName, &n, sqldb.ScanTime(&last))
 		return of, n, last, err
 	}
 	seen := func(of agentTotal, last time.Time) {
@@ -164,7 +158,7 @@ func (k *runRebuilder) writeTotals(ctx context.Context, tx *Tx, grown growth) er
 			k.last[of] = last
 		}
 	}
-	if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+	if _, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 		of, n, begin, err := scan(row)
 		runs[of] = n
 		seen(of, begin)
@@ -173,7 +167,7 @@ func (k *runRebuilder) writeTotals(ctx context.Context, tx *Tx, grown growth) er
 		WHERE project_id = $1 AND grain = 'month' GROUP BY environment_id, agent_name, test_name`, k.project); err != nil {
 		return err
 	}
-	if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+	if _, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 		of, _, last, err := scan(row)
 		seen(of, last)
 		grown.countRows(k.project, -1)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // rejectionRow is a row of rejections.
@@ -19,8 +20,8 @@ type rejectionRow struct {
 	refused rejectionCounts
 }
 
-func scanRejections(row scanner) (r rejectionRow, err error) {
-	err = row.Scan(&r.ProjectID, &r.ID, document{&r.refused})
+func scanRejections(row sqldb.Scanner) (r rejectionRow, err error) {
+	err = row.Scan(&r.ProjectID, &r.ID, sqldb.ScanJSON(&r.refused))
 	return r, err
 }
 
@@ -37,20 +38,20 @@ func (c *Core) RecordRejections(ctx context.Context, rejected []store.Rejected) 
 	if len(of) == 0 {
 		return nil
 	}
-	keys := slices.SortedFunc(maps.Keys(of), CompareKeys)
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		var made, locked argList
-		if _, err := tx.exec(ctx, `INSERT INTO rejections (project_id, connector_id, document, last_at)
-			SELECT project_id, id, '{}', now_us() FROM connectors WHERE `+c.keyCondition(&made, "id", keys)+`
-			ORDER BY project_id, id ON CONFLICT (project_id, connector_id) DO NOTHING`, made.args...); err != nil {
+	keys := slices.SortedFunc(maps.Keys(of), sqldb.CompareKeys)
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		var made, locked sqldb.Args
+		if _, err := tx.Exec(ctx, `INSERT INTO rejections (project_id, connector_id, document, last_at)
+			SELECT project_id, id, '{}', now_us() FROM connectors WHERE `+c.KeyCondition(&made, "id", keys)+`
+			ORDER BY project_id, id ON CONFLICT (project_id, connector_id) DO NOTHING`, made.Values...); err != nil {
 			return err
 		}
-		rows, err := collect(ctx, tx, scanRejections, `SELECT project_id, connector_id, document FROM rejections WHERE `+
-			c.keyCondition(&locked, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.exclusive, locked.args...)
+		rows, err := sqldb.Collect(ctx, tx, scanRejections, `SELECT project_id, connector_id, document FROM rejections WHERE `+
+			c.KeyCondition(&locked, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.Exclusive, locked.Values...)
 		if err != nil {
 			return err
 		}
-		now, err := readNow(ctx, tx)
+		now, err := sqldb.ReadNow(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -62,38 +63,30 @@ func (c *Core) RecordRejections(ctx context.Context, rejected []store.Rejected) 
 		}
 		return nil
 	})
-	return wrap(err, "recording the rejections of %d connectors", len(of))
+	return sqldb.Wrap(err, "recording the rejections of %d connectors", len(of))
 }
 
 // writeRow stores a locked row.
-func (r rejectionRow) writeRow(ctx context.Context, tx *Tx, last time.Time) error {
-	text, err := marshalText(r.refused)
+func (r rejectionRow) writeRow(ctx context.Context, tx *sqldb.Tx, last time.Time) error {
+	text, err := sqldb.MarshalText(r.refused)
 	if err != nil {
 		return err
 	}
-	_, err = tx.exec(ctx, `UPDATE rejections SET document = $3, last_at = $4, news_at = $5 WHERE project_id = $1 AND connector_id = $2`,
-		r.ProjectID, r.ID, text, Instant(last), MaybeInstant(r.refused.reportDue()))
+	_, err = tx.Exec(ctx, `UPDATE rejections SET document = $3, last_at = $4, news_at = $5 WHERE project_id = $1 AND connector_id = $2`,
+		r.ProjectID, r.ID, text, sqldb.Instant(last), sqldb.MaybeInstant(r.refused.reportDue()))
 	return err
-}
-
-// readNow returns the database's time.
-func readNow(ctx context.Context, q Queryer) (now time.Time, err error) {
-	if err = q.QueryRowContext(ctx, `SELECT now_us()`).Scan(scanTime(&now)); err != nil {
-		return now, fmt.Errorf("reading the database's clock: %w", err)
-	}
-	return now, nil
 }
 
 // Rejections implements store.Rejections.
 func (c *Core) Rejections(ctx context.Context, connector store.Key) (report store.RejectionReport, err error) {
 	var now time.Time
-	rows, err := collect(ctx, c.engine.Reader(), scanRejections,
+	rows, err := sqldb.Collect(ctx, c.engine.Reader(), scanRejections,
 		`SELECT project_id, connector_id, document FROM rejections WHERE project_id = $1 AND connector_id = $2`, connector.ProjectID, connector.ID)
 	if err == nil {
-		now, err = readNow(ctx, c.engine.Reader())
+		now, err = sqldb.ReadNow(ctx, c.engine.Reader())
 	}
 	if err != nil {
-		return report, wrap(err, "reading the rejections of connector %s", connector)
+		return report, sqldb.Wrap(err, "reading the rejections of connector %s", connector)
 	}
 	known := rejectionCounts{}
 	if len(rows) > 0 {
@@ -104,14 +97,14 @@ func (c *Core) Rejections(ctx context.Context, connector store.Key) (report stor
 
 // TakeRejectionNews implements store.RejectionTeller.
 func (c *Core) TakeRejectionNews(ctx context.Context, limit int) (news []store.RejectionNews, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		news = nil
-		due, err := collect(ctx, tx, scanDueRejections, `SELECT project_id, connector_id, document, last_at FROM rejections
-			WHERE news_at <= now_us() ORDER BY news_at LIMIT $1 `+c.skipLocked, limit)
+		due, err := sqldb.Collect(ctx, tx, scanDueRejections, `SELECT project_id, connector_id, document, last_at FROM rejections
+			WHERE news_at <= now_us() ORDER BY news_at LIMIT $1 `+c.SkipLocked, limit)
 		if err != nil || len(due) == 0 {
 			return err
 		}
-		now, err := readNow(ctx, tx)
+		now, err := sqldb.ReadNow(ctx, tx)
 		if err != nil {
 			return err
 		}
@@ -130,7 +123,7 @@ func (c *Core) TakeRejectionNews(ctx context.Context, limit int) (news []store.R
 		}
 		return nil
 	})
-	return news, wrap(err, "taking unreported rejections")
+	return news, sqldb.Wrap(err, "taking unreported rejections")
 }
 
 // dueRejections is a row with unreported rejections.
@@ -139,7 +132,7 @@ type dueRejections struct {
 	last time.Time
 }
 
-func scanDueRejections(row scanner) (r dueRejections, err error) {
-	err = row.Scan(&r.ProjectID, &r.ID, document{&r.refused}, scanTime(&r.last))
+func scanDueRejections(row sqldb.Scanner) (r dueRejections, err error) {
+	err = row.Scan(&r.ProjectID, &r.ID, sqldb.ScanJSON(&r.refused), sqldb.ScanTime(&r.last))
 	return r, err
 }

@@ -9,12 +9,8 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
-
-const day = 24 * time.Hour
-
-// dayUS is a day in microseconds, for statements.
-var dayUS = strconv.FormatInt(day.Microseconds(), 10)
 
 // rejectionCounts is the document of a row of rejections. The numbers of days, codes and samples limit its
 // size.
@@ -33,7 +29,7 @@ type unreportedCount struct {
 	ToldAt *time.Time `json:"told_at,omitempty"`
 }
 
-func unixDay(t time.Time) int64 { return t.Unix() / int64(day/time.Second) }
+func unixDay(t time.Time) int64 { return t.Unix() / int64(sqldb.Day/time.Second) }
 
 // addRejections adds rejections of a connector.
 func (r *rejectionCounts) addRejections(more store.Rejected, now time.Time) {
@@ -49,7 +45,7 @@ func (r *rejectionCounts) addRejections(more store.Rejected, now time.Time) {
 		r.News = map[string]unreportedCount{}
 	}
 	for code, n := range more.Counts {
-		code = truncateText(code, store.MaxRejectionText)
+		code = sqldb.TruncateText(code, store.MaxRejectionText)
 		if _, known := r.Days[today][code]; known || len(r.Days[today]) < store.MaxRejectionCodes {
 			r.Days[today][code] += n
 		}
@@ -61,7 +57,7 @@ func (r *rejectionCounts) addRejections(more store.Rejected, now time.Time) {
 	for _, s := range more.Samples[:min(len(more.Samples), store.MaxRejectionSamples)] {
 		s.At = now.Add(-max(s.Ago, 0)).UTC()
 		for _, text := range []*string{&s.Code, &s.Detail, &s.Method, &s.ContentType, &s.UserAgent, &s.RemoteAddr} {
-			*text = truncateText(*text, store.MaxRejectionText)
+			*text = sqldb.TruncateText(*text, store.MaxRejectionText)
 		}
 		r.Samples = append(r.Samples, s)
 	}
@@ -84,7 +80,7 @@ func (r *rejectionCounts) deleteOld(now time.Time) {
 func (r *rejectionCounts) reportAt(now time.Time) store.RejectionReport {
 	r.deleteOld(now)
 	out := store.RejectionReport{
-		Since: time.Unix((unixDay(now)-store.RejectionDays+1)*int64(day/time.Second), 0).UTC(), Counts: map[string]int64{}, Samples: r.Samples,
+		Since: time.Unix((unixDay(now)-store.RejectionDays+1)*int64(sqldb.Day/time.Second), 0).UTC(), Counts: map[string]int64{}, Samples: r.Samples,
 	}
 	for _, counts := range r.Days {
 		for code, n := range counts {

@@ -10,14 +10,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // EventInput implements store.Replays.
 func (c *Core) EventInput(ctx context.Context, connectorRun store.Key) (in store.EventInput, err error) {
 	var files *string
-	found, err := pastRows(ctx, c, c.engine.Reader(), connectorRun.ID, func(row scanner) (in store.EventInput, err error) {
-		return in, row.Scan(&in.ContentType, &in.Data, &in.Blob, &files, document{&in.Headers}, &in.Hops)
-	}, `SELECT content_type, data, blob_id, files, headers, hops FROM {inputs} WHERE project_id = $1 AND id = $2`+sinceCondition("id", "$1"), connectorRun.ProjectID, connectorRun.ID)
+	found, err := sqldb.PastRows(ctx, c.DB, c.engine.Reader(), connectorRun.ID, func(row sqldb.Scanner) (in store.EventInput, err error) {
+		return in, row.Scan(&in.ContentType, &in.Data, &in.Blob, &files, sqldb.ScanJSON(&in.Headers), &in.Hops)
+	}, `SELECT content_type, data, blob_id, files, headers, hops FROM {inputs} WHERE project_id = $1 AND id = $2`+sqldb.SinceCondition("id", "$1"), connectorRun.ProjectID, connectorRun.ID)
 	switch {
 	case err == nil && len(found) == 0:
 		err = store.ErrNotFound
@@ -27,7 +28,7 @@ func (c *Core) EventInput(ctx context.Context, connectorRun store.Key) (in store
 	if err == nil && files != nil {
 		err = json.Unmarshal([]byte(*files), &in.Files)
 	}
-	return in, wrap(err, "reading the input of connector run %s", connectorRun)
+	return in, sqldb.Wrap(err, "reading the input of connector run %s", connectorRun)
 }
 
 // KnownRequest implements store.Replays.
@@ -60,7 +61,7 @@ func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admis
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		return a, wrap(err, "reading delivery %s", r.Of)
+		return a, sqldb.Wrap(err, "reading delivery %s", r.Of)
 	}
 	d := requestedDelivery{of: of.ID, Delivery: store.Delivery{
 		ProjectID: of.ProjectID, EnvironmentID: of.EnvironmentID, ConnectorID: of.ConnectorID, RunID: firstOf(of.RunIDs), Kind: of.Kind, Hops: 1,
@@ -68,26 +69,26 @@ func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admis
 	blobs, err := c.copyPayload(ctx, &d)
 	if err != nil {
 		c.dropUnmarked(ctx, blobs)
-		return a, wrap(err, "reading the contents of delivery %s", r.Of)
+		return a, sqldb.Wrap(err, "reading the contents of delivery %s", r.Of)
 	}
 	if of.Kind != store.DeliverTest {
 		from, err := c.originOf(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID})
 		if err != nil {
-			return a, wrap(err, "reading the connector run that started run %s", d.RunID)
+			return a, sqldb.Wrap(err, "reading the connector run that started run %s", d.RunID)
 		}
 		d.Hops, d.Traceparent = from.hops+1, from.traceparent
 	}
-	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *Tx) (err error) {
+	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		a, _, err = c.insertOnce(ctx, tx, d, blobs, r.Idempotency, r.Step)
 		return err
 	})
-	return a, wrap(err, "redelivering %s", r.Of)
+	return a, sqldb.Wrap(err, "redelivering %s", r.Of)
 }
 
 // insertOnce inserts a requested delivery with a new ID, and advances a replay step with it. If the
 // key is known, it does neither, and first is false.
 func (c *Core) insertOnce(
-	ctx context.Context, tx *Tx, d requestedDelivery, blobs []store.Key, key *store.Idempotency, step *store.ReplayStep,
+	ctx context.Context, tx *sqldb.Tx, d requestedDelivery, blobs []store.Key, key *store.Idempotency, step *store.ReplayStep,
 ) (a store.Admission, first bool, err error) {
 	random, err := uuid.NewV7()
 	if err != nil {
@@ -118,7 +119,7 @@ func (c *Core) SendTest(ctx context.Context, t store.TestDelivery) (a store.Admi
 	if err := t.Check(); err != nil {
 		return a, err
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		connectors, err := c.connectorsBy(ctx, tx, []store.Key{t.Connector})
 		if err != nil {
 			return err
@@ -136,7 +137,7 @@ func (c *Core) SendTest(ctx context.Context, t store.TestDelivery) (a store.Admi
 		}
 		return makeDestinationDue(ctx, tx, t.Connector)
 	})
-	return a, wrap(err, "testing connector %s", t.Connector)
+	return a, sqldb.Wrap(err, "testing connector %s", t.Connector)
 }
 
 // copyPayload prepares the contents of a delivery. A result stays with its run. Any other payload
@@ -179,15 +180,15 @@ func (c *Core) copyPayload(ctx context.Context, d *requestedDelivery) (blobs []s
 // there is none. ErrGone if the result is not stored.
 func (c *Core) sendingLink(ctx context.Context, d store.Delivery) (link uuid.UUID, err error) {
 	var agent string
-	err = c.inHistory(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID},
-		`SELECT r.agent_name FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+readableCondition("$1"), &agent)
+	err = c.ReadHistory(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID},
+		`SELECT r.agent_name FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+sqldb.ReadableCondition("$1"), &agent)
 	if errors.Is(err, store.ErrNotFound) {
 		return link, store.ErrGone
 	}
 	if err != nil {
 		return link, err
 	}
-	err = mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT id FROM links WHERE project_id = $1 AND connector_id = $2 AND agent_name = $3`,
+	err = sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT id FROM links WHERE project_id = $1 AND connector_id = $2 AND agent_name = $3`,
 		d.ProjectID, d.ConnectorID, agent).Scan(&link))
 	if errors.Is(err, store.ErrNotFound) {
 		return uuid.Nil, nil
@@ -196,26 +197,26 @@ func (c *Core) sendingLink(ctx context.Context, d store.Delivery) (link uuid.UUI
 }
 
 // takeKey claims the idempotency key for a delivery. first is false if another request has it.
-func (c *Core) takeKey(ctx context.Context, tx *Tx, d store.Delivery, key *store.Idempotency) (first bool, err error) {
+func (c *Core) takeKey(ctx context.Context, tx *sqldb.Tx, d store.Delivery, key *store.Idempotency) (first bool, err error) {
 	if key == nil {
 		return true, nil
 	}
-	n, err := tx.exec(ctx, `INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, run_ids, expires_at)
+	n, err := tx.Exec(ctx, `INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, run_ids, expires_at)
 		VALUES ($1, $2, $3, $4, $5, id_list($6), now_us() + $7)
 		ON CONFLICT (project_id, connector_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
 			connector_run_id = excluded.connector_run_id, run_ids = excluded.run_ids, expires_at = excluded.expires_at
 		WHERE k.expires_at <= now_us()`,
-		d.ProjectID, d.ConnectorID, Text(key.Key), key.Fingerprint, d.ID, d.RunID, key.TTL.Microseconds())
+		d.ProjectID, d.ConnectorID, sqldb.Text(key.Key), key.Fingerprint, d.ID, d.RunID, key.TTL.Microseconds())
 	return n == 1, err
 }
 
 // insertRequested inserts a requested delivery with its contents, due now.
-func (c *Core) insertRequested(ctx context.Context, tx *Tx, d requestedDelivery, blobs []store.Key, now int64) error {
+func (c *Core) insertRequested(ctx context.Context, tx *sqldb.Tx, d requestedDelivery, blobs []store.Key, now int64) error {
 	var of *uuid.UUID
 	if d.of != uuid.Nil {
 		of = &d.of
 	}
-	if _, err := tx.exec(ctx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, kind, attempt, due_at, replay_of, started_at, hops, traceparent)
+	if _, err := tx.Exec(ctx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, kind, attempt, due_at, replay_of, started_at, hops, traceparent)
 		VALUES ($1, $2, $3, $4, $5, $6, $9, 0, $7, $8, $7, $10, $11)`,
 		d.ProjectID, d.ID, d.EnvironmentID, d.ConnectorID, d.LinkID, d.RunID, now, of, string(d.Kind), d.Hops, TraceparentColumn(d.Traceparent)); err != nil {
 		return err
@@ -224,7 +225,7 @@ func (c *Core) insertRequested(ctx context.Context, tx *Tx, d requestedDelivery,
 		if err := c.markBlobs(ctx, tx, blobs); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES ($1, $2, $3, $4, $5)`,
+		if _, err := tx.Exec(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES ($1, $2, $3, $4, $5)`,
 			d.ProjectID, d.ID, DeliveryType, d.payload, d.blob); err != nil {
 			return err
 		}

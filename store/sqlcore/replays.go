@@ -14,6 +14,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // replayColumns are the columns of a replay.
@@ -22,20 +24,20 @@ const replayColumns = `id, project_id, connector_id, status, statuses, trigger_t
 
 func replayFields(r *store.Replay) []any {
 	return []any{
-		&r.ID, &r.ProjectID, &r.ConnectorID, &r.Status, document{&r.Filter.Statuses}, &r.Filter.Trigger, scanTime(&r.Filter.Since), scanTime(&r.Filter.Until),
-		&r.PerMinute, &r.Match.Matched, &r.Match.More, &r.Position, &r.Tries, &r.Replayed, document{&r.Refused}, &r.Reason, &r.Detail,
-		scanTime(&r.CreatedAt), scanNullTime(&r.EndedAt),
+		&r.ID, &r.ProjectID, &r.ConnectorID, &r.Status, sqldb.ScanJSON(&r.Filter.Statuses), &r.Filter.Trigger, sqldb.ScanTime(&r.Filter.Since), sqldb.ScanTime(&r.Filter.Until),
+		&r.PerMinute, &r.Match.Matched, &r.Match.More, &r.Position, &r.Tries, &r.Replayed, sqldb.ScanJSON(&r.Refused), &r.Reason, &r.Detail,
+		sqldb.ScanTime(&r.CreatedAt), sqldb.ScanNullTime(&r.EndedAt),
 	}
 }
 
-func scanReplay(row scanner) (r store.Replay, err error) {
+func scanReplay(row sqldb.Scanner) (r store.Replay, err error) {
 	err = row.Scan(replayFields(&r)...)
 	return r, err
 }
 
 // MatchReplay implements store.ReplayJobs.
 func (c *Core) MatchReplay(ctx context.Context, connector store.Key, f store.ReplayFilter) (m store.ReplayMatch, err error) {
-	windows, err := c.historyWindows(ctx, c.engine.Lists(), "ended_connector_runs", connector.ProjectID, period{Instant(f.Since), Instant(f.Until)})
+	windows, err := timewindow.OfHistory(ctx, c.DB, c.engine.Lists(), "ended_connector_runs", connector.ProjectID, timewindow.Period{From: sqldb.Instant(f.Since), To: sqldb.Instant(f.Until)})
 	left := int64(store.MaxReplayLook + 1)
 	for _, window := range windows {
 		var looked, matched int64
@@ -46,21 +48,21 @@ func (c *Core) MatchReplay(ctx context.Context, connector store.Key, f store.Rep
 		}
 	}
 	m.More = left == 0
-	return m, wrap(err, "counting the matches of a replay of connector %s", connector)
+	return m, sqldb.Wrap(err, "counting the matches of a replay of connector %s", connector)
 }
 
 // countMatches counts the matches of a replay among the first connector runs of a window, at most so
 // many.
-func (c *Core) countMatches(ctx context.Context, connector store.Key, f store.ReplayFilter, window listWindow, most int64) (looked, matched int64, err error) {
-	l := argList{args: []any{connector.ProjectID, connector.ID, Instant(f.Since), Instant(f.Until), most}}
+func (c *Core) countMatches(ctx context.Context, connector store.Key, f store.ReplayFilter, window timewindow.Window, most int64) (looked, matched int64, err error) {
+	l := sqldb.Args{Values: []any{connector.ProjectID, connector.ID, sqldb.Instant(f.Since), sqldb.Instant(f.Until), most}}
 	cause := ``
 	if f.Trigger != "" {
-		cause = ` AND x.trigger_type = ` + l.addArg(string(f.Trigger))
+		cause = ` AND x.trigger_type = ` + l.Add(string(f.Trigger))
 	}
 	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.kind <> 'test' AND x.status IN `+addTexts(&l, f.Statuses)+cause+` THEN 1 ELSE 0 END), 0)
 		FROM (SELECT c.status, c.trigger_type, c.kind, c.replay_of FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2
 			AND c.id > id_at($3) AND c.id < id_at(CASE WHEN CAST($4 AS bigint) < now_us() THEN CAST($4 AS bigint) ELSE now_us() END)`+
-		dayCondition("c.id", window, &l)+sinceCondition("c.id", "$1")+` ORDER BY c.id LIMIT $5) AS x`, l.args...).Scan(&looked, &matched)
+		timewindow.DaysCondition("c.id", window, &l)+sqldb.SinceCondition("c.id", "$1")+` ORDER BY c.id LIMIT $5) AS x`, l.Values...).Scan(&looked, &matched)
 	return looked, matched, err
 }
 
@@ -69,21 +71,21 @@ func (c *Core) countMatches(ctx context.Context, connector store.Key, f store.Re
 func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Replay, verdict store.Verdict, err error) {
 	key := store.Key{ProjectID: n.Connector.ProjectID, ID: n.ID}
 	if r, verdict, err = c.startedReplay(ctx, c.engine.Reader(), key, n.Fingerprint); err == nil || !errors.Is(err, store.ErrNotFound) {
-		return r, verdict, wrap(err, "reading replay %s", key)
+		return r, verdict, sqldb.Wrap(err, "reading replay %s", key)
 	}
 	if err := c.checkReplayLimits(ctx, c.engine.Reader(), n); err != nil { // to avoid a useless count
 		r, verdict, err = c.repeatedReplay(ctx, c.engine.Reader(), n, err)
-		return r, verdict, wrap(err, "creating a replay of connector %s", n.Connector)
+		return r, verdict, sqldb.Wrap(err, "creating a replay of connector %s", n.Connector)
 	}
 	match, err := c.MatchReplay(ctx, n.Connector, n.Filter)
 	if err != nil {
 		return r, verdict, err
 	}
-	statuses, err := marshalText(n.Filter.Statuses)
+	statuses, err := sqldb.MarshalText(n.Filter.Statuses)
 	if err != nil {
 		return r, verdict, err
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil { // so that no other replay starts meanwhile
 			return err
 		}
@@ -93,13 +95,13 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 		}
 		var one int
 		if err := tx.QueryRowContext(ctx, `SELECT 1 FROM connectors WHERE project_id = $1 AND id = $2`, key.ProjectID, n.Connector.ID).Scan(&one); err != nil {
-			return mapNoRows(err)
+			return sqldb.MapNoRows(err)
 		}
-		made, err := tx.exec(ctx, `INSERT INTO replays (project_id, id, connector_id, status, statuses, trigger_type, since, until, per_minute,
+		made, err := tx.Exec(ctx, `INSERT INTO replays (project_id, id, connector_id, status, statuses, trigger_type, since, until, per_minute,
 				matched, more, position, replayed, refused, reason, detail, fingerprint, due_at, created_at)
 			VALUES ($1, $2, $3, 'running', $4, $5, $6, CASE WHEN CAST($7 AS bigint) < now_us() THEN CAST($7 AS bigint) ELSE now_us() END, $8, $9, $10, id_at($6), 0, '{}', '', '', $11, now_us(), now_us())
-			ON CONFLICT DO NOTHING`, key.ProjectID, key.ID, n.Connector.ID, statuses, string(n.Filter.Trigger), Instant(n.Filter.Since),
-			Instant(n.Filter.Until), n.PerMinute, match.Matched, match.More, append([]byte{}, n.Fingerprint...))
+			ON CONFLICT DO NOTHING`, key.ProjectID, key.ID, n.Connector.ID, statuses, string(n.Filter.Trigger), sqldb.Instant(n.Filter.Since),
+			sqldb.Instant(n.Filter.Until), n.PerMinute, match.Matched, match.More, append([]byte{}, n.Fingerprint...))
 		if err != nil {
 			return err
 		}
@@ -110,12 +112,12 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 		verdict = store.Accepted
 		return forgetReplays(ctx, tx, n.Connector)
 	})
-	return r, verdict, wrap(err, "creating a replay of connector %s", n.Connector)
+	return r, verdict, sqldb.Wrap(err, "creating a replay of connector %s", n.Connector)
 }
 
 // checkReplayLimits returns store.ErrReplayRunning or store.ErrTooManyReplays if a replay cannot start.
-func (c *Core) checkReplayLimits(ctx context.Context, q Queryer, n store.NewReplay) error {
-	running, err := collect(ctx, q, scanUUID, `SELECT connector_id FROM replays WHERE project_id = $1 AND status = 'running'`, n.Connector.ProjectID)
+func (c *Core) checkReplayLimits(ctx context.Context, q sqldb.Queryer, n store.NewReplay) error {
+	running, err := sqldb.Collect(ctx, q, sqldb.ScanUUID, `SELECT connector_id FROM replays WHERE project_id = $1 AND status = 'running'`, n.Connector.ProjectID)
 	switch {
 	case err != nil:
 		return err
@@ -129,7 +131,7 @@ func (c *Core) checkReplayLimits(ctx context.Context, q Queryer, n store.NewRepl
 
 // repeatedReplay returns the replay of the same request, if the start was rejected because that request has
 // started it meanwhile.
-func (c *Core) repeatedReplay(ctx context.Context, q Queryer, n store.NewReplay, refused error) (store.Replay, store.Verdict, error) {
+func (c *Core) repeatedReplay(ctx context.Context, q sqldb.Queryer, n store.NewReplay, refused error) (store.Replay, store.Verdict, error) {
 	r, verdict, err := c.startedReplay(ctx, q, store.Key{ProjectID: n.Connector.ProjectID, ID: n.ID}, n.Fingerprint)
 	if errors.Is(err, store.ErrNotFound) {
 		err = refused
@@ -139,83 +141,83 @@ func (c *Core) repeatedReplay(ctx context.Context, q Queryer, n store.NewReplay,
 
 // startedReplay returns the replay with an ID: Repeated, or KeyReused if another request has
 // started it.
-func (c *Core) startedReplay(ctx context.Context, q Queryer, key store.Key, fingerprint []byte) (r store.Replay, v store.Verdict, err error) {
+func (c *Core) startedReplay(ctx context.Context, q sqldb.Queryer, key store.Key, fingerprint []byte) (r store.Replay, v store.Verdict, err error) {
 	var first []byte
 	err = q.QueryRowContext(ctx, `SELECT `+replayColumns+`, fingerprint FROM replays WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID).
 		Scan(append(replayFields(&r), &first)...)
 	if err == nil && !bytes.Equal(first, fingerprint) {
 		return store.Replay{}, store.KeyReused, nil
 	}
-	return r, store.Repeated, mapNoRows(err)
+	return r, store.Repeated, sqldb.MapNoRows(err)
 }
 
 // forgetReplays deletes the oldest replays of a connector that has too many.
-func forgetReplays(ctx context.Context, tx *Tx, connector store.Key) error {
-	_, err := tx.exec(ctx, `DELETE FROM replays WHERE project_id = $1 AND connector_id = $2 AND ended_at IS NOT NULL AND created_at <
+func forgetReplays(ctx context.Context, tx *sqldb.Tx, connector store.Key) error {
+	_, err := tx.Exec(ctx, `DELETE FROM replays WHERE project_id = $1 AND connector_id = $2 AND ended_at IS NOT NULL AND created_at <
 		(SELECT MIN(n.created_at) FROM (SELECT k.created_at FROM replays k WHERE k.project_id = $1 AND k.connector_id = $2
 			ORDER BY k.created_at DESC, k.id DESC LIMIT $3) AS n)`, connector.ProjectID, connector.ID, store.MaxReplays)
-	return wrap(err, "deleting old replays")
+	return sqldb.Wrap(err, "deleting old replays")
 }
 
 // Replay implements store.ReplayJobs.
 func (c *Core) Replay(ctx context.Context, key store.Key) (store.Replay, error) {
 	r, err := scanReplay(c.engine.Reader().QueryRowContext(ctx, `SELECT `+replayColumns+` FROM replays WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID))
-	return r, wrap(mapNoRows(err), "reading replay %s", key)
+	return r, sqldb.Wrap(sqldb.MapNoRows(err), "reading replay %s", key)
 }
 
 // ListReplays implements store.ReplayJobs.
 func (c *Core) ListReplays(ctx context.Context, connector store.Key) ([]store.Replay, error) {
-	replays, err := collect(ctx, c.engine.Reader(), scanReplay, `SELECT `+replayColumns+` FROM replays
+	replays, err := sqldb.Collect(ctx, c.engine.Reader(), scanReplay, `SELECT `+replayColumns+` FROM replays
 		WHERE project_id = $1 AND connector_id = $2 ORDER BY created_at DESC, id DESC LIMIT $3`, connector.ProjectID, connector.ID, store.MaxReplays)
-	return replays, wrap(err, "listing the replays of connector %s", connector)
+	return replays, sqldb.Wrap(err, "listing the replays of connector %s", connector)
 }
 
 // CancelReplay implements store.ReplayJobs.
 func (c *Core) CancelReplay(ctx context.Context, key store.Key) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		n, err := tx.exec(ctx, `UPDATE replays SET status = 'cancelled', reason = '', detail = '', ended_at = now_us()
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		n, err := tx.Exec(ctx, `UPDATE replays SET status = 'cancelled', reason = '', detail = '', ended_at = now_us()
 			WHERE project_id = $1 AND id = $2 AND status = 'running'`, key.ProjectID, key.ID)
 		if err != nil || n == 1 {
 			return err
 		}
 		var one int
 		err = tx.QueryRowContext(ctx, `SELECT 1 FROM replays WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID).Scan(&one)
-		return cmp.Or(mapNoRows(err), store.ErrConflict)
+		return cmp.Or(sqldb.MapNoRows(err), store.ErrConflict)
 	})
-	return wrap(err, "cancelling replay %s", key)
+	return sqldb.Wrap(err, "cancelling replay %s", key)
 }
 
 // NextReplay implements store.ReplayJobs.
 func (c *Core) NextReplay(ctx context.Context) (now time.Time, next *time.Time, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT now_us(), (SELECT MIN(r.due_at) FROM replays r WHERE r.status = 'running')`).
-		Scan(scanTime(&now), scanNullTime(&next))
-	return now, next, wrap(err, "reading the next replay")
+		Scan(sqldb.ScanTime(&now), sqldb.ScanNullTime(&next))
+	return now, next, sqldb.Wrap(err, "reading the next replay")
 }
 
 // TakeReplays implements store.ReplayJobs.
 func (c *Core) TakeReplays(ctx context.Context, limit int, lease time.Duration) (taken []store.Replay, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
-		now, err := readNow(ctx, tx)
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		now, err := sqldb.ReadNow(ctx, tx)
 		if err != nil {
 			return err
 		}
-		taken, err = collect(ctx, tx, scanReplay, `UPDATE replays SET due_at = $2 WHERE (project_id, id) IN
-			(SELECT project_id, id FROM replays WHERE status = 'running' AND due_at <= $3 ORDER BY due_at LIMIT $1 `+c.skipLocked+`)
-			RETURNING `+replayColumns, limit, Instant(now.Add(lease)), Instant(now))
+		taken, err = sqldb.Collect(ctx, tx, scanReplay, `UPDATE replays SET due_at = $2 WHERE (project_id, id) IN
+			(SELECT project_id, id FROM replays WHERE status = 'running' AND due_at <= $3 ORDER BY due_at LIMIT $1 `+c.SkipLocked+`)
+			RETURNING `+replayColumns, limit, sqldb.Instant(now.Add(lease)), sqldb.Instant(now))
 		for i := range taken {
 			taken[i].TakenAt = now
 		}
 		return err
 	})
-	return taken, wrap(err, "taking due replays")
+	return taken, sqldb.Wrap(err, "taking due replays")
 }
 
 // ReplayOriginals implements store.ReplayJobs.
 func (c *Core) ReplayOriginals(ctx context.Context, r store.Replay, limit int) (page store.ReplayPage, err error) {
 	looked, err := c.replayedRuns(ctx, r)
 	if err != nil {
-		return page, wrap(err, "reading the originals of replay %s", r.Key())
+		return page, sqldb.Wrap(err, "reading the originals of replay %s", r.Key())
 	}
 	page.Last = r.Position
 	for _, run := range looked {
@@ -233,16 +235,16 @@ func (c *Core) ReplayOriginals(ctx context.Context, r store.Replay, limit int) (
 
 // replayedRuns returns the next connector runs of a replay, at most store.MaxReplayPage.
 func (c *Core) replayedRuns(ctx context.Context, r store.Replay) (runs []store.ConnectorRun, err error) {
-	of := period{store.TimeOf(r.Position).UnixMicro(), Instant(r.Filter.Until)}
-	windows, err := c.historyWindows(ctx, c.engine.Lists(), "ended_connector_runs", r.ProjectID, of)
+	of := timewindow.Period{From: store.TimeOf(r.Position).UnixMicro(), To: sqldb.Instant(r.Filter.Until)}
+	windows, err := timewindow.OfHistory(ctx, c.DB, c.engine.Lists(), "ended_connector_runs", r.ProjectID, of)
 	for _, window := range windows {
 		if err != nil || len(runs) == store.MaxReplayPage {
 			break
 		}
-		l := argList{args: []any{r.ProjectID, r.ConnectorID, r.Position, store.MaxReplayPage - len(runs)}}
+		l := sqldb.Args{Values: []any{r.ProjectID, r.ConnectorID, r.Position, store.MaxReplayPage - len(runs)}}
 		var some []store.ConnectorRun
-		some, err = collect(ctx, c.engine.Lists(), scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM ended_connector_runs c
-			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.id > $3`+dayCondition("c.id", window, &l)+sinceCondition("c.id", "$1")+` ORDER BY c.id LIMIT $4`, l.args...)
+		some, err = sqldb.Collect(ctx, c.engine.Lists(), scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM ended_connector_runs c
+			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.id > $3`+timewindow.DaysCondition("c.id", window, &l)+sqldb.SinceCondition("c.id", "$1")+` ORDER BY c.id LIMIT $4`, l.Values...)
 		runs = append(runs, some...)
 	}
 	return runs, err
@@ -250,14 +252,14 @@ func (c *Core) replayedRuns(ctx context.Context, r store.Replay) (runs []store.C
 
 // MoveReplay implements store.ReplayJobs.
 func (c *Core) MoveReplay(ctx context.Context, step store.ReplayStep) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error { return moveReplay(ctx, tx, step) })
-	return wrap(err, "advancing replay %s", step.To.Key())
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return moveReplay(ctx, tx, step) })
+	return sqldb.Wrap(err, "advancing replay %s", step.To.Key())
 }
 
 // moveReplay advances a replay in a transaction, unless another process has.
-func moveReplay(ctx context.Context, tx *Tx, step store.ReplayStep) error {
+func moveReplay(ctx context.Context, tx *sqldb.Tx, step store.ReplayStep) error {
 	to := step.To
-	refused, err := marshalText(to.Refused)
+	refused, err := sqldb.MarshalText(to.Refused)
 	if err != nil {
 		return err
 	}
@@ -266,13 +268,13 @@ func moveReplay(ctx context.Context, tx *Tx, step store.ReplayStep) error {
 	}
 	var due *int64
 	if !step.Due.IsZero() {
-		at := Instant(step.Due)
+		at := sqldb.Instant(step.Due)
 		due = &at
 	}
-	n, err := tx.exec(ctx, `UPDATE replays SET status = $4, position = $5, replayed = $6, refused = $7, reason = $8, detail = $9,
+	n, err := tx.Exec(ctx, `UPDATE replays SET status = $4, position = $5, replayed = $6, refused = $7, reason = $8, detail = $9,
 			due_at = COALESCE($10, due_at), tries = $11, ended_at = CASE WHEN $4 = 'running' THEN NULL ELSE now_us() END
 		WHERE project_id = $1 AND id = $2 AND status = 'running' AND position = $3`,
-		to.ProjectID, to.ID, step.From, string(to.Status), to.Position, to.Replayed, refused, Text(to.Reason), store.Cut(Text(to.Detail), store.MaxReplayDetail), due, to.Tries)
+		to.ProjectID, to.ID, step.From, string(to.Status), to.Position, to.Replayed, refused, sqldb.Text(to.Reason), store.Cut(sqldb.Text(to.Detail), store.MaxReplayDetail), due, to.Tries)
 	if err == nil && n == 0 {
 		err = store.ErrReplayMoved
 	}
@@ -281,7 +283,7 @@ func moveReplay(ctx context.Context, tx *Tx, step store.ReplayStep) error {
 
 // takeSteps advances the replays of accepted events, in the accepting transaction. If it cannot,
 // all is rolled back.
-func takeSteps(ctx context.Context, tx *Tx, events []store.Event) error {
+func takeSteps(ctx context.Context, tx *sqldb.Tx, events []store.Event) error {
 	for _, e := range events {
 		if e.Step == nil {
 			continue

@@ -3,9 +3,7 @@
 package sqlcore
 
 import (
-	"cmp"
 	"context"
-	"encoding/binary"
 	"errors"
 	"maps"
 	"slices"
@@ -16,44 +14,22 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // blobMargin is how much longer a blob of history is kept than other rows of its age. A blob is
 // written at most unmarkedBlobAge before the row that names it, and that row is deleted with its whole
 // day.
-const blobMargin = 2 * day
-
-// projectDay is a day of a project's history.
-type projectDay struct {
-	project uuid.UUID
-	day     int64
-}
-
-func compareDays(a, b projectDay) int {
-	return cmp.Or(compareIDs(a.project, b.project), cmp.Compare(a.day, b.day))
-}
-
-// DayOf returns the day of the time in an ID, in days since 1970.
-func DayOf(id uuid.UUID) int64 {
-	return store.TimeOf(id).UnixMilli() / day.Milliseconds()
-}
-
-// dayStart returns the start of a day, in microseconds.
-func dayStart(of int64) int64 { return of * day.Microseconds() }
-
-// firstID returns the lowest ID of a day.
-func firstID(of int64) (id uuid.UUID) {
-	binary.BigEndian.PutUint64(id[:8], uint64(of*day.Milliseconds())<<16) //nolint:gosec // days since 1970
-	return id
-}
+const blobMargin = 2 * sqldb.Day
 
 // addStoredOn adds to the stored bytes of projects and days.
-func addStoredOn(ctx context.Context, tx *Tx, more map[projectDay]int64) error {
+func addStoredOn(ctx context.Context, tx *sqldb.Tx, more map[sqldb.ProjectDay]int64) error {
 	of := map[uuid.UUID]int64{}
-	for _, on := range slices.SortedFunc(maps.Keys(more), compareDays) {
-		of[on.project] += more[on]
-		if _, err := tx.exec(ctx, `INSERT INTO stored_days AS s (project_id, day, bytes) VALUES ($1, $2, $3)
-			ON CONFLICT (project_id, day) DO UPDATE SET bytes = s.bytes + excluded.bytes`, on.project, on.day, more[on]); err != nil {
+	for _, on := range slices.SortedFunc(maps.Keys(more), sqldb.CompareDays) {
+		of[on.Project] += more[on]
+		if _, err := tx.Exec(ctx, `INSERT INTO stored_days AS s (project_id, day, bytes) VALUES ($1, $2, $3)
+			ON CONFLICT (project_id, day) DO UPDATE SET bytes = s.bytes + excluded.bytes`, on.Project, on.Day, more[on]); err != nil {
 			return err
 		}
 	}
@@ -74,14 +50,14 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (d
 	if err != nil {
 		return dropped, err
 	}
-	before := now.Add(-age).UnixMicro() / day.Microseconds()
-	keep := before - int64(min(store.MaxOpen, age.Abs())/day)
+	before := now.Add(-age).UnixMicro() / sqldb.Day.Microseconds()
+	keep := before - int64(min(store.MaxOpen, age.Abs())/sqldb.Day)
 	days, err := c.engine.DropDays(ctx, before, keep, limit)
 	if dropped = days.Dropped; errors.Is(err, ErrBusy) {
 		return dropped, nil
 	}
 	if err != nil && len(days.Left) == 0 {
-		return dropped, wrap(err, "dropping history") // it is unknown which partitions exist
+		return dropped, sqldb.Wrap(err, "dropping history") // it is unknown which partitions exist
 	}
 	if dropped.Count == 0 {
 		rest := oldHistory{before: before, keep: keep, age: age, parted: days.Parted, kept: days.KeptDays, left: days.Left}
@@ -89,7 +65,7 @@ func (c *Core) DropHistory(ctx context.Context, age time.Duration, limit int) (d
 		dropped.Count, failed = c.dropRest(ctx, rest, limit)
 		err = errors.Join(err, failed)
 	}
-	return dropped, wrap(err, "dropping history")
+	return dropped, sqldb.Wrap(err, "dropping history")
 }
 
 // oldHistory is the history to delete: all days before one, older than age. Ended runs of days from keep on
@@ -134,15 +110,7 @@ func (c *Core) OldestHistory(ctx context.Context) (store.OldestDays, error) {
 		err = c.engine.Reader().QueryRowContext(ctx, `SELECT COALESCE((SELECT s.day FROM stored_days s
 			WHERE NOT `+undeliveredResult+` ORDER BY s.day LIMIT 1), 0)`).Scan(&deletable)
 	}
-	return store.OldestDays{Deletable: dayStartTime(deletable), Open: dayStartTime(open)}, wrap(err, "reading the oldest day of history")
-}
-
-// dayStartTime returns the start of a day, zero for day 0.
-func dayStartTime(day int64) time.Time {
-	if day == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(dayStart(day)).UTC()
+	return store.OldestDays{Deletable: sqldb.DayStartTime(deletable), Open: sqldb.DayStartTime(open)}, sqldb.Wrap(err, "reading the oldest day of history")
 }
 
 // forgetDays deletes the records of deleted days and subtracts their stored bytes. Lists read the
@@ -150,64 +118,64 @@ func dayStartTime(day int64) time.Time {
 func (c *Core) forgetDays(ctx context.Context, of oldHistory, limit int) (n int, err error) {
 	var (
 		one int
-		l   argList
+		l   sqldb.Args
 	)
-	gone := `day < ` + l.addArg(of.before)
+	gone := `day < ` + l.Add(of.before)
 	if stay := slices.Concat(of.kept.Open, of.kept.Results, of.left); len(stay) > 0 {
 		days := make([]string, len(stay))
 		for i, day := range stay {
-			days[i] = l.addArg(day)
+			days[i] = l.Add(day)
 		}
 		gone += ` AND day NOT IN (` + strings.Join(days, ", ") + `)`
 	}
-	err = mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM stored_days WHERE `+gone+`
-		UNION ALL SELECT 1 FROM audit_days WHERE `+gone+` LIMIT 1`, l.args...).Scan(&one))
+	err = sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM stored_days WHERE `+gone+`
+		UNION ALL SELECT 1 FROM audit_days WHERE `+gone+` LIMIT 1`, l.Values...).Scan(&one))
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, err
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
-		audited, err := tx.exec(ctx, `DELETE FROM audit_days WHERE (project_id, day) IN (SELECT project_id, day FROM audit_days
-			WHERE `+gone+` ORDER BY day, project_id LIMIT `+strconv.Itoa(limit)+` `+c.skipLocked+`)`, l.args...)
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		audited, err := tx.Exec(ctx, `DELETE FROM audit_days WHERE (project_id, day) IN (SELECT project_id, day FROM audit_days
+			WHERE `+gone+` ORDER BY day, project_id LIMIT `+strconv.Itoa(limit)+` `+c.SkipLocked+`)`, l.Values...)
 		if err != nil {
 			return err
 		}
 		n, err = c.subtractDays(ctx, tx, `DELETE FROM stored_days WHERE (project_id, day) IN (SELECT project_id, day FROM stored_days
-			WHERE `+gone+` ORDER BY day, project_id LIMIT `+strconv.Itoa(limit)+` `+c.skipLocked+`) RETURNING project_id, day, bytes`, l.args...)
+			WHERE `+gone+` ORDER BY day, project_id LIMIT `+strconv.Itoa(limit)+` `+c.SkipLocked+`) RETURNING project_id, day, bytes`, l.Values...)
 		n += int(audited)
 		return err
 	})
 	if err != nil {
-		return 0, wrap(err, "deleting the records of days") // nothing was deleted
+		return 0, sqldb.Wrap(err, "deleting the records of days") // nothing was deleted
 	}
 	return n, nil
 }
 
 // subtractDays deletes records of days with a statement, subtracts their stored bytes from the
 // projects, and records that the days are deleted.
-func (c *Core) subtractDays(ctx context.Context, tx *Tx, statement string, args ...any) (n int, err error) {
+func (c *Core) subtractDays(ctx context.Context, tx *sqldb.Tx, statement string, args ...any) (n int, err error) {
 	less, last := map[uuid.UUID]int64{}, map[uuid.UUID]int64{}
-	_, err = collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
-			on     projectDay
+			on     sqldb.ProjectDay
 			stored int64
 		)
-		err = row.Scan(&on.project, &on.day, &stored)
-		less[on.project] -= stored
-		last[on.project] = max(last[on.project], on.day)
+		err = row.Scan(&on.Project, &on.Day, &stored)
+		less[on.Project] -= stored
+		last[on.Project] = max(last[on.Project], on.Day)
 		n++
 		return none, err
 	}, statement, args...)
 	if err == nil {
 		err = addStored(ctx, tx, less)
 	}
-	for _, project := range slices.SortedFunc(maps.Keys(last), compareIDs) {
+	for _, project := range slices.SortedFunc(maps.Keys(last), sqldb.CompareIDs) {
 		if err != nil {
 			break
 		}
-		_, err = tx.exec(ctx, `UPDATE stored_bytes SET gone_until = $2 WHERE project_id = $1 AND gone_until < $2`, project, last[project]+1)
+		_, err = tx.Exec(ctx, `UPDATE stored_bytes SET gone_until = $2 WHERE project_id = $1 AND gone_until < $2`, project, last[project]+1)
 	}
 	return n, err
 }
@@ -222,7 +190,7 @@ type sizedBlob struct {
 	size int64
 }
 
-func scanSized(row scanner) (b sizedBlob, err error) {
+func scanSized(row sqldb.Scanner) (b sizedBlob, err error) {
 	err = row.Scan(&b.ProjectID, &b.ID, &b.size)
 	return b, err
 }
@@ -241,7 +209,7 @@ func firstBlobs(blobs []sizedBlob) (keys []store.Key) {
 var stillOpen = func() string {
 	var of []string
 	for _, table := range []string{"open_runs", "open_connector_runs", "deliveries"} {
-		of = append(of, `EXISTS (SELECT 1 FROM `+table+` o WHERE o.project_id = r.project_id AND o.id < id_at(r.created_at + `+dayUS+`))`)
+		of = append(of, `EXISTS (SELECT 1 FROM `+table+` o WHERE o.project_id = r.project_id AND o.id < id_at(r.created_at + `+sqldb.DayMicros+`))`)
 	}
 	return "(" + strings.Join(of, " OR ") + ")"
 }()
@@ -252,42 +220,42 @@ var stillOpen = func() string {
 //   - results of days from keep on that are still to be delivered;
 //   - blobs that rows of existing partitions may name. Such a row was open for at most MaxOpen.
 func (c *Core) dropBlobsBefore(ctx context.Context, of oldHistory, limit int) (n int, err error) {
-	l := argList{args: []any{limit, dayStart(of.before) - blobMargin.Microseconds()}}
+	l := sqldb.Args{Values: []any{limit, sqldb.DayStart(of.before) - blobMargin.Microseconds()}}
 	where := `r.mark = 'history' AND r.created_at < $2 AND NOT ` + stillOpen + c.exceptResults(of, &l)
 	for _, written := range blobWritePeriods(of.left) {
-		where += ` AND NOT (r.created_at >= ` + l.addArg(written.from) + ` AND r.created_at < ` + l.addArg(written.to) + `)`
+		where += ` AND NOT (r.created_at >= ` + l.Add(written.From) + ` AND r.created_at < ` + l.Add(written.To) + `)`
 	}
-	n, err = c.sweepBlobs(ctx, historyBlobs, where, limit, l.args[1:]...)
-	if err != nil && c.noTable(err) { // a partition was deleted meanwhile: the next call reads the new state
+	n, err = c.sweepBlobs(ctx, historyBlobs, where, limit, l.Values[1:]...)
+	if err != nil && c.NoTable(err) { // a partition was deleted meanwhile: the next call reads the new state
 		err = nil
 	}
-	return n, wrap(err, "deleting blobs of history")
+	return n, sqldb.Wrap(err, "deleting blobs of history")
 }
 
 // exceptResults excludes blobs r that are results of past days and still to be delivered. It names
 // the partitions of these days, because the plan of a sweep would lock all partitions.
-func (c *Core) exceptResults(of oldHistory, l *argList) (text string) {
-	days := []period{{dayStart(of.keep), dayStart(of.before)}}
+func (c *Core) exceptResults(of oldHistory, l *sqldb.Args) (text string) {
+	days := []timewindow.Period{{From: sqldb.DayStart(of.keep), To: sqldb.DayStart(of.before)}}
 	if of.parted {
 		days = nil
 		for _, d := range of.kept.Results {
-			days = append(days, period{dayStart(d), dayStart(d + 1)})
+			days = append(days, timewindow.Period{From: sqldb.DayStart(d), To: sqldb.DayStart(d + 1)})
 		}
 	}
 	for _, p := range days {
 		text += c.InPart(` AND (r.project_id, r.id) NOT IN (SELECT e.project_id, e.output_blob_id FROM deliveries d
 			JOIN {ended_runs} e ON e.project_id = d.project_id AND e.id = d.run_id
-			WHERE d.kind = 'result' AND e.output_blob_id IS NOT NULL`+inWindow("d.run_id", p, l)+inWindow("e.id", p, l)+`)`, leastID(p.from))
+			WHERE d.kind = 'result' AND e.output_blob_id IS NOT NULL`+timewindow.Condition("d.run_id", p, l)+timewindow.Condition("e.id", p, l)+`)`, sqldb.LeastID(p.From))
 	}
 	return text
 }
 
 // blobWritePeriods returns the times at which the blobs of some days were written.
-func blobWritePeriods(days []int64) (written []period) {
+func blobWritePeriods(days []int64) (written []timewindow.Period) {
 	for _, of := range slices.Sorted(slices.Values(days)) {
-		next := period{dayStart(of) - blobMargin.Microseconds(), dayStart(of+1) + (store.MaxOpen + blobMargin).Microseconds()}
-		if last := len(written) - 1; last >= 0 && next.from <= written[last].to {
-			written[last].to = next.to
+		next := timewindow.Period{From: sqldb.DayStart(of) - blobMargin.Microseconds(), To: sqldb.DayStart(of+1) + (store.MaxOpen + blobMargin).Microseconds()}
+		if last := len(written) - 1; last >= 0 && next.From <= written[last].To {
+			written[last].To = next.To
 			continue
 		}
 		written = append(written, next)
@@ -306,12 +274,12 @@ const (
 func (c *Core) sweepBlobs(ctx context.Context, name, where string, limit int, args ...any) (int, error) {
 	c.skipped.beginCall(name)
 	swept, err := openSweep[sizedBlob]{
-		Core: c, name: name, columns: `r.project_id, r.id, r.size`, table: `blobs`, where: where, order: `r.created_at`, args: args,
+		DB: c.DB, skipped: c.skipped, name: name, columns: `r.project_id, r.id, r.size`, table: `blobs`, where: where, order: `r.created_at`, args: args,
 		scan: scanSized, key: func(blob sizedBlob) store.Key { return blob.Key },
-		move: func(ctx context.Context, tx *Tx, blobs []sizedBlob) (store.Swept, error) {
+		move: func(ctx context.Context, tx *sqldb.Tx, blobs []sizedBlob) (store.Swept, error) {
 			some := firstBlobs(blobs)
 			return store.Swept{Cancelled: len(some)}, c.dropBlobs(ctx, tx, some)
 		},
-	}.sweepDue(ctx, min(limit, chunk))
+	}.sweepDue(ctx, min(limit, sqldb.MaxIDs))
 	return swept.Runs(), err
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 const (
@@ -34,8 +36,8 @@ var rollupsTurn = uuid.MustParse("5f3a1c52-7a42-4c35-9be3-2d6f6e3d7c10")
 // RollUp implements store.Housekeeping.
 func (c *Core) RollUp(ctx context.Context, limit int) (int, error) {
 	by := consumer[endedOutboxRow]{consumeAll: c.rollUpRows, tryConsume: c.rollUpForTrial}
-	n, err := c.consumeEnded(ctx, rollupsOutbox, c.rolling, c.rollingTurns, limit, maxRollupRows, by)
-	return n, wrap(err, "rolling up runs")
+	n, err := rollupsOutbox.consume(ctx, c.DB, c.rolling, c.rollingTurns, limit, maxRollupRows, by)
+	return n, sqldb.Wrap(err, "rolling up runs")
 }
 
 // rollUpRows adds the runs and connector runs of outbox rows to the rollups, as many as one transaction
@@ -58,9 +60,9 @@ func (c *Core) rollUpRows(ctx context.Context, rows []endedOutboxRow) error {
 	if err != nil {
 		return err
 	}
-	consumed := newKeySet(slices.Concat(done, some))
-	return c.underRollupLock(ctx, func(ctx context.Context, tx *Tx, grown growth) error {
-		taken, err := rollupsOutbox.takeRows(ctx, c, tx, rows)
+	consumed := sqldb.NewKeySet(slices.Concat(done, some))
+	return c.underRollupLock(ctx, func(ctx context.Context, tx *sqldb.Tx, grown growth) error {
+		taken, err := rollupsOutbox.takeRows(ctx, c.DB, tx, rows)
 		if err != nil {
 			return err
 		}
@@ -74,16 +76,16 @@ func (c *Core) rollUpRows(ctx context.Context, rows []endedOutboxRow) error {
 				own[key] = true
 			}
 			taken[i] = row.without(consumed)
-			mine.runs = append(mine.runs, keysInSet(row.runs, consumed)...)
-			mine.connectorRuns = append(mine.connectorRuns, keysInSet(row.connectorRuns, consumed)...)
+			mine.runs = append(mine.runs, sqldb.KeysInSet(row.runs, consumed)...)
+			mine.connectorRuns = append(mine.connectorRuns, sqldb.KeysInSet(row.connectorRuns, consumed)...)
 		}
 		if err := rollupsOutbox.insertRows(ctx, tx, taken...); err != nil {
 			return err
 		}
-		if err := c.checkMissingRows(ctx, tx, "ended_runs", keysWithoutRow(mine.runs, runs), ""); err != nil {
+		if err := c.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(mine.runs, runs), ""); err != nil {
 			return err
 		}
-		if err := c.checkMissingRows(ctx, tx, "ended_connector_runs", keysWithoutRow(mine.connectorRuns, connectorRuns), ""); err != nil {
+		if err := c.CheckMissingRows(ctx, tx, "ended_connector_runs", sqldb.KeysWithoutRow(mine.connectorRuns, connectorRuns), ""); err != nil {
 			return err
 		}
 		if err := c.addToRollups(ctx, tx, slices.DeleteFunc(slices.Clone(runs), func(run pricedRun) bool { return !own[run.Key] }), grown); err != nil {
@@ -105,14 +107,14 @@ func (c *Core) rollUpForTrial(ctx context.Context) error {
 		return err
 	}
 	runs = append(runs, pricedRun{rollupRun{runFigures: runFigures{Key: key, status: store.RunCompleted}}, bill{price{}: {calls: 1}}})
-	return c.underRollupLock(ctx, func(ctx context.Context, tx *Tx, grown growth) error {
-		if _, err := rollupsOutbox.takeRows(ctx, c, tx, []endedOutboxRow{{Key: key}}); err != nil {
+	return c.underRollupLock(ctx, func(ctx context.Context, tx *sqldb.Tx, grown growth) error {
+		if _, err := rollupsOutbox.takeRows(ctx, c.DB, tx, []endedOutboxRow{{Key: key}}); err != nil {
 			return err
 		}
 		if err := c.addToRollups(ctx, tx, runs, grown); err != nil {
 			return err
 		}
-		return errTrial
+		return sqldb.ErrTrial
 	})
 }
 
@@ -137,7 +139,7 @@ func (c *Core) readPricedRuns(ctx context.Context, ended []store.Key) (runs []pr
 		for i, run := range all {
 			bills[run.Key], keys[i] = bill{}, run.Key
 		}
-		for _, same := range c.keysByPart("model_calls", keys) {
+		for _, same := range c.KeysByPart("model_calls", keys) {
 			if err := c.pastCallsOf(ctx, c.engine.Reader(), same, "", func(run store.Key, of price, n callCost) {
 				bills[run].addCost(of, n)
 				calls, numbers = calls+n.calls, numbers+1
@@ -154,16 +156,16 @@ func (c *Core) readPricedRuns(ctx context.Context, ended []store.Key) (runs []pr
 
 // readRollupRuns reads ended runs, narrowed by a condition with arguments. It omits runs in deleted
 // partitions.
-func (c *Core) readRollupRuns(ctx context.Context, q Queryer, ended []store.Key, narrow string, args []any) (runs []rollupRun, err error) {
-	parts, err := c.groupByExistingPart(ctx, q, "ended_runs", ended)
+func (c *Core) readRollupRuns(ctx context.Context, q sqldb.Queryer, ended []store.Key, narrow string, args []any) (runs []rollupRun, err error) {
+	parts, err := c.GroupByExistingPart(ctx, q, "ended_runs", ended)
 	if err != nil {
 		return nil, err
 	}
 	for _, same := range parts {
-		for some := range slices.Chunk(same, maxKeys) {
-			l := argList{args: slices.Clone(args)}
-			past, err := pastRows(ctx, c, q, some[0].ID, scanRollupRun, `SELECT `+rollupRunColumns+` FROM {ended_runs} r
-				WHERE `+c.keyCondition(&l, "r.id", some)+narrow, l.args...)
+		for some := range slices.Chunk(same, sqldb.MaxKeys) {
+			l := sqldb.Args{Values: slices.Clone(args)}
+			past, err := sqldb.PastRows(ctx, c.DB, q, some[0].ID, scanRollupRun, `SELECT `+rollupRunColumns+` FROM {ended_runs} r
+				WHERE `+c.KeyCondition(&l, "r.id", some)+narrow, l.Values...)
 			if err != nil {
 				return nil, err
 			}
@@ -173,9 +175,6 @@ func (c *Core) readRollupRuns(ctx context.Context, q Queryer, ended []store.Key,
 	return runs, nil
 }
 
-// maxKeys is the number of rows per read by key.
-const maxKeys = 1000
-
 // rollup identifies a row of run_rollups.
 type rollup struct {
 	project, environment  uuid.UUID
@@ -183,14 +182,14 @@ type rollup struct {
 	deployment, connector uuid.UUID
 	status                store.RunStatus
 	outcome               string
-	grain                 grain
+	grain                 timewindow.Grain
 	beginsAt              int64
 }
 
-func (t rollupRun) rollupFor(g grain) rollup {
+func (t rollupRun) rollupFor(g timewindow.Grain) rollup {
 	return rollup{
 		t.ProjectID, t.environment, t.agent, t.testName, t.deployment, t.connector, t.status, t.outcome,
-		g, g.floorTime(store.TimeOf(t.ID).UnixMicro()),
+		g, g.FloorTime(store.TimeOf(t.ID).UnixMicro()),
 	}
 }
 
@@ -209,12 +208,12 @@ func (r rollup) primaryKey() store.Key {
 }
 
 // addToRollups adds runs to the rollups. The caller holds the lock of rollupsTurn.
-func (c *Core) addToRollups(ctx context.Context, tx *Tx, runs []pricedRun, grown growth) error {
+func (c *Core) addToRollups(ctx context.Context, tx *sqldb.Tx, runs []pricedRun, grown growth) error {
 	of, more := map[store.Key]rollup{}, map[store.Key]*tally{}
 	sums := usageSums{}
 	for _, run := range runs {
-		sums.addRunCost(run, grains)
-		for _, g := range grains {
+		sums.addRunCost(run, timewindow.Grains)
+		for _, g := range timewindow.Grains {
 			r := run.rollupFor(g)
 			key := r.primaryKey()
 			if more[key] == nil {
@@ -229,7 +228,7 @@ func (c *Core) addToRollups(ctx context.Context, tx *Tx, runs []pricedRun, grown
 			}
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(more), CompareKeys)
+	keys := slices.SortedFunc(maps.Keys(more), sqldb.CompareKeys)
 	stored, err := c.addStoredTallies(ctx, tx, keys, more)
 	if err != nil {
 		return err
@@ -249,11 +248,11 @@ func (c *Core) addToRollups(ctx context.Context, tx *Tx, runs []pricedRun, grown
 }
 
 // addStoredTallies adds the stored values to tallies, and returns which rows exist.
-func (c *Core) addStoredTallies(ctx context.Context, tx *Tx, keys []store.Key, more map[store.Key]*tally) (stored map[store.Key]bool, err error) {
+func (c *Core) addStoredTallies(ctx context.Context, tx *sqldb.Tx, keys []store.Key, more map[store.Key]*tally) (stored map[store.Key]bool, err error) {
 	stored = map[store.Key]bool{}
-	for some := range slices.Chunk(keys, maxKeys) {
-		var l argList
-		if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+	for some := range slices.Chunk(keys, sqldb.MaxKeys) {
+		var l sqldb.Args
+		if _, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 			var key store.Key
 			before, sketch, err := scanTally(row, &key.ProjectID, &key.ID)
 			if err != nil {
@@ -261,7 +260,7 @@ func (c *Core) addStoredTallies(ctx context.Context, tx *Tx, keys []store.Key, m
 			}
 			stored[key] = true
 			return none, more[key].addStored(before, sketch)
-		}, `SELECT project_id, id, `+tallyColumns+` FROM run_rollups WHERE `+c.keyCondition(&l, "id", some), l.args...); err != nil {
+		}, `SELECT project_id, id, `+tallyColumns+` FROM run_rollups WHERE `+c.KeyCondition(&l, "id", some), l.Values...); err != nil {
 			return nil, err
 		}
 	}
@@ -272,7 +271,7 @@ func (c *Core) addStoredTallies(ctx context.Context, tx *Tx, keys []store.Key, m
 const tallyColumns = `runs, timed, duration_us, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, durations`
 
 // scanTally reads the value columns, after the columns in before.
-func scanTally(row scanner, before ...any) (t tally, sketch []byte, err error) {
+func scanTally(row sqldb.Scanner, before ...any) (t tally, sketch []byte, err error) {
 	fields := append(before, &t.runs, &t.timed, &t.durations)
 	fields = append(fields, usageFields(&t.usage)...)
 	err = row.Scan(append(fields, &sketch)...)
@@ -280,16 +279,16 @@ func scanTally(row scanner, before ...any) (t tally, sketch []byte, err error) {
 }
 
 // writeTallies overwrites stored tallies.
-func writeTallies(ctx context.Context, tx *Tx, keys []store.Key, of map[store.Key]rollup, all map[store.Key]*tally) error {
-	var numbers rowBatch
+func writeTallies(ctx context.Context, tx *sqldb.Tx, keys []store.Key, of map[store.Key]rollup, all map[store.Key]*tally) error {
+	var numbers sqldb.RowBatch
 	for _, key := range keys {
 		r, t := of[key], all[key]
 		u := t.usage
-		numbers.addRow(key.ProjectID, key.ID, r.environment, r.agent, string(r.grain), r.beginsAt, r.testName, r.deployment, r.connector,
+		numbers.Add(key.ProjectID, key.ID, r.environment, r.agent, string(r.grain), r.beginsAt, r.testName, r.deployment, r.connector,
 			string(r.status), r.outcome, t.runs, t.timed, t.durations, t.encodeSketch(), u.InputTokens, u.OutputTokens, u.ThinkingTokens,
 			u.CachedInputTokens, u.TotalTokens)
 	}
-	return numbers.insertRows(ctx, tx, `INSERT INTO run_rollups (project_id, id, environment_id, agent_name, grain, begins_at, test_name,
+	return numbers.Insert(ctx, tx, `INSERT INTO run_rollups (project_id, id, environment_id, agent_name, grain, begins_at, test_name,
 		deployment_id, connector_id, status, guardrail_outcome, runs, timed, duration_us, durations, input_tokens, output_tokens,
 		thinking_tokens, cached_input_tokens, total_tokens) VALUES `, `(%, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %)`,
 		` ON CONFLICT (project_id, id) DO UPDATE SET runs = excluded.runs, timed = excluded.timed, duration_us = excluded.duration_us,
@@ -308,7 +307,7 @@ func (t rollupRun) totalFor() agentTotal {
 }
 
 // addTotals adds runs to the totals of their agents.
-func addTotals(ctx context.Context, tx *Tx, runs []pricedRun, grown growth) error {
+func addTotals(ctx context.Context, tx *sqldb.Tx, runs []pricedRun, grown growth) error {
 	counts, last := map[agentTotal]int64{}, map[agentTotal]time.Time{}
 	for _, run := range runs {
 		of := run.totalFor()
@@ -321,15 +320,15 @@ func addTotals(ctx context.Context, tx *Tx, runs []pricedRun, grown growth) erro
 }
 
 // insertTotals adds counts to the totals of agents.
-func insertTotals(ctx context.Context, tx *Tx, counts map[agentTotal]int64, last map[agentTotal]time.Time, grown growth) error {
-	var totals rowBatch
+func insertTotals(ctx context.Context, tx *sqldb.Tx, counts map[agentTotal]int64, last map[agentTotal]time.Time, grown growth) error {
+	var totals sqldb.RowBatch
 	for of, count := range counts { // in any order, because of the lock
-		totals.addRow(of.environment.ProjectID, of.environment.ID, of.agent, of.testName, count, Instant(last[of]))
+		totals.Add(of.environment.ProjectID, of.environment.ID, of.agent, of.testName, count, sqldb.Instant(last[of]))
 	}
 	return grown.insertRows(ctx, tx, totals, `INSERT INTO agent_totals AS t (project_id, environment_id, agent_name, test_name, runs, last_ended_at) VALUES `,
 		`(%, %, %, %, %, %)`, ` ON CONFLICT (project_id, environment_id, agent_name, test_name) DO UPDATE SET runs = t.runs + excluded.runs,
 			last_ended_at = CASE WHEN excluded.last_ended_at > t.last_ended_at THEN excluded.last_ended_at ELSE t.last_ended_at END
-			RETURNING project_id, environment_id, agent_name, test_name, runs`, func(row scanner) (project uuid.UUID, fresh bool, err error) {
+			RETURNING project_id, environment_id, agent_name, test_name, runs`, func(row sqldb.Scanner) (project uuid.UUID, fresh bool, err error) {
 			var (
 				of   agentTotal
 				runs int64

@@ -7,6 +7,8 @@ import (
 	"maps"
 
 	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // NumberBytes is the stored size of a rollup row: about its real size with its share of the
@@ -22,9 +24,9 @@ func (g growth) countRows(project uuid.UUID, n int64) { g[project] += n * Number
 
 // insertRows inserts rows or adds to existing ones, and counts the new ones, as the scan of the
 // returned rows reports.
-func (g growth) insertRows(ctx context.Context, tx *Tx, numbers rowBatch, into, row, after string, isNew func(scanner) (project uuid.UUID, fresh bool, err error)) error {
-	return numbers.eachStatement(into, row, after, func(statement string, args []any) error {
-		_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+func (g growth) insertRows(ctx context.Context, tx *sqldb.Tx, numbers sqldb.RowBatch, into, row, after string, isNew func(sqldb.Scanner) (project uuid.UUID, fresh bool, err error)) error {
+	return numbers.EachStatement(into, row, after, func(statement string, args []any) error {
+		_, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 			project, fresh, err := isNew(row)
 			if fresh {
 				g.countRows(project, 1)
@@ -36,7 +38,7 @@ func (g growth) insertRows(ctx context.Context, tx *Tx, numbers rowBatch, into, 
 }
 
 // writeBytes adds the growth to the stored bytes of projects.
-func (g growth) writeBytes(ctx context.Context, tx *Tx) error {
+func (g growth) writeBytes(ctx context.Context, tx *sqldb.Tx) error {
 	maps.DeleteFunc(g, func(_ uuid.UUID, bytes int64) bool { return bytes == 0 })
 	return addStored(ctx, tx, g)
 }

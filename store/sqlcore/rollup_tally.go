@@ -10,10 +10,10 @@ import (
 
 	"github.com/DataDog/sketches-go/ddsketch"
 	sketchstore "github.com/DataDog/sketches-go/ddsketch/store"
-
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // runFigures are the figures that an ended run adds to rollups.
@@ -34,6 +34,9 @@ type rollupRun struct {
 	outcome               string
 }
 
+// PrimaryKey implements sqldb.KeyedRow.
+func (t rollupRun) PrimaryKey() store.Key { return t.Key }
+
 // The columns of ended_runs r for them.
 const (
 	runFiguresColumns = `r.project_id, r.id, r.status, r.started_at, r.ended_at,
@@ -43,15 +46,15 @@ const (
 
 // scanFields returns the destinations of runFiguresColumns.
 func (m *runFigures) scanFields() []any {
-	return append([]any{&m.ProjectID, &m.ID, &m.status, scanNullTime(&m.startedAt), scanTime(&m.endedAt)}, usageFields(&m.usage)...)
+	return append([]any{&m.ProjectID, &m.ID, &m.status, sqldb.ScanNullTime(&m.startedAt), sqldb.ScanTime(&m.endedAt)}, usageFields(&m.usage)...)
 }
 
-func scanRunFigures(row scanner) (m runFigures, err error) {
+func scanRunFigures(row sqldb.Scanner) (m runFigures, err error) {
 	err = row.Scan(m.scanFields()...)
 	return m, err
 }
 
-func scanRollupRun(row scanner) (t rollupRun, err error) {
+func scanRollupRun(row sqldb.Scanner) (t rollupRun, err error) {
 	var deployment, connector *uuid.UUID
 	err = row.Scan(append(t.scanFields(), &t.environment, &t.agent, &t.testName, &deployment, &connector, &t.outcome)...)
 	if deployment != nil {
@@ -114,7 +117,7 @@ func (t *tally) addStored(more tally, sketch []byte) error {
 		err = t.sketch.MergeWith(other)
 	}
 	if err != nil {
-		return fmt.Errorf("reading a sketch of durations: %w", errors.Join(errUnreadable, err))
+		return fmt.Errorf("reading a sketch of durations: %w", errors.Join(sqldb.ErrUnreadable, err))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // Columns of a run, open (open_runs r) or ended (ended_runs r).
@@ -34,18 +35,18 @@ const (
 func runFields(r *store.Run) []any {
 	return []any{
 		&r.ID, &r.ProjectID, &r.EnvironmentID, &r.AgentName, &r.ConnectorID, &r.ConnectorRunID, &r.LinkID,
-		&r.DeploymentID, &r.TestName, &r.Status, &r.Class, &r.ErrorCode, &r.Error, &r.Output, &r.FinishReason, rawText{&r.Context}, &r.Attempt, &r.Usage.InputTokens,
+		&r.DeploymentID, &r.TestName, &r.Status, &r.Class, &r.ErrorCode, &r.Error, &r.Output, &r.FinishReason, sqldb.ScanJSONText(&r.Context), &r.Attempt, &r.Usage.InputTokens,
 		&r.Usage.OutputTokens, &r.Usage.ThinkingTokens, &r.Usage.CachedInputTokens, &r.Usage.TotalTokens,
-		scanTime(&r.QueuedAt), scanNullTime(&r.StartedAt), scanNullTime(&r.EndedAt),
+		sqldb.ScanTime(&r.QueuedAt), sqldb.ScanNullTime(&r.StartedAt), sqldb.ScanNullTime(&r.EndedAt),
 	}
 }
 
-func scanRun(row scanner) (r store.Run, err error) {
+func scanRun(row sqldb.Scanner) (r store.Run, err error) {
 	err = row.Scan(runFields(&r)...)
 	return r, err
 }
 
-func scanPastRun(row scanner) (r pastRun, err error) {
+func scanPastRun(row sqldb.Scanner) (r pastRun, err error) {
 	err = row.Scan(append(runFields(&r.Run), &r.blob)...)
 	return r, err
 }
@@ -58,28 +59,28 @@ func (c *Core) Run(ctx context.Context, key store.Key) (store.Run, error) {
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		return store.Run{}, wrap(err, "reading run %s", key)
+		return store.Run{}, sqldb.Wrap(err, "reading run %s", key)
 	}
 	return runs[0], nil
 }
 
 // readRuns reads runs of a project by ID, in that order, without missing ones.
-func (c *Core) readRuns(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID) ([]store.Run, error) {
+func (c *Core) readRuns(ctx context.Context, q sqldb.Queryer, project uuid.UUID, ids []uuid.UUID) ([]store.Run, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	var l argList
-	runs, err := collect(ctx, q, scanRun, `SELECT `+openRunColumns+` FROM open_runs r WHERE `+c.keyCondition(&l, "r.id", keysFromIDs(project, ids)), l.args...)
+	var l sqldb.Args
+	runs, err := sqldb.Collect(ctx, q, scanRun, `SELECT `+openRunColumns+` FROM open_runs r WHERE `+c.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, ids)), l.Values...)
 	if err != nil || len(runs) == len(ids) {
 		return inOrderOf(ids, runs), err
 	}
 	past := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool {
 		return slices.ContainsFunc(runs, func(open store.Run) bool { return open.ID == id })
 	})
-	for _, same := range c.ByPart("ended_runs", past) {
-		var l argList
-		past, err := pastRows(ctx, c, q, same[0], scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
-			WHERE `+c.keyCondition(&l, "r.id", keysFromIDs(project, same))+readableCondition("r.project_id"), l.args...)
+	for _, same := range c.IDsByPart("ended_runs", past) {
+		var l sqldb.Args
+		past, err := sqldb.PastRows(ctx, c.DB, q, same[0], scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
+			WHERE `+c.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, same))+sqldb.ReadableCondition("r.project_id"), l.Values...)
 		if err != nil {
 			return nil, err
 		}
@@ -103,33 +104,33 @@ func inOrderOf(ids []uuid.UUID, runs []store.Run) []store.Run {
 func (c *Core) Outcome(ctx context.Context, key store.Key) (outcome store.Outcome, err error) {
 	reader := c.engine.Reader()
 	var order []uuid.UUID
-	past, err := pastRows(ctx, c, reader, key.ID, func(row scanner) (r pastRun, err error) {
-		err = row.Scan(append(append([]any{&outcome.Status, idList{&order}}, runFields(&r.Run)...), &r.blob)...)
+	past, err := sqldb.PastRows(ctx, c.DB, reader, key.ID, func(row sqldb.Scanner) (r pastRun, err error) {
+		err = row.Scan(append(append([]any{&outcome.Status, sqldb.ScanIDs(&order)}, runFields(&r.Run)...), &r.blob)...)
 		return r, err
 	}, `SELECT c.status, c.run_ids, `+pastRunColumns+` FROM {ended_connector_runs} c
 		JOIN {ended_runs} r ON r.project_id = c.project_id AND r.id `+c.engine.Among("c.run_ids")+`
-		WHERE c.project_id = $1 AND c.id = $2`+sinceCondition("c.id", "$1")+readableCondition("$1"), key.ProjectID, key.ID)
+		WHERE c.project_id = $1 AND c.id = $2`+sqldb.SinceCondition("c.id", "$1")+sqldb.ReadableCondition("$1"), key.ProjectID, key.ID)
 	if err == nil && len(past) > 0 && len(past) == len(order) { // they may be of two days
 		runs, err := c.withOutputs(ctx, reader, key.ProjectID, past)
 		outcome.Runs = inOrderOf(order, runs)
-		return outcome, wrap(err, "reading the outcome of connector run %s", key)
+		return outcome, sqldb.Wrap(err, "reading the outcome of connector run %s", key)
 	}
 	if err != nil {
-		return store.Outcome{}, wrap(err, "reading the outcome of connector run %s", key)
+		return store.Outcome{}, sqldb.Wrap(err, "reading the outcome of connector run %s", key)
 	}
 	run, err := c.connectorRun(ctx, reader, key)
 	if err != nil {
-		return store.Outcome{}, wrap(err, "reading the outcome of connector run %s", key)
+		return store.Outcome{}, sqldb.Wrap(err, "reading the outcome of connector run %s", key)
 	}
 	runs, err := c.readRuns(ctx, reader, key.ProjectID, run.RunIDs)
-	return store.Outcome{Status: run.Status, Runs: runs}, wrap(err, "reading the outcome of connector run %s", key)
+	return store.Outcome{Status: run.Status, Runs: runs}, sqldb.Wrap(err, "reading the outcome of connector run %s", key)
 }
 
 // RunInput implements store.History.
 func (c *Core) RunInput(ctx context.Context, key store.Key) (string, io.ReadCloser, error) {
 	input, err := c.inputOf(ctx, key)
 	if err != nil {
-		return "", nil, wrap(err, "reading the input of run %s", key)
+		return "", nil, sqldb.Wrap(err, "reading the input of run %s", key)
 	}
 	rows, err := c.Inputs(ctx, c.engine.Reader(), key.ProjectID, []uuid.UUID{input})
 	in, ok := rows[input]
@@ -138,12 +139,12 @@ func (c *Core) RunInput(ctx context.Context, key store.Key) (string, io.ReadClos
 		err = store.ErrNotFound
 		fallthrough
 	case err != nil:
-		return "", nil, wrap(err, "reading the input of run %s", key)
+		return "", nil, sqldb.Wrap(err, "reading the input of run %s", key)
 	case in.Blob == nil:
 		return in.ContentType, io.NopCloser(bytes.NewReader(in.Data)), nil
 	}
 	body, err := c.OpenBlob(ctx, store.Key{ProjectID: key.ProjectID, ID: *in.Blob})
-	return in.ContentType, body, wrap(err, "reading the input of run %s", key)
+	return in.ContentType, body, sqldb.Wrap(err, "reading the input of run %s", key)
 }
 
 // Input is the input of a run. Data is nil if it is in a blob.
@@ -170,17 +171,17 @@ const InputStatement = `SELECT ` + inputColumns + ` FROM {inputs} WHERE project_
 
 // ScanInput reads an input.
 func ScanInput(row interface{ Scan(dest ...any) error }) (in Input, err error) {
-	err = row.Scan(&in.ID, &in.ContentType, &in.Data, &in.Blob, &in.Files, document{&in.Headers}, &in.Traceparent)
+	err = row.Scan(&in.ID, &in.ContentType, &in.Data, &in.Blob, &in.Files, sqldb.ScanJSON(&in.Headers), &in.Traceparent)
 	return in, err
 }
 
 // Inputs reads inputs of a project by ID.
-func (c *Core) Inputs(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]Input, error) {
+func (c *Core) Inputs(ctx context.Context, q sqldb.Queryer, project uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]Input, error) {
 	out := map[uuid.UUID]Input{}
-	for _, same := range c.ByPart("inputs", ids) {
-		var l argList
-		rows, err := pastRows(ctx, c, q, same[0], func(row scanner) (Input, error) { return ScanInput(row) },
-			`SELECT `+inputColumns+` FROM {inputs} WHERE `+c.keyCondition(&l, "id", keysFromIDs(project, same)), l.args...)
+	for _, same := range c.IDsByPart("inputs", ids) {
+		var l sqldb.Args
+		rows, err := sqldb.PastRows(ctx, c.DB, q, same[0], func(row sqldb.Scanner) (Input, error) { return ScanInput(row) },
+			`SELECT `+inputColumns+` FROM {inputs} WHERE `+c.KeyCondition(&l, "id", sqldb.KeysFromIDs(project, same)), l.Values...)
 		if err != nil {
 			return nil, err
 		}
@@ -191,24 +192,9 @@ func (c *Core) Inputs(ctx context.Context, q Queryer, project uuid.UUID, ids []u
 	return out, nil
 }
 
-// ByPart groups IDs by the partition of a history table.
-func (c *Core) ByPart(table string, ids []uuid.UUID) (parts [][]uuid.UUID) {
-	at := map[string]int{}
-	for _, id := range ids {
-		part := c.engine.Part(table, id)
-		i, ok := at[part]
-		if !ok {
-			i, at[part] = len(parts), len(parts)
-			parts = append(parts, nil)
-		}
-		parts[i] = append(parts[i], id)
-	}
-	return parts
-}
-
 // Journal implements store.History.
 func (c *Core) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error) {
-	return c.entries(ctx, run, `SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2`+sinceOrOpenCondition("j.run_id", "$1")+`
+	return c.entries(ctx, run, `SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2`+sqldb.SinceOrOpenCondition("j.run_id", "$1")+`
 		ORDER BY j.sequence`, run.ProjectID, run.ID)
 }
 
@@ -218,7 +204,7 @@ func (c *Core) JournalAfter(ctx context.Context, run store.Key, sequence int64, 
 	return c.entries(ctx, run, `SELECT `+entryAliases+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
 			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
 			OVER (ORDER BY n.sequence ROWS UNBOUNDED PRECEDING) AS bytes
-		FROM (SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.sequence > $3`+sinceOrOpenCondition("j.run_id", "$1")+`
+		FROM (SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.sequence > $3`+sqldb.SinceOrOpenCondition("j.run_id", "$1")+`
 			ORDER BY j.sequence LIMIT $4) AS n) AS j
 		WHERE j.bytes <= `+strconv.Itoa(store.MaxJournalPage)+` ORDER BY j.sequence`, run.ProjectID, run.ID, sequence, limit)
 }
@@ -233,15 +219,15 @@ const (
 // entries reads the journal entries that a statement selects.
 func (c *Core) entries(ctx context.Context, run store.Key, statement string, args ...any) ([]store.JournalEntry, error) {
 	reader := c.engine.Reader()
-	past, err := pastRows(ctx, c, reader, run.ID, func(row scanner) (e pastEntry, err error) {
-		err = row.Scan(&e.Sequence, &e.Kind, document{&e.Data}, &e.Unsafe, &e.blob, scanTime(&e.At))
+	past, err := sqldb.PastRows(ctx, c.DB, reader, run.ID, func(row sqldb.Scanner) (e pastEntry, err error) {
+		err = row.Scan(&e.Sequence, &e.Kind, sqldb.ScanJSON(&e.Data), &e.Unsafe, &e.blob, sqldb.ScanTime(&e.At))
 		return e, err
 	}, statement, args...)
 	if err != nil {
-		return nil, wrap(err, "reading the journal of run %s", run)
+		return nil, sqldb.Wrap(err, "reading the journal of run %s", run)
 	}
 	entries, err := c.wholeEntries(ctx, reader, run.ProjectID, past)
-	return entries, wrap(err, "reading the journal of run %s", run)
+	return entries, sqldb.Wrap(err, "reading the journal of run %s", run)
 }
 
 // connectorRunColumns are columns of an open or ended connector run c.
@@ -259,9 +245,9 @@ const (
 const openDeliveries = `(SELECT id, project_id, environment_id, connector_id, CASE WHEN lease_until IS NULL THEN 'pending' ELSE 'running' END AS status,
 	'outbound' AS trigger_type, kind, hops, CASE WHEN lease_until IS NULL THEN waits_for ELSE '' END AS error, '` + DeliveryType + `' AS content_type, id_list(run_id) AS run_ids, run_id, replay_of, started_at, lease_until FROM deliveries)`
 
-func scanConnectorRun(row scanner) (r store.ConnectorRun, err error) {
+func scanConnectorRun(row sqldb.Scanner) (r store.ConnectorRun, err error) {
 	err = row.Scan(&r.ID, &r.ProjectID, &r.EnvironmentID, &r.ConnectorID, &r.Status, &r.Trigger, &r.Kind, &r.Error,
-		&r.Hops, &r.ContentType, idList{&r.RunIDs}, &r.ReplayOf, scanTime(&r.StartedAt), scanNullTime(&r.EndedAt))
+		&r.Hops, &r.ContentType, sqldb.ScanIDs(&r.RunIDs), &r.ReplayOf, sqldb.ScanTime(&r.StartedAt), sqldb.ScanNullTime(&r.EndedAt))
 	return r, err
 }
 
@@ -273,10 +259,10 @@ func (c *Core) ConnectorRun(ctx context.Context, key store.Key) (store.Connector
 		err = c.addErrors(ctx, runs)
 		run = runs[0]
 	}
-	return run, wrap(err, "reading connector run %s", key)
+	return run, sqldb.Wrap(err, "reading connector run %s", key)
 }
 
-func (c *Core) connectorRun(ctx context.Context, q Queryer, key store.Key) (store.ConnectorRun, error) {
+func (c *Core) connectorRun(ctx context.Context, q sqldb.Queryer, key store.Key) (store.ConnectorRun, error) {
 	run, err := scanConnectorRun(q.QueryRowContext(ctx, `SELECT `+openConnectorRunColumns+` FROM open_connector_runs c
 		WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -286,8 +272,8 @@ func (c *Core) connectorRun(ctx context.Context, q Queryer, key store.Key) (stor
 	if !errors.Is(err, sql.ErrNoRows) {
 		return run, err
 	}
-	past, err := pastRows(ctx, c, q, key.ID, scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM {ended_connector_runs} c
-		WHERE c.project_id = $1 AND c.id = $2`+sinceCondition("c.id", "$1"), key.ProjectID, key.ID)
+	past, err := sqldb.PastRows(ctx, c.DB, q, key.ID, scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM {ended_connector_runs} c
+		WHERE c.project_id = $1 AND c.id = $2`+sqldb.SinceCondition("c.id", "$1"), key.ProjectID, key.ID)
 	if err == nil && len(past) == 0 {
 		err = store.ErrNotFound
 	}
@@ -300,11 +286,11 @@ func (c *Core) connectorRun(ctx context.Context, q Queryer, key store.Key) (stor
 // Ended implements store.History.
 func (c *Core) Ended(ctx context.Context, connectorRuns []store.Key) (ended []store.Key, err error) {
 	open := map[store.Key]bool{}
-	for part := range slices.Chunk(connectorRuns, chunk) {
-		var l argList
-		still, err := collect(ctx, c.engine.Reader(), scanKey, `SELECT project_id, id FROM open_connector_runs WHERE `+c.keyCondition(&l, "id", part), l.args...)
+	for part := range slices.Chunk(connectorRuns, sqldb.MaxIDs) {
+		var l sqldb.Args
+		still, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanKey, `SELECT project_id, id FROM open_connector_runs WHERE `+c.KeyCondition(&l, "id", part), l.Values...)
 		if err != nil {
-			return nil, wrap(err, "reading the ended connector runs")
+			return nil, sqldb.Wrap(err, "reading the ended connector runs")
 		}
 		for _, key := range still {
 			open[key] = true

@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // connectorRunsOf returns a page of a connector's runs that belong to one agent run: the connector
@@ -22,9 +24,9 @@ func (c *Core) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) (
 	if err != nil {
 		return nil, 0, err
 	}
-	of := period{max(seen, store.TimeOf(q.Run).UnixMicro()), never}
+	of := timewindow.Period{From: max(seen, store.TimeOf(q.Run).UnixMicro()), To: timewindow.Never}
 	if q.Since > 0 {
-		of.from = max(of.from, now-q.Since.Microseconds())
+		of.From = max(of.From, now-q.Since.Microseconds())
 	}
 	if runs, err = c.deliveriesOf(ctx, reader, q, of); err != nil {
 		return nil, 0, err
@@ -48,21 +50,21 @@ func (c *Core) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) (
 
 // nowAndReadableFrom returns the time and the time from which history of a project is readable, in
 // microseconds.
-func (c *Core) nowAndReadableFrom(ctx context.Context, q Queryer, project uuid.UUID) (now, seen int64, err error) {
+func (c *Core) nowAndReadableFrom(ctx context.Context, q sqldb.Queryer, project uuid.UUID) (now, seen int64, err error) {
 	if err = q.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 		return 0, 0, err
 	}
-	seen, err = c.readableSince(ctx, q, project)
+	seen, err = c.ReadableSince(ctx, q, project)
 	return now, seen, err
 }
 
 // startOf returns the connector run that started a run; nil if there is none, or it is no longer
 // kept.
-func (c *Core) startOf(ctx context.Context, q Queryer, run store.Key) (*store.ConnectorRun, error) {
+func (c *Core) startOf(ctx context.Context, q sqldb.Queryer, run store.Key) (*store.ConnectorRun, error) {
 	var event *uuid.UUID
-	err := mapNoRows(q.QueryRowContext(ctx, `SELECT r.connector_run_id FROM open_runs r WHERE r.project_id = $1 AND r.id = $2`, run.ProjectID, run.ID).Scan(&event))
+	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT r.connector_run_id FROM open_runs r WHERE r.project_id = $1 AND r.id = $2`, run.ProjectID, run.ID).Scan(&event))
 	if errors.Is(err, store.ErrNotFound) {
-		err = c.inHistory(ctx, q, run, `SELECT r.connector_run_id FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+sinceCondition("r.id", "$1"), &event)
+		err = c.ReadHistory(ctx, q, run, `SELECT r.connector_run_id FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+sqldb.SinceCondition("r.id", "$1"), &event)
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && event == nil {
 		return nil, nil
@@ -79,22 +81,22 @@ func (c *Core) startOf(ctx context.Context, q Queryer, run store.Key) (*store.Co
 
 // deliveriesOf returns a run's deliveries by a connector in a period. It reads open ones first. A
 // delivery that ends meanwhile is read twice and counts as ended.
-func (c *Core) deliveriesOf(ctx context.Context, q Queryer, of store.ConnectorRunQuery, within period) (runs []store.ConnectorRun, err error) {
+func (c *Core) deliveriesOf(ctx context.Context, q sqldb.Queryer, of store.ConnectorRunQuery, within timewindow.Period) (runs []store.ConnectorRun, err error) {
 	args := []any{of.Connector.ProjectID, of.Run, of.Connector.ID}
-	l := argList{args: slices.Clone(args)}
-	runs, err = collect(ctx, q, scanConnectorRun, `SELECT `+openDeliveryColumns+` FROM `+openDeliveries+` c
-		WHERE c.project_id = $1 AND c.run_id = $2 AND c.connector_id = $3`+inWindow("c.id", within, &l), l.args...)
+	l := sqldb.Args{Values: slices.Clone(args)}
+	runs, err = sqldb.Collect(ctx, q, scanConnectorRun, `SELECT `+openDeliveryColumns+` FROM `+openDeliveries+` c
+		WHERE c.project_id = $1 AND c.run_id = $2 AND c.connector_id = $3`+timewindow.Condition("c.id", within, &l), l.Values...)
 	if err != nil {
 		return nil, err
 	}
-	windows, err := c.historyWindows(ctx, q, "ended_connector_runs", of.Connector.ProjectID, within)
+	windows, err := timewindow.OfHistory(ctx, c.DB, q, "ended_connector_runs", of.Connector.ProjectID, within)
 	if err != nil {
 		return nil, err
 	}
 	for _, window := range windows {
-		l := argList{args: slices.Clone(args)}
-		some, err := collect(ctx, q, scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM ended_connector_runs c
-			WHERE c.project_id = $1 AND c.kind <> '' AND `+c.engine.First("c.run_ids")+` = $2 AND c.connector_id = $3`+dayCondition("c.id", window, &l), l.args...)
+		l := sqldb.Args{Values: slices.Clone(args)}
+		some, err := sqldb.Collect(ctx, q, scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM ended_connector_runs c
+			WHERE c.project_id = $1 AND c.kind <> '' AND `+c.engine.First("c.run_ids")+` = $2 AND c.connector_id = $3`+timewindow.DaysCondition("c.id", window, &l), l.Values...)
 		if err != nil {
 			return nil, err
 		}

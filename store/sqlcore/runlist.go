@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // notCompleted narrows ended runs to those with an index of their own.
@@ -41,29 +43,29 @@ func listedRun(run store.Run) store.Run {
 
 // selectCandidates selects the newest runs of a window that may match, open or ended as their status
 // allows: at most so many, by an index. It returns "" if there can be none.
-func selectCandidates(q store.RunQuery, window listWindow, most int, l *argList) string {
-	open, ended := canBeOpen(q.Statuses), canHaveEnded(q.Statuses) && len(window.history) > 0
+func selectCandidates(q store.RunQuery, window timewindow.Window, most int, l *sqldb.Args) string {
+	open, ended := canBeOpen(q.Statuses), canHaveEnded(q.Statuses) && len(window.History) > 0
 	if !open && !ended {
 		return ""
 	}
 	among := ``
 	if q.AgentName != "" {
-		among = ` AND r.agent_name = ` + l.addArg(Text(q.AgentName))
+		among = ` AND r.agent_name = ` + l.Add(sqldb.Text(q.AgentName))
 	}
 	if q.Before != nil {
-		among += ` AND r.id < ` + l.addArg(*q.Before)
+		among += ` AND r.id < ` + l.Add(*q.Before)
 	}
-	first := l.addArg(most)
+	first := l.Add(most)
 	of := func(columns, table, among string) string {
 		return `SELECT * FROM (SELECT ` + listedColumns(columns) + ` FROM ` + table + ` r WHERE r.project_id = $1` + among +
 			` ORDER BY r.id DESC LIMIT ` + first + `)` + ` AS ` + table
 	}
 	var from []string
 	if open {
-		from = append(from, of(openRunColumns, `open_runs`, among+inWindow("r.id", window.all, l)))
+		from = append(from, of(openRunColumns, `open_runs`, among+timewindow.Condition("r.id", window.All, l)))
 	}
 	if ended {
-		from = append(from, of(endedRunColumns, `ended_runs`, among+dayCondition("r.id", window, l)+readableCondition("$1")+statusCondition(q.Statuses)))
+		from = append(from, of(endedRunColumns, `ended_runs`, among+timewindow.DaysCondition("r.id", window, l)+sqldb.ReadableCondition("$1")+statusCondition(q.Statuses)))
 	}
 	return `SELECT * FROM (` + strings.Join(from, ` UNION ALL `) + `) AS u ORDER BY u.id DESC LIMIT ` + first
 }
@@ -85,22 +87,22 @@ type status interface {
 }
 
 // listCondition returns the condition on candidates with an alias, "" if all match.
-func listCondition(alias string, q store.RunQuery, l *argList) (narrow string) {
+func listCondition(alias string, q store.RunQuery, l *sqldb.Args) (narrow string) {
 	if q.EnvironmentIDs != nil {
-		narrow += ` AND ` + alias + `.environment_id IN ` + l.addIDs(q.EnvironmentIDs)
+		narrow += ` AND ` + alias + `.environment_id IN ` + l.AddIDs(q.EnvironmentIDs)
 	}
 	if len(q.Statuses) > 0 {
 		narrow += ` AND ` + alias + `.status IN ` + addTexts(l, q.Statuses)
 	}
 	if q.TestName != "" {
-		narrow += ` AND ` + alias + `.test_name = ` + l.addArg(testNameOf(q.TestName))
+		narrow += ` AND ` + alias + `.test_name = ` + l.Add(testNameOf(q.TestName))
 	}
 	for _, of := range []struct {
 		column string
 		id     uuid.UUID
 	}{{"deployment_id", q.DeploymentID}, {"connector_id", q.ConnectorID}, {"connector_run_id", q.ConnectorRunID}} {
 		if of.id != uuid.Nil {
-			narrow += ` AND ` + alias + `.` + of.column + ` = ` + l.addArg(of.id)
+			narrow += ` AND ` + alias + `.` + of.column + ` = ` + l.Add(of.id)
 		}
 	}
 	return narrow
@@ -123,19 +125,19 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 	if q.Search != nil {
 		return c.searchRuns(ctx, q)
 	}
-	windows, err := c.listWindows(ctx, c.engine.Lists(), "ended_runs", q.ProjectID, period{boundOf(q.Since, always), boundOf(q.Until, never)}, q.Before)
+	windows, err := timewindow.List(ctx, c.DB, c.engine.Lists(), "ended_runs", q.ProjectID, timewindow.Period{From: boundOf(q.Since, timewindow.Always), To: boundOf(q.Until, timewindow.Never)}, q.Before)
 	if err != nil {
-		return nil, nil, wrap(err, "listing runs of project %s", q.ProjectID)
+		return nil, nil, sqldb.Wrap(err, "listing runs of project %s", q.ProjectID)
 	}
 	some, limit, left := q.Limit, q.Limit, store.MaxCandidates
-	if listCondition("x", q, &argList{}) != "" {
+	if listCondition("x", q, &sqldb.Args{}) != "" {
 		some *= extraCandidates
 	}
 	for {
 		some = min(some, left)
 		page, last, err := c.someRuns(ctx, q, windows[0], some)
 		if err != nil {
-			return nil, nil, wrap(err, "listing runs of project %s", q.ProjectID)
+			return nil, nil, sqldb.Wrap(err, "listing runs of project %s", q.ProjectID)
 		}
 		runs, left, q.Limit = append(runs, page...), left-some, q.Limit-len(page)
 		if len(runs) == limit && limit > 0 {
@@ -147,7 +149,7 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 		case len(windows) == 1:
 			return runs, nil, nil
 		default:
-			first := store.Stamp(uuid.UUID{}, windows[0].all.from, 0)
+			first := store.Stamp(uuid.UUID{}, windows[0].All.From, 0)
 			q.Before, windows = &first, windows[1:]
 		}
 		if left == 0 {
@@ -158,15 +160,15 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 
 // someRuns returns the matching runs among the next candidates of a window, and the last candidate
 // unless the page is full; nil if there are no more.
-func (c *Core) someRuns(ctx context.Context, q store.RunQuery, window listWindow, some int) ([]store.Run, *uuid.UUID, error) {
-	l := argList{args: []any{q.ProjectID}}
+func (c *Core) someRuns(ctx context.Context, q store.RunQuery, window timewindow.Window, some int) ([]store.Run, *uuid.UUID, error) {
+	l := sqldb.Args{Values: []any{q.ProjectID}}
 	from := selectCandidates(q, window, some, &l)
 	if from == "" {
 		return nil, nil, nil
 	}
 	narrow := listCondition("x", q, &l)
-	runs, err := collect(ctx, c.engine.Lists(), scanRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1`+narrow+
-		` ORDER BY x.id DESC LIMIT `+l.addArg(q.Limit), l.args...)
+	runs, err := sqldb.Collect(ctx, c.engine.Lists(), scanRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1`+narrow+
+		` ORDER BY x.id DESC LIMIT `+l.Add(q.Limit), l.Values...)
 	if err != nil || len(runs) == q.Limit || narrow == "" {
 		return runs, nil, err
 	}
@@ -175,12 +177,12 @@ func (c *Core) someRuns(ctx context.Context, q store.RunQuery, window listWindow
 }
 
 // lastCandidate returns the last of so many candidates of a window, nil if there are fewer.
-func (c *Core) lastCandidate(ctx context.Context, q store.RunQuery, window listWindow, some int) (*uuid.UUID, error) {
-	l := argList{args: []any{q.ProjectID}}
+func (c *Core) lastCandidate(ctx context.Context, q store.RunQuery, window timewindow.Window, some int) (*uuid.UUID, error) {
+	l := sqldb.Args{Values: []any{q.ProjectID}}
 	from := selectCandidates(q, window, some, &l)
-	id, err := scanUUID(c.engine.Lists().QueryRowContext(ctx, `SELECT x.id FROM (`+from+`) AS x WHERE x.project_id = $1
-		ORDER BY x.id DESC LIMIT 1 OFFSET `+l.addArg(some-1), l.args...))
-	if err = mapNoRows(err); errors.Is(err, store.ErrNotFound) {
+	id, err := sqldb.ScanUUID(c.engine.Lists().QueryRowContext(ctx, `SELECT x.id FROM (`+from+`) AS x WHERE x.project_id = $1
+		ORDER BY x.id DESC LIMIT 1 OFFSET `+l.Add(some-1), l.Values...))
+	if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
 	return &id, err

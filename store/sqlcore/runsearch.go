@@ -12,6 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // How many candidates a search requests at first, and at most at a time.
@@ -26,14 +28,14 @@ type runSearch struct {
 	store.Search
 	project uuid.UUID
 	// window is the period of queueing.
-	window period
+	window timewindow.Period
 	// environment, agent and testName are known fields of every match, or the zero ID and "".
 	// statuses are the possible statuses, none for any.
 	environment     uuid.UUID
 	agent, testName string
 	statuses        []store.RunStatus
 	// narrow returns a condition on open or ended runs r that selects the runs to read.
-	narrow func(l *argList, ended bool) string
+	narrow func(l *sqldb.Args, ended bool) string
 	// crowded, unless nil, is the partition of the index with so many matching entries that entries
 	// are scanned by key.
 	crowded *uuid.UUID
@@ -47,7 +49,7 @@ type runSearch struct {
 }
 
 // searchIn returns a search among runs that a query selects by other fields.
-func (c *Core) searchIn(of store.Search, project uuid.UUID, window period, agent, testName string, statuses []store.RunStatus) *runSearch {
+func (c *Core) searchIn(of store.Search, project uuid.UUID, window timewindow.Period, agent, testName string, statuses []store.RunStatus) *runSearch {
 	s := &runSearch{
 		Core: c, Search: of, project: project, window: window, agent: cmp.Or(agent, of.AgentName), testName: cmp.Or(testName, of.TestName),
 		statuses: slices.Compact(slices.Sorted(slices.Values(statuses))), begun: time.Now(),
@@ -194,16 +196,16 @@ func (s *runSearch) withTimeLimit(ctx context.Context, part time.Duration) (cont
 }
 
 // runCondition returns the condition on runs r to read.
-func (s *runSearch) runCondition(l *argList, ended bool) string {
+func (s *runSearch) runCondition(l *sqldb.Args, ended bool) string {
 	text := s.narrow(l, ended)
 	if s.AgentName != "" {
-		text += ` AND r.agent_name = ` + l.addArg(Text(s.AgentName))
+		text += ` AND r.agent_name = ` + l.Add(sqldb.Text(s.AgentName))
 	}
 	if s.Search.TestName != "" {
-		text += ` AND r.test_name = ` + l.addArg(testNameOf(s.Search.TestName))
+		text += ` AND r.test_name = ` + l.Add(testNameOf(s.Search.TestName))
 	}
 	if s.Search.Status != "" {
-		text += ` AND r.status = ` + l.addArg(Text(string(s.Search.Status)))
+		text += ` AND r.status = ` + l.Add(sqldb.Text(string(s.Search.Status)))
 	}
 	return text
 }
@@ -213,7 +215,7 @@ func testNameOf(name string) string {
 	if name == store.BaseRuns {
 		return ""
 	}
-	return Text(name)
+	return sqldb.Text(name)
 }
 
 // candidateRuns are runs that may match.
@@ -249,8 +251,8 @@ func (s *runSearch) candidates(ctx context.Context, before *uuid.UUID, most int)
 // none is missed.
 func (s *runSearch) newestCandidates(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
 	if canBeOpen(s.statuses) {
-		l := argList{args: []any{s.project}}
-		ids, err = s.readIDs(ctx, `SELECT r.id FROM open_runs r WHERE r.project_id = $1`+s.windowCondition("r.id", before, &l)+s.agentCondition(&l)+` ORDER BY r.id DESC LIMIT `+l.addArg(most), l)
+		l := sqldb.Args{Values: []any{s.project}}
+		ids, err = s.readIDs(ctx, `SELECT r.id FROM open_runs r WHERE r.project_id = $1`+s.windowCondition("r.id", before, &l)+s.agentCondition(&l)+` ORDER BY r.id DESC LIMIT `+l.Add(most), l)
 	}
 	if err != nil || !canHaveEnded(s.statuses) {
 		return ids, nil, err
@@ -266,9 +268,9 @@ func (s *runSearch) newestCandidates(ctx context.Context, before *uuid.UUID, mos
 	}
 	ids = append(ids, ended...)
 	if to != nil {
-		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return compareIDs(id, *to) < 0 })
+		ids = slices.DeleteFunc(ids, func(id uuid.UUID) bool { return sqldb.CompareIDs(id, *to) < 0 })
 	}
-	slices.SortFunc(ids, func(a, b uuid.UUID) int { return compareIDs(b, a) })
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return sqldb.CompareIDs(b, a) })
 	ids = slices.Compact(ids)
 	return ids[:min(len(ids), most)], to, nil
 }
@@ -281,11 +283,11 @@ func (s *runSearch) readByWords(ctx context.Context, before *uuid.UUID, most int
 	if err != nil {
 		return nil, nil, err
 	}
-	if unread != nil && before != nil && compareIDs(*unread, *before) >= 0 {
+	if unread != nil && before != nil && sqldb.CompareIDs(*unread, *before) >= 0 {
 		return nil, nil, errSearchTimeout
 	}
 	ids, to, err = s.readIndexed(ctx, before, most)
-	if unread != nil && (to == nil || compareIDs(*unread, *to) > 0) {
+	if unread != nil && (to == nil || sqldb.CompareIDs(*unread, *to) > 0) {
 		to = unread
 	}
 	return append(ids, waiting...), to, err
@@ -293,59 +295,47 @@ func (s *runSearch) readByWords(ctx context.Context, before *uuid.UUID, most int
 
 // readEnded returns the newest ended runs, at most so many, for a search without words.
 func (s *runSearch) readEnded(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, err error) {
-	windows, err := s.listWindows(ctx, s.engine.Lists(), "ended_runs", s.project, s.window, before)
+	windows, err := timewindow.List(ctx, s.DB, s.engine.Lists(), "ended_runs", s.project, s.window, before)
 	for _, window := range windows {
 		if err != nil || len(ids) >= most {
 			break
 		}
-		l := argList{args: []any{s.project}}
+		l := sqldb.Args{Values: []any{s.project}}
 		among := ``
 		if before != nil {
-			among = ` AND r.id < ` + l.addArg(*before)
+			among = ` AND r.id < ` + l.Add(*before)
 		}
-		among += dayCondition("r.id", window, &l) + s.agentCondition(&l) + readableCondition("$1") + statusCondition(s.statuses)
+		among += timewindow.DaysCondition("r.id", window, &l) + s.agentCondition(&l) + sqldb.ReadableCondition("$1") + statusCondition(s.statuses)
 		var some []uuid.UUID
-		some, err = s.readIDs(ctx, `SELECT r.id FROM ended_runs r WHERE r.project_id = $1`+among+` ORDER BY r.id DESC LIMIT `+l.addArg(most-len(ids)), l)
+		some, err = s.readIDs(ctx, `SELECT r.id FROM ended_runs r WHERE r.project_id = $1`+among+` ORDER BY r.id DESC LIMIT `+l.Add(most-len(ids)), l)
 		ids = append(ids, some...)
 	}
 	return ids, err
 }
 
-func (s *runSearch) readIDs(ctx context.Context, statement string, l argList) ([]uuid.UUID, error) {
-	return collect(ctx, s.engine.Lists(), scanUUID, statement, l.args...)
+func (s *runSearch) readIDs(ctx context.Context, statement string, l sqldb.Args) ([]uuid.UUID, error) {
+	return sqldb.Collect(ctx, s.engine.Lists(), sqldb.ScanUUID, statement, l.Values...)
 }
 
 // windowCondition limits to IDs of the search's window before an ID.
-func (s *runSearch) windowCondition(id string, before *uuid.UUID, l *argList) string {
+func (s *runSearch) windowCondition(id string, before *uuid.UUID, l *sqldb.Args) string {
 	return beforeAndInWindow(id, s.window, before, l)
 }
 
 // beforeAndInWindow limits to IDs of a window before an ID.
-func beforeAndInWindow(id string, window period, before *uuid.UUID, l *argList) (text string) {
+func beforeAndInWindow(id string, window timewindow.Period, before *uuid.UUID, l *sqldb.Args) (text string) {
 	if before != nil {
-		text += ` AND ` + id + ` < ` + l.addArg(*before)
+		text += ` AND ` + id + ` < ` + l.Add(*before)
 	}
-	return text + inWindow(id, window, l)
-}
-
-// inWindow limits to IDs of a period. It omits unneeded conditions, because each comparison costs a
-// third of counting a row.
-func inWindow(id string, window period, l *argList) (text string) {
-	if window.from > 0 {
-		text += ` AND ` + id + ` >= id_at(` + l.addArg(window.from) + `)`
-	}
-	if window.to != never {
-		text += ` AND ` + id + ` < id_at(` + l.addArg(window.to) + `)`
-	}
-	return text
+	return text + timewindow.Condition(id, window, l)
 }
 
 // agentCondition limits to the agent.
-func (s *runSearch) agentCondition(l *argList) string {
+func (s *runSearch) agentCondition(l *sqldb.Args) string {
 	if s.agent == "" {
 		return ""
 	}
-	return ` AND r.agent_name = ` + l.addArg(Text(s.agent))
+	return ` AND r.agent_name = ` + l.Add(sqldb.Text(s.agent))
 }
 
 // searchTerms returns the terms of every match.
@@ -357,7 +347,7 @@ func (s *runSearch) searchTerms() (terms []Term) {
 		terms = append(terms, hashTerm(s.project, environmentTerm, s.environment.String()))
 	}
 	if s.agent != "" {
-		terms = append(terms, hashTerm(s.project, agentTerm, Text(s.agent)))
+		terms = append(terms, hashTerm(s.project, agentTerm, sqldb.Text(s.agent)))
 	}
 	if s.testName != "" {
 		terms = append(terms, hashTerm(s.project, testTerm, testNameOf(s.testName)))
@@ -370,14 +360,14 @@ func (s *runSearch) searchTerms() (terms []Term) {
 
 // searchRuns is ListRuns for a query with a search.
 func (c *Core) searchRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
-	s := c.searchIn(*q.Search, q.ProjectID, period{boundOf(q.Since, always), boundOf(q.Until, never)}, q.AgentName, q.TestName, q.Statuses)
+	s := c.searchIn(*q.Search, q.ProjectID, timewindow.Period{From: boundOf(q.Since, timewindow.Always), To: boundOf(q.Until, timewindow.Never)}, q.AgentName, q.TestName, q.Statuses)
 	if len(q.EnvironmentIDs) == 1 {
 		s.environment = q.EnvironmentIDs[0]
 	}
-	s.narrow = func(l *argList, _ bool) string {
+	s.narrow = func(l *sqldb.Args, _ bool) string {
 		text := listCondition("r", q, l)
 		if q.AgentName != "" {
-			text += ` AND r.agent_name = ` + l.addArg(Text(q.AgentName))
+			text += ` AND r.agent_name = ` + l.Add(sqldb.Text(q.AgentName))
 		}
 		return text
 	}
@@ -385,13 +375,13 @@ func (c *Core) searchRuns(ctx context.Context, q store.RunQuery) (runs []store.R
 		runs = append(runs, listedRun(run.Run))
 		return len(runs) >= q.Limit, nil
 	})
-	return runs, next, wrap(err, "searching runs of project %s", q.ProjectID)
+	return runs, next, sqldb.Wrap(err, "searching runs of project %s", q.ProjectID)
 }
 
 // searchStatistics is RunStatistics for a query with a search.
 func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (store.RunStatistics, error) {
 	of := &statistics{
-		Core: c, query: q, bill: bill{}, window: period{boundOf(q.Since, always), boundOf(q.Until, never)},
+		Core: c, query: q, bill: bill{}, window: timewindow.Period{From: boundOf(q.Since, timewindow.Always), To: boundOf(q.Until, timewindow.Never)},
 		out: store.RunStatistics{Runs: map[store.RunStatus]int64{}},
 	}
 	var err error
@@ -399,7 +389,7 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (s
 		return of.out, err
 	}
 	s := c.searchIn(*q.Search, q.Environment.ProjectID, of.window, q.AgentName, "", q.Statuses)
-	s.environment, s.narrow = q.Environment.ID, func(l *argList, ended bool) string {
+	s.environment, s.narrow = q.Environment.ID, func(l *sqldb.Args, ended bool) string {
 		if !ended && len(q.Outcomes) > 0 { // an open run has none yet
 			return ` AND FALSE`
 		}
@@ -419,7 +409,7 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (s
 	})
 	switch {
 	case err != nil:
-		return of.out, wrap(err, "searching runs of agent %q of environment %s", q.AgentName, q.Environment)
+		return of.out, sqldb.Wrap(err, "searching runs of agent %q of environment %s", q.AgentName, q.Environment)
 	case s.exhausted && last != nil:
 		return of.out, store.ErrSearchTooBroad
 	case last != nil:
@@ -430,7 +420,7 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (s
 	case errors.Is(err, errSearchTimeout):
 		return of.out, s.timeoutError()
 	case err != nil:
-		return of.out, wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
+		return of.out, sqldb.Wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
 	}
 	return of.out, of.computeResult()
 }

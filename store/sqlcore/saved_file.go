@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // SaveFile implements store.SavedFiles.
@@ -26,18 +27,18 @@ func (c *Core) SaveFile(ctx context.Context, l store.Lease, entries []store.Jour
 		large, err = c.putSaved(ctx, l, entries, file, sequence, body)
 	}
 	if err == nil {
-		err = c.writeWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *Tx) error {
+		err = c.writeWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
 			if err := c.appendJournal(ctx, tx, l, entries, large); err != nil {
 				return err
 			}
 			blob := large.Blob(sequence)
-			if blob == nil || !slices.Contains(tx.kept, store.Key{ProjectID: l.Run.ProjectID, ID: *blob}) {
+			if blob == nil || !slices.Contains(tx.Kept, store.Key{ProjectID: l.Run.ProjectID, ID: *blob}) {
 				return nil // the entries are repeated
 			}
 			return c.countSaved(ctx, tx, l.Run, file.Size)
 		})
 	}
-	return wrap(err, "saving a file of run %s", l.Run)
+	return sqldb.Wrap(err, "saving a file of run %s", l.Run)
 }
 
 // putSaved writes the blobs of a saved file and of the entries that come with it. It writes none if the transaction would not
@@ -82,8 +83,8 @@ func (c *Core) putVerified(ctx context.Context, blob store.Key, file store.Saved
 }
 
 // countSaved counts a file towards the limits of its run, in the transaction that appends its entry.
-func (c *Core) countSaved(ctx context.Context, tx *Tx, run store.Key, size int64) error {
-	n, err := tx.exec(ctx, `UPDATE open_runs SET saved_size = saved_size + $3 WHERE project_id = $1 AND id = $2 AND saved_size + $3 <= $4`,
+func (c *Core) countSaved(ctx context.Context, tx *sqldb.Tx, run store.Key, size int64) error {
+	n, err := tx.Exec(ctx, `UPDATE open_runs SET saved_size = saved_size + $3 WHERE project_id = $1 AND id = $2 AND saved_size + $3 <= $4`,
 		run.ProjectID, run.ID, size, store.MaxSavedBytes)
 	if err != nil {
 		return err
@@ -107,9 +108,9 @@ type savedFile struct {
 }
 
 // savedFiles reads the files of a run, if narrow matches its journal rows j.
-func (c *Core) savedFiles(ctx context.Context, q Queryer, run store.Key, narrow string) ([]savedFile, error) {
-	return pastRows(ctx, c, q, run.ID, func(row scanner) (f savedFile, err error) {
-		err = row.Scan(document{&f.SavedFile}, &f.blob)
+func (c *Core) savedFiles(ctx context.Context, q sqldb.Queryer, run store.Key, narrow string) ([]savedFile, error) {
+	return sqldb.PastRows(ctx, c.DB, q, run.ID, func(row sqldb.Scanner) (f savedFile, err error) {
+		err = row.Scan(sqldb.ScanJSON(&f.SavedFile), &f.blob)
 		return f, err
 	}, `SELECT j.data, j.blob_id FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.kind = 'file'`+narrow+` ORDER BY j.sequence`,
 		run.ProjectID, run.ID)
@@ -122,7 +123,7 @@ func (c *Core) RunSavedFiles(ctx context.Context, run store.Key) ([]store.SavedF
 	for i, f := range found {
 		files[i] = f.SavedFile
 	}
-	return files, wrap(err, "reading the saved files of run %s", run)
+	return files, sqldb.Wrap(err, "reading the saved files of run %s", run)
 }
 
 // readableFiles returns the files of a run; ErrNotFound without the run.
@@ -130,7 +131,7 @@ func (c *Core) readableFiles(ctx context.Context, run store.Key) ([]savedFile, e
 	if _, err := c.inputOf(ctx, run); err != nil {
 		return nil, err
 	}
-	return c.savedFiles(ctx, c.engine.Reader(), run, sinceOrOpenCondition("j.run_id", "$1"))
+	return c.savedFiles(ctx, c.engine.Reader(), run, sqldb.SinceOrOpenCondition("j.run_id", "$1"))
 }
 
 // OpenSavedFile implements store.SavedFiles.
@@ -141,10 +142,10 @@ func (c *Core) OpenSavedFile(ctx context.Context, run store.Key, id string, offs
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		return store.SavedFile{}, nil, wrap(err, "reading a saved file of run %s", run)
+		return store.SavedFile{}, nil, sqldb.Wrap(err, "reading a saved file of run %s", run)
 	}
 	body, err := c.openBlobAt(ctx, store.Key{ProjectID: run.ProjectID, ID: found[at].blob}, offset)
-	return found[at].SavedFile, body, wrap(err, "reading a saved file of run %s", run)
+	return found[at].SavedFile, body, sqldb.Wrap(err, "reading a saved file of run %s", run)
 }
 
 // openBlobAt opens a blob at an offset. It skips the chunks before it.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 const (
@@ -87,6 +88,9 @@ type indexedRun struct {
 	own, given []Term
 }
 
+// PrimaryKey implements sqldb.KeyedRow.
+func (e indexedRun) PrimaryKey() store.Key { return e.Key }
+
 // fieldTerms returns the terms of a run's fields. Entries never change. A search for a new kind of
 // term must therefore also search for the old terms, and check matches of both.
 func fieldTerms(run store.Searched) []Term {
@@ -118,7 +122,7 @@ func entriesFor(project uuid.UUID, runs []indexedRun) (entries []Entry) {
 	}
 	shared := map[eventDay]int{}
 	for _, run := range runs {
-		of := eventDay{run.event, DayOf(run.ID)}
+		of := eventDay{run.event, sqldb.DayOf(run.ID)}
 		if at, is := shared[of]; is && len(entries[at].Terms)+len(run.own) <= maxEntryTerms {
 			entries[at].Runs, entries[at].Terms = append(entries[at].Runs, run.ID), append(entries[at].Terms, run.own...)
 			continue
@@ -137,10 +141,10 @@ func entriesFor(project uuid.UUID, runs []indexedRun) (entries []Entry) {
 
 // IndexRuns implements store.Housekeeping.
 func (c *Core) IndexRuns(ctx context.Context, limit int, words func(store.Searched) []string) (int, error) {
-	n, err := c.consumeEnded(ctx, wordsOutbox, c.indexing, c.indexingTurns, limit, maxIndexed, consumer[endedOutboxRow]{
+	n, err := wordsOutbox.consume(ctx, c.DB, c.indexing, c.indexingTurns, limit, maxIndexed, consumer[endedOutboxRow]{
 		consumeAll: func(ctx context.Context, rows []endedOutboxRow) error { return c.indexRows(ctx, rows, words) }, tryConsume: c.indexForTrial,
 	})
-	return n, wrap(err, "indexing runs")
+	return n, sqldb.Wrap(err, "indexing runs")
 }
 
 // indexRows indexes the runs of outbox rows, as many as one transaction takes. The rows are in the
@@ -157,7 +161,7 @@ func (c *Core) indexRows(ctx context.Context, rows []endedOutboxRow, words func(
 		left := share
 		for _, row := range of {
 			if entries[row.Key], err = c.entriesOf(ctx, row.runs, words, &left, done); err != nil {
-				return wrap(err, "reading runs of project %s", row.ProjectID)
+				return sqldb.Wrap(err, "reading runs of project %s", row.ProjectID)
 			}
 			if read = append(read, row); left.isExhausted() {
 				break
@@ -165,7 +169,7 @@ func (c *Core) indexRows(ctx context.Context, rows []endedOutboxRow, words func(
 		}
 		room = indexCapacity{room.runs - share.runs + left.runs, room.terms - share.terms + left.terms}
 	}
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		mine := false
 		for _, row := range read {
 			taken, err := c.indexRow(ctx, tx, row, entries[row.Key], done)
@@ -187,17 +191,17 @@ func (c *Core) indexForTrial(ctx context.Context) error {
 		return err
 	}
 	key := store.Key{ProjectID: uuid.New(), ID: id}
-	if _, err := c.searchedRuns(ctx, c.engine.Reader(), key.ProjectID, []uuid.UUID{id}, func(*argList, bool) string { return "" }); err != nil {
+	if _, err := c.searchedRuns(ctx, c.engine.Reader(), key.ProjectID, []uuid.UUID{id}, func(*sqldb.Args, bool) string { return "" }); err != nil {
 		return err
 	}
-	return c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if _, err := c.indexRow(ctx, tx, endedOutboxRow{Key: key}, nil, nil); err != nil {
 			return err
 		}
 		if _, err := c.engine.AddTerms(ctx, tx, []Entry{{key.ProjectID, []uuid.UUID{id}, []Term{1}}}); err != nil {
 			return err
 		}
-		return errTrial
+		return sqldb.ErrTrial
 	})
 }
 
@@ -220,7 +224,7 @@ func (c *Core) entriesOf(
 ) (entries []indexedRun, err error) {
 	given := map[uuid.UUID][]Term{}
 	for some := range slices.Chunk(runs, c.indexing.batchSize(searchedAtOnce)) {
-		found, err := c.searchedRuns(ctx, c.engine.Reader(), some[0].ProjectID, idsOfKeys(some), func(*argList, bool) string { return "" })
+		found, err := c.searchedRuns(ctx, c.engine.Reader(), some[0].ProjectID, idsOfKeys(some), func(*sqldb.Args, bool) string { return "" })
 		if err != nil {
 			return nil, err
 		}
@@ -258,24 +262,24 @@ func (c *Core) entriesOf(
 // indexRow takes an outbox row and adds entries of its runs to the index. It skips runs that another
 // process has removed from the row meanwhile, and deleted or erased runs. Runs of the row that are
 // not done stay in it. It reports whether the row contained a run that is done.
-func (c *Core) indexRow(ctx context.Context, tx *Tx, row endedOutboxRow, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
+func (c *Core) indexRow(ctx context.Context, tx *sqldb.Tx, row endedOutboxRow, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
 	if err := c.lockPast(ctx, tx, row.ProjectID); err != nil {
 		return false, err
 	}
-	taken, err := wordsOutbox.takeRows(ctx, c, tx, []endedOutboxRow{row})
+	taken, err := wordsOutbox.takeRows(ctx, c.DB, tx, []endedOutboxRow{row})
 	if err != nil || len(taken) == 0 {
 		return false, err
 	}
 	if err := wordsOutbox.insertRows(ctx, tx, taken[0].without(done)); err != nil {
 		return false, err
 	}
-	mine := keysInSet(taken[0].runs, done)
+	mine := sqldb.KeysInSet(taken[0].runs, done)
 	if len(mine) == 0 {
 		return false, nil
 	}
-	own := newKeySet(mine)
+	own := sqldb.NewKeySet(mine)
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e indexedRun) bool { return !own[e.Key] })
-	if err := c.checkMissingRows(ctx, tx, "ended_runs", keysWithoutRow(mine, entries), readableCondition("r.project_id")); err != nil {
+	if err := c.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(mine, entries), sqldb.ReadableCondition("r.project_id")); err != nil {
 		return false, err
 	}
 	var runs []uuid.UUID
@@ -283,9 +287,9 @@ func (c *Core) indexRow(ctx context.Context, tx *Tx, row endedOutboxRow, entries
 		runs = append(runs, entry.ID)
 	}
 	there := map[uuid.UUID]bool{}
-	for _, same := range c.ByPart("ended_runs", runs) {
-		var l argList
-		ids, err := collect(ctx, tx, scanUUID, c.InPart(`SELECT r.id FROM {ended_runs} r WHERE `+c.keyCondition(&l, "r.id", keysFromIDs(row.ProjectID, same))+unerasedCondition("r"), same[0]), l.args...)
+	for _, same := range c.IDsByPart("ended_runs", runs) {
+		var l sqldb.Args
+		ids, err := sqldb.Collect(ctx, tx, sqldb.ScanUUID, c.InPart(`SELECT r.id FROM {ended_runs} r WHERE `+c.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(row.ProjectID, same))+sqldb.UnerasedCondition("r"), same[0]), l.Values...)
 		if err != nil {
 			return false, err
 		}
@@ -297,7 +301,7 @@ func (c *Core) indexRow(ctx context.Context, tx *Tx, row endedOutboxRow, entries
 }
 
 // addEntries adds entries of a project to the index and counts the bytes of the inserted rows.
-func (c *Core) addEntries(ctx context.Context, tx *Tx, entries []Entry) error {
+func (c *Core) addEntries(ctx context.Context, tx *sqldb.Tx, entries []Entry) error {
 	added, err := c.engine.AddTerms(ctx, tx, entries)
 	if err != nil {
 		return err
@@ -313,14 +317,14 @@ func (c *Core) addEntries(ctx context.Context, tx *Tx, entries []Entry) error {
 
 // forgetWords deletes the index entry of a run, and returns the bytes to subtract from its day.
 // Runs that share its entry are indexed again, without the words of this run.
-func (c *Core) forgetWords(ctx context.Context, tx *Tx, run store.Key) (bytes int64, err error) {
+func (c *Core) forgetWords(ctx context.Context, tx *sqldb.Tx, run store.Key) (bytes int64, err error) {
 	there, err := c.engine.HasPart(ctx, tx, "run_words", run.ID)
 	if err != nil || !there {
 		return 0, err
 	}
 	var first uuid.UUID
 	entry := c.InPart(`SELECT COALESCE(w.shared, w.run_id) FROM {run_words} w WHERE w.project_id = $1 AND w.run_id = $2`, run.ID)
-	err = mapNoRows(tx.QueryRowContext(ctx, entry, run.ProjectID, run.ID).Scan(&first))
+	err = sqldb.MapNoRows(tx.QueryRowContext(ctx, entry, run.ProjectID, run.ID).Scan(&first))
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
@@ -330,7 +334,7 @@ func (c *Core) forgetWords(ctx context.Context, tx *Tx, run store.Key) (bytes in
 	var again endedOutboxRow
 	for _, which := range []string{"run_id", "shared"} {
 		statement := c.InPart(`DELETE FROM {run_words} WHERE project_id = $1 AND `+which+` = $2 RETURNING run_id, bytes`, run.ID)
-		if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+		if _, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
 				id   uuid.UUID
 				less int64
@@ -350,7 +354,7 @@ func (c *Core) forgetWords(ctx context.Context, tx *Tx, run store.Key) (bytes in
 	// A new name, because the rest of another row may still have the name of one of these runs.
 	id, err := uuid.NewV7()
 	if err != nil {
-		return 0, wrap(err, "generating an ID")
+		return 0, sqldb.Wrap(err, "generating an ID")
 	}
 	again.Key = store.Key{ProjectID: run.ProjectID, ID: id}
 	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&again.postedAt); err != nil {
@@ -373,7 +377,7 @@ type searchedRun struct {
 	output, body *uuid.UUID // blobs
 }
 
-func scanSearched(row scanner) (r searchedRun, err error) {
+func scanSearched(row sqldb.Scanner) (r searchedRun, err error) {
 	err = row.Scan(append(runFields(&r.Run), &r.input, &r.output)...)
 	return r, err
 }
@@ -381,10 +385,10 @@ func scanSearched(row scanner) (r searchedRun, err error) {
 // searchedRuns reads runs of a project by ID that exist and match a condition on open or ended runs
 // r. They are found by key, whatever index the condition would have, because a planner without
 // statistics might use that index.
-func (c *Core) searchedRuns(ctx context.Context, q Queryer, project uuid.UUID, ids []uuid.UUID, narrow func(l *argList, ended bool) string) (map[uuid.UUID]store.Searched, error) {
-	var l argList
-	runs, err := collect(ctx, q, scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM open_runs h WHERE `+c.keyCondition(&l, "h.id", keysFromIDs(project, ids))+`)
-		SELECT `+openRunColumns+`, r.input_id, NULL FROM r WHERE TRUE`+narrow(&l, false), l.args...)
+func (c *Core) searchedRuns(ctx context.Context, q sqldb.Queryer, project uuid.UUID, ids []uuid.UUID, narrow func(l *sqldb.Args, ended bool) string) (map[uuid.UUID]store.Searched, error) {
+	var l sqldb.Args
+	runs, err := sqldb.Collect(ctx, q, scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM open_runs h WHERE `+c.KeyCondition(&l, "h.id", sqldb.KeysFromIDs(project, ids))+`)
+		SELECT `+openRunColumns+`, r.input_id, NULL FROM r WHERE TRUE`+narrow(&l, false), l.Values...)
 	if err != nil {
 		return nil, err
 	}
@@ -393,10 +397,10 @@ func (c *Core) searchedRuns(ctx context.Context, q Queryer, project uuid.UUID, i
 		open[run.ID] = true
 	}
 	past := slices.DeleteFunc(slices.Clone(ids), func(id uuid.UUID) bool { return open[id] })
-	for _, same := range c.ByPart("ended_runs", past) {
-		var l argList
-		ended, err := pastRows(ctx, c, q, same[0], scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM {ended_runs} h WHERE `+c.keyCondition(&l, "h.id", keysFromIDs(project, same))+`)
-			SELECT `+endedRunColumns+`, r.input_id, r.output_blob_id FROM r WHERE TRUE`+readableCondition("r.project_id")+narrow(&l, true), l.args...)
+	for _, same := range c.IDsByPart("ended_runs", past) {
+		var l sqldb.Args
+		ended, err := sqldb.PastRows(ctx, c.DB, q, same[0], scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM {ended_runs} h WHERE `+c.KeyCondition(&l, "h.id", sqldb.KeysFromIDs(project, same))+`)
+			SELECT `+endedRunColumns+`, r.input_id, r.output_blob_id FROM r WHERE TRUE`+sqldb.ReadableCondition("r.project_id")+narrow(&l, true), l.Values...)
 		if err != nil {
 			return nil, err
 		}
@@ -406,7 +410,7 @@ func (c *Core) searchedRuns(ctx context.Context, q Queryer, project uuid.UUID, i
 }
 
 // withTexts adds the inputs of runs, and the beginnings of large values.
-func (c *Core) withTexts(ctx context.Context, q Queryer, project uuid.UUID, runs []searchedRun) (map[uuid.UUID]store.Searched, error) {
+func (c *Core) withTexts(ctx context.Context, q sqldb.Queryer, project uuid.UUID, runs []searchedRun) (map[uuid.UUID]store.Searched, error) {
 	var (
 		inputs []uuid.UUID
 		large  []store.Key
@@ -414,7 +418,7 @@ func (c *Core) withTexts(ctx context.Context, q Queryer, project uuid.UUID, runs
 	for _, run := range runs {
 		inputs = append(inputs, run.input)
 	}
-	slices.SortFunc(inputs, compareIDs)
+	slices.SortFunc(inputs, sqldb.CompareIDs)
 	given, err := c.Inputs(ctx, q, project, slices.Compact(inputs)) // some share an input
 	if err != nil {
 		return nil, err
@@ -436,7 +440,7 @@ func (c *Core) withTexts(ctx context.Context, q Queryer, project uuid.UUID, runs
 	out := make(map[uuid.UUID]store.Searched, len(runs))
 	for _, run := range runs {
 		if run.output != nil {
-			run.Output = Text(string(heads[*run.output])) // a character may be cut
+			run.Output = sqldb.Text(string(heads[*run.output])) // a character may be cut
 		}
 		if run.body != nil {
 			run.Input = heads[*run.body]
@@ -447,13 +451,13 @@ func (c *Core) withTexts(ctx context.Context, q Queryer, project uuid.UUID, runs
 }
 
 // readHeads returns the beginnings of blobs.
-func (c *Core) readHeads(ctx context.Context, q Queryer, blobs []store.Key) (map[uuid.UUID][]byte, error) {
+func (c *Core) readHeads(ctx context.Context, q sqldb.Queryer, blobs []store.Key) (map[uuid.UUID][]byte, error) {
 	out := map[uuid.UUID][]byte{}
 	if len(blobs) == 0 {
 		return out, nil
 	}
-	l := argList{args: []any{store.MaxInlineText}}
-	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+	l := sqldb.Args{Values: []any{store.MaxInlineText}}
+	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			id   uuid.UUID
 			data []byte
@@ -461,6 +465,6 @@ func (c *Core) readHeads(ctx context.Context, q Queryer, blobs []store.Key) (map
 		err = row.Scan(&id, &data)
 		out[id] = data
 		return none, err
-	}, `SELECT b.blob_id, substr(b.data, 1, $1) FROM blob_chunks b WHERE `+c.keyCondition(&l, "b.blob_id", blobs)+` AND b.number = 0`, l.args...)
+	}, `SELECT b.blob_id, substr(b.data, 1, $1) FROM blob_chunks b WHERE `+c.KeyCondition(&l, "b.blob_id", blobs)+` AND b.number = 0`, l.Values...)
 	return out, err
 }

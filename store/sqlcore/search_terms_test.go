@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // entryTerms returns the terms of the entry of a run with these words.
@@ -27,7 +28,7 @@ func TestEntriesFor_SharesInputs(t *testing.T) {
 		}
 		return terms
 	}
-	event, day := uuid.New(), firstID(20_000)
+	event, day := uuid.New(), sqldb.FirstID(20_000)
 	run := func(of uuid.UUID, number byte, own, inherits int) indexedRun {
 		id := day
 		id[15] = number
@@ -38,7 +39,7 @@ func TestEntriesFor_SharesInputs(t *testing.T) {
 		return indexedRun{store.Key{ID: id}, of, terms, given(inherits)}
 	}
 	next := run(event, 5, 1, sharedTerms)
-	next.ID = firstID(20_001)
+	next.ID = sqldb.FirstID(20_001)
 	for name, row := range map[string]struct {
 		runs          []indexedRun
 		runsOf, terms []int

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 const (
@@ -37,7 +38,7 @@ func (s *runSearch) readUnindexed(ctx context.Context, before *uuid.UUID) (ids [
 	}
 	for _, run := range waiting {
 		at := store.TimeOf(run.ID).UnixMicro()
-		if (before == nil || compareIDs(run.ID, *before) < 0) && at >= s.window.from && at < s.window.to {
+		if (before == nil || sqldb.CompareIDs(run.ID, *before) < 0) && at >= s.window.From && at < s.window.To {
 			ids = append(ids, run.ID)
 		}
 	}
@@ -54,10 +55,10 @@ func (s *runSearch) readIndexed(ctx context.Context, before *uuid.UUID, most int
 		return nil, nil, err
 	}
 	var crowded *uuid.UUID
-	err = s.engine.ByWords(ctx, func(ctx context.Context, q Queryer) error {
+	err = s.engine.ByWords(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		for _, part := range parts {
 			some, many, err := s.matchesByTerms(ctx, q, part, before, most-len(ids))
-			if err = s.mapNoRowsOrPart(err); errors.Is(err, store.ErrNotFound) {
+			if err = s.MapNoRowsOrPart(err); errors.Is(err, store.ErrNotFound) {
 				return nil // including all older ones
 			}
 			if err != nil {
@@ -113,16 +114,16 @@ func (s *runSearch) indexParts(ctx context.Context, before *uuid.UUID) (parts []
 		if !slices.Contains(own, number) {
 			continue
 		}
-		if from, to := number*day.Microseconds(), (number+1)*day.Microseconds(); from < s.window.to && to > s.window.from {
+		if from, to := number*sqldb.Day.Microseconds(), (number+1)*sqldb.Day.Microseconds(); from < s.window.To && to > s.window.From {
 			parts = append(parts, store.Stamp(uuid.UUID{}, from, 0))
 		}
 	}
-	return slices.DeleteFunc(parts, func(first uuid.UUID) bool { return before != nil && compareIDs(*before, first) <= 0 }), nil
+	return slices.DeleteFunc(parts, func(first uuid.UUID) bool { return before != nil && sqldb.CompareIDs(*before, first) <= 0 }), nil
 }
 
 // matchesByTerms returns the newest runs of a partition that have the words, at most so many, from the
 // entries with these terms. crowded means that there are more entries than may be read and sorted.
-func (s *runSearch) matchesByTerms(ctx context.Context, q Queryer, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, crowded bool, err error) {
+func (s *runSearch) matchesByTerms(ctx context.Context, q sqldb.Queryer, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, crowded bool, err error) {
 	if s.crowded != nil && *s.crowded == part {
 		return nil, true, nil
 	}
@@ -130,10 +131,10 @@ func (s *runSearch) matchesByTerms(ctx context.Context, q Queryer, part uuid.UUI
 	if s.sparse != nil && *s.sparse == part {
 		sorted = store.MaxCandidates
 	}
-	l := argList{args: []any{s.project}}
-	entries, args := s.engine.WithTerms(s.searchTerms(), hashTerm(s.project, moreTerm, ""), sorted+1, len(l.args)+1)
-	l.args = append(l.args, args...)
-	_, err = collect(ctx, q, func(row scanner) (none struct{}, err error) {
+	l := sqldb.Args{Values: []any{s.project}}
+	entries, args := s.engine.WithTerms(s.searchTerms(), hashTerm(s.project, moreTerm, ""), sorted+1, len(l.Values)+1)
+	l.Values = append(l.Values, args...)
+	_, err = sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			n  int
 			id *uuid.UUID
@@ -144,7 +145,7 @@ func (s *runSearch) matchesByTerms(ctx context.Context, q Queryer, part uuid.UUI
 		crowded = n > sorted
 		return none, err
 	}, s.InPart(`WITH f AS MATERIALIZED (`+entries+`) SELECT c.n, f.run_id FROM (SELECT count(*) AS n FROM f) c
-		LEFT JOIN f ON f.project_id = $1`+s.windowCondition("f.run_id", before, &l)+sinceCondition("f.run_id", "$1")+` ORDER BY f.run_id DESC LIMIT `+l.addArg(most), part), l.args...)
+		LEFT JOIN f ON f.project_id = $1`+s.windowCondition("f.run_id", before, &l)+sqldb.SinceCondition("f.run_id", "$1")+` ORDER BY f.run_id DESC LIMIT `+l.Add(most), part), l.Values...)
 	if crowded {
 		s.crowded = &part
 	}
@@ -154,19 +155,19 @@ func (s *runSearch) matchesByTerms(ctx context.Context, q Queryer, part uuid.UUI
 // scanEntries returns the runs with the words among the newest entries of a partition, with the
 // last entry; the first ID of the partition if there are none.
 func (s *runSearch) scanEntries(ctx context.Context, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, last uuid.UUID, err error) {
-	l := argList{args: []any{s.project}}
-	among := s.windowCondition("w.run_id", before, &l) + sinceCondition("w.run_id", "$1") + ` ORDER BY w.run_id DESC LIMIT ` + l.addArg(most)
-	entries, args := s.engine.LookThrough(among, s.searchTerms(), hashTerm(s.project, moreTerm, ""), len(l.args)+1)
-	l.args = append(l.args, args...)
+	l := sqldb.Args{Values: []any{s.project}}
+	among := s.windowCondition("w.run_id", before, &l) + sqldb.SinceCondition("w.run_id", "$1") + ` ORDER BY w.run_id DESC LIMIT ` + l.Add(most)
+	entries, args := s.engine.LookThrough(among, s.searchTerms(), hashTerm(s.project, moreTerm, ""), len(l.Values)+1)
+	l.Values = append(l.Values, args...)
 	last = part
-	_, err = pastRows(ctx, s.Core, s.engine.Lists(), part, func(row scanner) (none struct{}, err error) {
+	_, err = sqldb.PastRows(ctx, s.DB, s.engine.Lists(), part, func(row sqldb.Scanner) (none struct{}, err error) {
 		var has bool
 		if err = row.Scan(&last, &has); has {
 			ids = append(ids, last)
 		}
 		return none, err
 	}, `WITH f AS MATERIALIZED (`+entries+`) SELECT f.run_id, f.has FROM f
-		WHERE f.has OR f.run_id = (SELECT l.run_id FROM f l ORDER BY l.run_id LIMIT 1) ORDER BY f.run_id DESC`, l.args...)
+		WHERE f.has OR f.run_id = (SELECT l.run_id FROM f l ORDER BY l.run_id LIMIT 1) ORDER BY f.run_id DESC`, l.Values...)
 	return ids, last, err
 }
 
@@ -176,7 +177,7 @@ type searchSize struct {
 	bytes     int64
 }
 
-func scanSearchSize(row scanner) (s searchSize, err error) {
+func scanSearchSize(row sqldb.Scanner) (s searchSize, err error) {
 	err = row.Scan(&s.id, &s.input, &s.bytes)
 	return s, err
 }
@@ -210,18 +211,18 @@ func (s *runSearch) searchSizes(ctx context.Context, ids []uuid.UUID) (map[uuid.
 		return nil, nil
 	}
 	var (
-		l    argList
+		l    sqldb.Args
 		q    = s.engine.Lists()
-		keys = keysFromIDs(s.project, ids)
+		keys = sqldb.KeysFromIDs(s.project, ids)
 	)
-	runs, err := collect(ctx, q, scanSearchSize, `SELECT h.id, h.input_id, 0 FROM open_runs h WHERE `+s.keyCondition(&l, "h.id", keys), l.args...)
+	runs, err := sqldb.Collect(ctx, q, scanSearchSize, `SELECT h.id, h.input_id, 0 FROM open_runs h WHERE `+s.KeyCondition(&l, "h.id", keys), l.Values...)
 	if err != nil {
 		return nil, err
 	}
-	for _, same := range s.ByPart("ended_runs", ids) {
-		l := argList{args: []any{store.MaxInlineText}}
-		ended, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.input_id, octet_length(h.error) + octet_length(h.context) +
-			CASE WHEN h.output_blob_id IS NULL THEN octet_length(h.output) ELSE CAST($1 AS int) END FROM {ended_runs} h WHERE `+s.keyCondition(&l, "h.id", keysFromIDs(s.project, same)), l.args...)
+	for _, same := range s.IDsByPart("ended_runs", ids) {
+		l := sqldb.Args{Values: []any{store.MaxInlineText}}
+		ended, err := sqldb.PastRows(ctx, s.DB, q, same[0], scanSearchSize, `SELECT h.id, h.input_id, octet_length(h.error) + octet_length(h.context) +
+			CASE WHEN h.output_blob_id IS NULL THEN octet_length(h.output) ELSE CAST($1 AS int) END FROM {ended_runs} h WHERE `+s.KeyCondition(&l, "h.id", sqldb.KeysFromIDs(s.project, same)), l.Values...)
 		if err != nil {
 			return nil, err
 		}
@@ -232,10 +233,10 @@ func (s *runSearch) searchSizes(ctx context.Context, ids []uuid.UUID) (map[uuid.
 		given[i] = run.input
 	}
 	inputs := map[uuid.UUID]int64{}
-	for _, same := range s.ByPart("inputs", given) {
-		l := argList{args: []any{store.MaxInlineText}}
-		found, err := pastRows(ctx, s.Core, q, same[0], scanSearchSize, `SELECT h.id, h.id, COALESCE(octet_length(h.data), CAST($1 AS int)) +
-			COALESCE(octet_length(h.headers), 0) FROM {inputs} h WHERE `+s.keyCondition(&l, "h.id", keysFromIDs(s.project, same)), l.args...)
+	for _, same := range s.IDsByPart("inputs", given) {
+		l := sqldb.Args{Values: []any{store.MaxInlineText}}
+		found, err := sqldb.PastRows(ctx, s.DB, q, same[0], scanSearchSize, `SELECT h.id, h.id, COALESCE(octet_length(h.data), CAST($1 AS int)) +
+			COALESCE(octet_length(h.headers), 0) FROM {inputs} h WHERE `+s.KeyCondition(&l, "h.id", sqldb.KeysFromIDs(s.project, same)), l.Values...)
 		if err != nil {
 			return nil, err
 		}

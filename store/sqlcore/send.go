@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // Send implements store.Sends. A payload that is too large for a row is written first, unless it is
@@ -22,26 +23,26 @@ func (c *Core) Send(ctx context.Context, s store.Send) (sent store.Sent, err err
 	}
 	refused, err := c.checkSend(ctx, s)
 	if err != nil {
-		return sent, wrap(err, "checking the payload of run %s", s.Lease.Run)
+		return sent, sqldb.Wrap(err, "checking the payload of run %s", s.Lease.Run)
 	}
 	var blobs []store.Key
 	if len(s.Payload) > store.MaxInlineInput && refused == nil {
 		id, err := uuid.NewV7()
 		if err != nil {
-			return sent, wrap(err, "generating an ID")
+			return sent, sqldb.Wrap(err, "generating an ID")
 		}
 		blob := store.Key{ProjectID: s.Lease.Run.ProjectID, ID: id}
 		blobs = append(blobs, blob)
 		if _, err := c.putBlob(ctx, blob, bytes.NewReader(s.Payload)); err != nil {
 			c.dropUnmarked(ctx, blobs)
-			return sent, wrap(err, "storing the payload of run %s", s.Lease.Run)
+			return sent, sqldb.Wrap(err, "storing the payload of run %s", s.Lease.Run)
 		}
 	}
-	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *Tx) (err error) {
+	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		sent, err = c.sendPayload(ctx, tx, s, blobs, refused)
 		return err
 	})
-	return sent, wrap(err, "sending for run %s", s.Lease.Run)
+	return sent, sqldb.Wrap(err, "sending for run %s", s.Lease.Run)
 }
 
 // checkSend returns in advance why a payload cannot be sent. For a small payload it only checks the project's
@@ -83,13 +84,13 @@ func refusalOf(err error) (refused, failed error) {
 // storageFull returns a *store.StorageFullError if the project's storage is full.
 func (c *Core) storageFull(ctx context.Context, project uuid.UUID) (full, err error) {
 	var stored, limit int64
-	err = mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT p.storage, `+countedBytes+`
+	err = sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT p.storage, `+countedBytes+`
 		FROM projects p WHERE p.project_id = $1`, project).Scan(&limit, &stored))
 	switch {
 	case errors.Is(err, store.ErrNotFound): // the project is deleted
 		return nil, nil
 	case err != nil:
-		return nil, wrap(err, "reading the stored bytes of project %s", project)
+		return nil, sqldb.Wrap(err, "reading the stored bytes of project %s", project)
 	case limit > 0 && stored >= limit:
 		return &store.StorageFullError{Stored: stored, Limit: limit}, nil
 	}
@@ -98,7 +99,7 @@ func (c *Core) storageFull(ctx context.Context, project uuid.UUID) (full, err er
 
 // sendPayload creates the delivery of a payload, which is in the first of the blobs if there is one.
 // refused is why a payload that was not sent before cannot be sent.
-func (c *Core) sendPayload(ctx context.Context, tx *Tx, s store.Send, blobs []store.Key, refused error) (sent store.Sent, err error) {
+func (c *Core) sendPayload(ctx context.Context, tx *sqldb.Tx, s store.Send, blobs []store.Key, refused error) (sent store.Sent, err error) {
 	run := s.Lease.Run
 	held, err := lockClaim(ctx, tx, s.Lease)
 	if errors.Is(err, store.ErrNotFound) {
@@ -138,21 +139,21 @@ func (c *Core) sendPayload(ctx context.Context, tx *Tx, s store.Send, blobs []st
 		tx.Hint(store.TopicDelivery, store.Key{ProjectID: run.ProjectID, ID: to.environment})
 	}
 	sent = store.Sent{DeliveryID: targets[0].id, Skipped: to.closed}
-	_, err = tx.exec(ctx, `INSERT INTO sends (project_id, run_id, position, delivery_id, skipped, bytes) VALUES ($1, $2, $3, $4, $5, $6)`,
-		run.ProjectID, run.ID, s.Position, sent.DeliveryID, Text(sent.Skipped), len(s.Payload))
+	_, err = tx.Exec(ctx, `INSERT INTO sends (project_id, run_id, position, delivery_id, skipped, bytes) VALUES ($1, $2, $3, $4, $5, $6)`,
+		run.ProjectID, run.ID, s.Position, sent.DeliveryID, sqldb.Text(sent.Skipped), len(s.Payload))
 	return sent, err
 }
 
 // knownSend returns the result of a payload that was sent before.
-func knownSend(ctx context.Context, q Queryer, s store.Send) ([]store.Sent, error) {
-	return collect(ctx, q, func(row scanner) (sent store.Sent, err error) {
+func knownSend(ctx context.Context, q sqldb.Queryer, s store.Send) ([]store.Sent, error) {
+	return sqldb.Collect(ctx, q, func(row sqldb.Scanner) (sent store.Sent, err error) {
 		return sent, row.Scan(&sent.DeliveryID, &sent.Skipped)
 	}, `SELECT delivery_id, skipped FROM sends WHERE project_id = $1 AND run_id = $2 AND position = $3`,
 		s.Lease.Run.ProjectID, s.Lease.Run.ID, s.Position)
 }
 
 // checkSendLimits returns why a run cannot send a payload of so many more bytes.
-func checkSendLimits(ctx context.Context, q Queryer, run store.Key, more int) error {
+func checkSendLimits(ctx context.Context, q sqldb.Queryer, run store.Key, more int) error {
 	var count, bytes int
 	err := q.QueryRowContext(ctx, `SELECT count(*), CAST(COALESCE(SUM(bytes), 0) AS bigint) FROM sends WHERE project_id = $1 AND run_id = $2`,
 		run.ProjectID, run.ID).Scan(&count, &bytes)
@@ -175,13 +176,13 @@ func firstOf[T any](all []T) (first T) {
 }
 
 // sendTarget returns the target of a run's payload; ErrNotFound if its agent has no such link.
-func (c *Core) sendTarget(ctx context.Context, q Queryer, s store.Send) (to target, err error) {
+func (c *Core) sendTarget(ctx context.Context, q sqldb.Queryer, s store.Send) (to target, err error) {
 	run := s.Lease.Run
 	var agent string
 	to = target{kind: store.DeliverPayload, run: run, payload: s.Payload}
 	if err := q.QueryRowContext(ctx, `SELECT environment_id, agent_name FROM open_runs WHERE project_id = $1 AND id = $2`,
 		run.ProjectID, run.ID).Scan(&to.environment, &agent); err != nil {
-		return to, mapNoRows(err)
+		return to, sqldb.MapNoRows(err)
 	}
 	links, err := sendingLinks(ctx, q, run.ProjectID, to.environment, agent)
 	if err != nil {
@@ -220,29 +221,29 @@ type sendingLink struct {
 // sendingLinks returns the links of agents: effective ones first, then by age. Links whose
 // connector waits for its name count towards the limits too, because they may become effective at
 // any time.
-func sendingLinks(ctx context.Context, q Queryer, project, environment uuid.UUID, agents ...string) ([]sendingLink, error) {
-	l := argList{args: []any{project, environment}}
+func sendingLinks(ctx context.Context, q sqldb.Queryer, project, environment uuid.UUID, agents ...string) ([]sendingLink, error) {
+	l := sqldb.Args{Values: []any{project, environment}}
 	names := make([]string, len(agents))
 	for i, agent := range agents {
-		names[i] = l.addArg(agent)
+		names[i] = l.Add(agent)
 	}
-	return collect(ctx, q, func(row scanner) (l sendingLink, err error) {
-		err = row.Scan(append([]any{&l.id, &l.connector, &l.agent, document{&l.policy}, &l.connectorName, &l.effective, &l.retired}, refFields(&l.ref)...)...)
+	return sqldb.Collect(ctx, q, func(row sqldb.Scanner) (l sendingLink, err error) {
+		err = row.Scan(append([]any{&l.id, &l.connector, &l.agent, sqldb.ScanJSON(&l.policy), &l.connectorName, &l.effective, &l.retired}, refFields(&l.ref)...)...)
 		return l, err
 	}, `SELECT l.id, l.connector_id, l.agent_name, l.outbound, c.name, NOT c.shadowed AND NOT c.retired, c.retired, `+refColumns+`
 		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
 		JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id
 		WHERE l.project_id = $1 AND c.environment_id = $2 AND l.agent_name IN (`+strings.Join(names, ", ")+`) AND l.outbound IS NOT NULL AND c.mode = 'outbound'
-		ORDER BY c.shadowed, c.retired, `+linkOrder, l.args...)
+		ORDER BY c.shadowed, c.retired, `+linkOrder, l.Values...)
 }
 
 // forgetSends deletes the sends of ended runs.
-func (c *Core) forgetSends(ctx context.Context, tx *Tx, runs []store.Key) error {
+func (c *Core) forgetSends(ctx context.Context, tx *sqldb.Tx, runs []store.Key) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	var l argList
-	_, err := tx.exec(ctx, `DELETE FROM sends WHERE `+c.keyCondition(&l, "run_id", runs), l.args...)
+	var l sqldb.Args
+	_, err := tx.Exec(ctx, `DELETE FROM sends WHERE `+c.KeyCondition(&l, "run_id", runs), l.Values...)
 	return err
 }
 
@@ -253,11 +254,11 @@ func (c *Core) Actions(ctx context.Context, environment store.Key, agents []stri
 	}
 	texts := make([]string, len(agents))
 	for i, agent := range agents {
-		texts[i] = Text(agent)
+		texts[i] = sqldb.Text(agent)
 	}
 	links, err := sendingLinks(ctx, c.engine.Reader(), environment.ProjectID, environment.ID, texts...)
 	if err != nil {
-		return nil, wrap(err, "reading the outbound links of agents")
+		return nil, sqldb.Wrap(err, "reading the outbound links of agents")
 	}
 	named := map[string]map[string]bool{}
 	for _, l := range links {
@@ -276,12 +277,12 @@ func (c *Core) Actions(ctx context.Context, environment store.Key, agents []stri
 
 // checkOutbound returns why a link cannot send for its agent: a *store.ActionTakenError or a
 // *store.TooManyOutboundLinksError. A lock serializes writes of a project's links.
-func checkOutbound(ctx context.Context, tx *Tx, l store.Link) (refused, err error) {
+func checkOutbound(ctx context.Context, tx *sqldb.Tx, l store.Link) (refused, err error) {
 	if l.Outbound == nil {
 		return nil, nil
 	}
 	var environment uuid.UUID
-	err = mapNoRows(tx.QueryRowContext(ctx, `SELECT environment_id FROM connectors WHERE project_id = $1 AND id = $2 AND NOT retired`, l.ProjectID, l.ConnectorID).Scan(&environment))
+	err = sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT environment_id FROM connectors WHERE project_id = $1 AND id = $2 AND NOT retired`, l.ProjectID, l.ConnectorID).Scan(&environment))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil // it sends nothing; dropSurplus checks it when it does
 	}
@@ -313,8 +314,8 @@ func checkOutbound(ctx context.Context, tx *Tx, l store.Link) (refused, err erro
 // dropSurplus takes links of an outbound connector out of effect when the connector comes into
 // effect, if their agents have reached the limit without them or have another tool with their name.
 // Links may exist before their connector. Their controllers then reconcile them.
-func dropSurplus(ctx context.Context, tx *Tx, connector store.Connector) error {
-	own, err := collect(ctx, tx, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2 AND l.outbound IS NOT NULL`,
+func dropSurplus(ctx context.Context, tx *sqldb.Tx, connector store.Connector) error {
+	own, err := sqldb.Collect(ctx, tx, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2 AND l.outbound IS NOT NULL`,
 		connector.ProjectID, connector.ID)
 	if err != nil || len(own) == 0 {
 		return err

@@ -3,15 +3,12 @@
 package sqlcore
 
 import (
-	"cmp"
-	"context"
 	"errors"
 	"slices"
 	"sync"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 const (
@@ -55,7 +52,7 @@ func (a *skippedRows) skippedKeys(name string) (keys []store.Key) {
 			keys = append(keys, key)
 		}
 	}
-	slices.SortFunc(keys, CompareKeys)
+	slices.SortFunc(keys, sqldb.CompareKeys)
 	return keys
 }
 
@@ -76,20 +73,7 @@ func (a *skippedRows) skipRow(name string, key store.Key, because error) error {
 	}
 	calls := min(1<<min(row.failures, 10), maxSkippedCalls)
 	a.of[name][key] = skippedRow{row.failures + 1, calls + 1} // beginCall subtracts one when the next call starts
-	return &store.SetAsideError{Rows: []error{wrap(because, "%s, which the next %d calls skip", key, calls)}}
-}
-
-// canWrite reports whether the store can write now.
-func (c *Core) canWrite(ctx context.Context) bool {
-	if errors.Is(ctx.Err(), context.Canceled) {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
-	defer cancel()
-	return errors.Is(c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		_, err := tx.exec(ctx, `DELETE FROM departed WHERE project_id = $1`, uuid.Nil)
-		return cmp.Or(err, errTrial)
-	}), errTrial)
+	return &store.SetAsideError{Rows: []error{sqldb.Wrap(because, "%s, which the next %d calls skip", key, calls)}}
 }
 
 // joinSetAside joins errors. The result is a *store.SetAsideError if all of them are.

@@ -11,6 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // RunStatistics implements store.Statistics. Whole hours, days and months are read from rollups,
@@ -20,13 +22,13 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 	if q.Search != nil {
 		return c.searchStatistics(ctx, q)
 	}
-	s := &statistics{Core: c, query: q, bill: bill{}, window: period{boundOf(q.Since, always), boundOf(q.Until, never)}}
-	err := c.engine.Snapshot(ctx, func(ctx context.Context, q Queryer) (err error) {
+	s := &statistics{Core: c, query: q, bill: bill{}, window: timewindow.Period{From: boundOf(q.Since, timewindow.Always), To: boundOf(q.Until, timewindow.Never)}}
+	err := c.engine.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) (err error) {
 		if s.tally, err = newTally(); err != nil {
 			return err
 		}
 		s.out = store.RunStatistics{Runs: map[store.RunStatus]int64{}}
-		whole, rest := splitWindow(s.window)
+		whole, rest := timewindow.Split(s.window)
 		for _, of := range whole {
 			if err := s.addStretch(ctx, q, of); err != nil {
 				return err
@@ -41,7 +43,7 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 			}
 		}
 		if len(whole) > 0 {
-			if err := s.addWaiting(ctx, q, period{whole[0].from, whole[len(whole)-1].to}); err != nil {
+			if err := s.addWaiting(ctx, q, timewindow.Period{From: whole[0].From, To: whole[len(whole)-1].To}); err != nil {
 				return err
 			}
 		}
@@ -50,7 +52,7 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 	if err == nil {
 		err = s.computeResult()
 	}
-	return s.out, wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
+	return s.out, sqldb.Wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
 }
 
 // computeResult computes the result.
@@ -72,7 +74,7 @@ func boundOf(t time.Time, without int64) int64 {
 type statistics struct {
 	*Core
 	query  store.StatisticsQuery
-	window period
+	window timewindow.Period
 	tally  *tally
 	bill   bill
 	// maxBillEntries is the number of entries at which the bill is reduced, but at least minBillEntries.
@@ -82,17 +84,17 @@ type statistics struct {
 
 // filterCondition returns the filters of the query, as a condition on columns that rollups and ended runs
 // have.
-func (s *statistics) filterCondition(l *argList) string {
+func (s *statistics) filterCondition(l *sqldb.Args) string {
 	q := s.query
-	return ` AND r.project_id = ` + l.addArg(q.Environment.ProjectID) + ` AND r.environment_id = ` + l.addArg(q.Environment.ID) + ` AND r.agent_name = ` + l.addArg(Text(q.AgentName)) +
+	return ` AND r.project_id = ` + l.Add(q.Environment.ProjectID) + ` AND r.environment_id = ` + l.Add(q.Environment.ID) + ` AND r.agent_name = ` + l.Add(sqldb.Text(q.AgentName)) +
 		s.startedCondition(l)
 }
 
 // startedCondition returns the part of filterCondition on fields that runs have after their start.
-func (s *statistics) startedCondition(l *argList) (text string) {
+func (s *statistics) startedCondition(l *sqldb.Args) (text string) {
 	q := s.query
 	if q.DeploymentID != uuid.Nil {
-		text += ` AND r.deployment_id = ` + l.addArg(q.DeploymentID)
+		text += ` AND r.deployment_id = ` + l.Add(q.DeploymentID)
 	}
 	if len(q.Statuses) > 0 {
 		text += ` AND r.status IN ` + addTexts(l, q.Statuses)
@@ -120,7 +122,7 @@ func (s *statistics) includesUnstarted() bool {
 }
 
 // endedCondition is filterCondition for ended runs. Only ended runs have guardrail outcomes.
-func (s *statistics) endedCondition(l *argList) string {
+func (s *statistics) endedCondition(l *sqldb.Args) string {
 	text := s.filterCondition(l)
 	if len(s.query.Outcomes) > 0 {
 		text += ` AND r.guardrail_outcome IN ` + addTexts(l, s.query.Outcomes)
@@ -129,9 +131,9 @@ func (s *statistics) endedCondition(l *argList) string {
 }
 
 // addStretch adds rollups.
-func (s *statistics) addStretch(ctx context.Context, q Queryer, of stretch) error {
-	l := argList{args: []any{s.query.Environment.ProjectID, string(of.grain), of.from, of.to}}
-	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+func (s *statistics) addStretch(ctx context.Context, q sqldb.Queryer, of timewindow.Stretch) error {
+	l := sqldb.Args{Values: []any{s.query.Environment.ProjectID, string(of.Grain), of.From, of.To}}
+	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
 		var status store.RunStatus
 		more, sketch, err := scanTally(row, &status)
 		if err != nil {
@@ -140,16 +142,16 @@ func (s *statistics) addStretch(ctx context.Context, q Queryer, of stretch) erro
 		s.out.Runs[status] += more.runs
 		return none, s.tally.addStored(more, sketch)
 	}, `SELECT r.status, `+tallyColumns+` FROM run_rollups r
-		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4`+s.endedCondition(&l), l.args...)
+		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4`+s.endedCondition(&l), l.Values...)
 	return err
 }
 
 // addPast adds ended runs of a period, page by page, because an hour may have any number of them.
-func (s *statistics) addPast(ctx context.Context, q Queryer, of period) error {
+func (s *statistics) addPast(ctx context.Context, q sqldb.Queryer, of timewindow.Period) error {
 	for after := uuid.Nil; ; {
-		l := argList{args: []any{s.query.Environment.ProjectID, of.from, of.to, after, rebuildPage}}
-		page, err := collect(ctx, q, scanRunFigures, `SELECT `+runFiguresColumns+` FROM ended_runs r
-		WHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3) AND r.id > $4`+sinceCondition("r.id", "$1")+s.endedCondition(&l)+` ORDER BY r.id LIMIT $5`, l.args...)
+		l := sqldb.Args{Values: []any{s.query.Environment.ProjectID, of.From, of.To, after, rebuildPage}}
+		page, err := sqldb.Collect(ctx, q, scanRunFigures, `SELECT `+runFiguresColumns+` FROM ended_runs r
+		WHERE r.project_id = $1 AND r.id >= id_at($2) AND r.id < id_at($3) AND r.id > $4`+sqldb.SinceCondition("r.id", "$1")+s.endedCondition(&l)+` ORDER BY r.id LIMIT $5`, l.Values...)
 		if err != nil {
 			return err
 		}
@@ -161,18 +163,18 @@ func (s *statistics) addPast(ctx context.Context, q Queryer, of period) error {
 }
 
 // addWaiting adds ended runs of a period that are not rolled up yet, of the project's newest.
-func (s *statistics) addWaiting(ctx context.Context, q Queryer, of period) error {
+func (s *statistics) addWaiting(ctx context.Context, q sqldb.Queryer, of timewindow.Period) error {
 	waiting, _, err := runsToRollUp.newestIDs(ctx, q, s.query.Environment.ProjectID, store.MaxWaiting)
 	if err != nil {
 		return err
 	}
 	within := slices.DeleteFunc(waiting, func(run store.Key) bool {
 		at := store.TimeOf(run.ID).UnixMicro()
-		return at < of.from || at >= of.to
+		return at < of.From || at >= of.To
 	})
-	l := argList{}
+	l := sqldb.Args{}
 	narrow := s.endedCondition(&l)
-	past, err := s.readRollupRuns(ctx, q, within, narrow, l.args)
+	past, err := s.readRollupRuns(ctx, q, within, narrow, l.Values)
 	if err != nil {
 		return err
 	}
@@ -185,7 +187,7 @@ func (s *statistics) addWaiting(ctx context.Context, q Queryer, of period) error
 
 // waitingRuns returns the ended runs of an environment that are not rolled up yet, among about most
 // of its project's.
-func (c *Core) waitingRuns(ctx context.Context, q Queryer, environment store.Key, most int) ([]rollupRun, error) {
+func (c *Core) waitingRuns(ctx context.Context, q sqldb.Queryer, environment store.Key, most int) ([]rollupRun, error) {
 	waiting, _, err := runsToRollUp.newestIDs(ctx, q, environment.ProjectID, most)
 	if err != nil {
 		return nil, err
@@ -194,7 +196,7 @@ func (c *Core) waitingRuns(ctx context.Context, q Queryer, environment store.Key
 }
 
 // addRuns adds ended runs, with the cost of their calls.
-func (s *statistics) addRuns(ctx context.Context, q Queryer, runs []runFigures) error {
+func (s *statistics) addRuns(ctx context.Context, q sqldb.Queryer, runs []runFigures) error {
 	keys := make([]store.Key, len(runs))
 	for i, run := range runs {
 		s.out.Runs[run.status]++
@@ -207,13 +209,13 @@ func (s *statistics) addRuns(ctx context.Context, q Queryer, runs []runFigures) 
 }
 
 // addOpen adds the open runs of the window.
-func (s *statistics) addOpen(ctx context.Context, q Queryer) error {
+func (s *statistics) addOpen(ctx context.Context, q sqldb.Queryer) error {
 	if len(s.query.Outcomes) > 0 {
 		return nil
 	}
-	l := argList{args: []any{s.query.Environment.ProjectID, s.query.Environment.ID}}
-	within, begun := inWindow("r.id", s.window, &l), s.startedCondition(&l)
-	open, err := openRuns{Core: s.Core, only: []string{s.query.AgentName}, within: within, begun: begun, args: l, fresh: s.includesUnstarted()}.countRuns(ctx, q)
+	l := sqldb.Args{Values: []any{s.query.Environment.ProjectID, s.query.Environment.ID}}
+	within, begun := timewindow.Condition("r.id", s.window, &l), s.startedCondition(&l)
+	open, err := openRuns{DB: s.DB, only: []string{s.query.AgentName}, within: within, begun: begun, args: l, fresh: s.includesUnstarted()}.countRuns(ctx, q)
 	for _, n := range open {
 		s.out.Runs[n.status] += n.runs
 	}
@@ -221,10 +223,10 @@ func (s *statistics) addOpen(ctx context.Context, q Queryer) error {
 }
 
 // addTexts returns an IN list of texts.
-func addTexts[T ~string](l *argList, all []T) string {
+func addTexts[T ~string](l *sqldb.Args, all []T) string {
 	marks := make([]string, len(all))
 	for i, text := range all {
-		marks[i] = l.addArg(Text(string(text)))
+		marks[i] = l.Add(sqldb.Text(string(text)))
 	}
 	return "(" + strings.Join(marks, ", ") + ")"
 }

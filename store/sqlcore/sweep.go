@@ -7,10 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 const (
@@ -35,7 +34,7 @@ func (c *Core) SweepLeases(ctx context.Context, limit int) (swept store.Swept, e
 		c.skipped.beginCall(of.name)
 		some, err := of.do(ctx, limit)
 		swept = swept.Plus(some)
-		failed = append(failed, wrap(err, of.what))
+		failed = append(failed, sqldb.Wrap(err, of.what))
 	}
 	return swept, joinSetAside(failed...)
 }
@@ -54,7 +53,7 @@ type lostRun struct {
 	open, losses int64
 }
 
-func scanLost(row scanner) (r lostRun, err error) {
+func scanLost(row sqldb.Scanner) (r lostRun, err error) {
 	err = row.Scan(&r.Run.ProjectID, &r.Run.ID, &r.Token, &r.open, &r.losses)
 	return r, err
 }
@@ -63,14 +62,14 @@ func scanLost(row scanner) (r lostRun, err error) {
 // often.
 func (c *Core) sweepLost(ctx context.Context, limit int) (store.Swept, error) {
 	return openSweep[lostRun]{
-		Core: c, name: lostRuns, columns: `r.project_id, r.id, r.token, r.open_tools, r.losses`, table: `open_runs`,
+		DB: c.DB, skipped: c.skipped, name: lostRuns, columns: `r.project_id, r.id, r.token, r.open_tools, r.losses`, table: `open_runs`,
 		where: `r.status = 'running' AND r.lease_until <= now_us()`, order: `r.lease_until, r.project_id, r.id`,
 		scan: scanLost, key: func(run lostRun) store.Key { return run.Run }, move: c.endLost,
 	}.sweepDue(ctx, limit)
 }
 
 // endLost ends the claims on runs.
-func (c *Core) endLost(ctx context.Context, tx *Tx, runs []lostRun) (swept store.Swept, err error) {
+func (c *Core) endLost(ctx context.Context, tx *sqldb.Tx, runs []lostRun) (swept store.Swept, err error) {
 	var endings []Ending
 	for _, run := range runs {
 		switch {
@@ -96,7 +95,7 @@ func (c *Core) endLost(ctx context.Context, tx *Tx, runs []lostRun) (swept store
 // sweepLate resumes suspended runs that timed out.
 func (c *Core) sweepLate(ctx context.Context, limit int) (store.Swept, error) {
 	return c.keysOnly(lateRuns, `r.status = 'awaiting_approval' AND r.wake_at <= now_us()`, `r.wake_at, r.project_id, r.id`,
-		func(ctx context.Context, tx *Tx, runs []store.Key) (store.Swept, error) {
+		func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
 			for _, run := range runs {
 				if err := c.resumeInline(ctx, tx, run, store.JournalEntry{Kind: store.JournalExpired}); err != nil {
 					return store.Swept{}, err
@@ -109,8 +108,8 @@ func (c *Core) sweepLate(ctx context.Context, limit int) (store.Swept, error) {
 // sweepOrphans cancels queued runs of deleted environments. The walk is joined in the written
 // order, which SQLite keeps for a cross join only.
 func (c *Core) sweepOrphans(ctx context.Context, limit int) (swept store.Swept, err error) {
-	gone, err := collect(ctx, c.engine.Reader(), scanKey, `WITH RECURSIVE `+QueuedLines(c.address, QueuedAnywhere)+`
-		SELECT DISTINCT r.project_id, r.environment_id FROM q CROSS JOIN open_runs r WHERE r.`+c.address+` = q.address AND NOT EXISTS
+	gone, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanKey, `WITH RECURSIVE `+QueuedLines(c.Address, QueuedAnywhere)+`
+		SELECT DISTINCT r.project_id, r.environment_id FROM q CROSS JOIN open_runs r WHERE r.`+c.Address+` = q.Address AND NOT EXISTS
 		(SELECT 1 FROM environments e WHERE e.project_id = r.project_id AND e.id = r.environment_id)`)
 	if err != nil {
 		return swept, err
@@ -137,7 +136,7 @@ func (c *Core) sweepOrphansOf(ctx context.Context, environment store.Key, limit 
 		}
 		some, err := c.keysOnly(orphans, `NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $2 AND e.id = $3)
 				AND r.project_id = $2 AND r.environment_id = $3 AND r.status = 'queued' AND `+which.where, which.order,
-			func(ctx context.Context, tx *Tx, runs []store.Key) (store.Swept, error) {
+			func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
 				return store.Swept{Cancelled: len(runs)}, c.cancelDeleted(ctx, tx, runs)
 			}, environment.ProjectID, environment.ID).sweepDue(ctx, limit-swept.Cancelled)
 		swept = swept.Plus(some)
@@ -147,7 +146,7 @@ func (c *Core) sweepOrphansOf(ctx context.Context, environment store.Key, limit 
 }
 
 // cancelDeleted cancels runs of deleted environments.
-func (c *Core) cancelDeleted(ctx context.Context, tx *Tx, runs []store.Key) error {
+func (c *Core) cancelDeleted(ctx context.Context, tx *sqldb.Tx, runs []store.Key) error {
 	endings := make([]Ending, len(runs))
 	for i, run := range runs {
 		endings[i] = Ending{Run: run, Status: store.RunCancelled, Code: runerror.EnvironmentDeleted, Error: "the environment was deleted"}
@@ -158,23 +157,23 @@ func (c *Core) cancelDeleted(ctx context.Context, tx *Tx, runs []store.Key) erro
 
 // cancelOpen cancels the running, suspended and queued runs of an environment, as many as fit into
 // one transaction. The sweep cancels the rest, which no runner can claim.
-func (c *Core) cancelOpen(ctx context.Context, tx *Tx, environment store.Key) error {
+func (c *Core) cancelOpen(ctx context.Context, tx *sqldb.Tx, environment store.Key) error {
 	for _, of := range []struct {
 		status, order string // as in its index
 		limit         int
 	}{
-		{`'queued' AND blocked`, `agent_name, concurrency_key, id`, chunk}, // first, so that no key is handed over
-		{`'running'`, `environment_id, id`, store.MaxCandidates},           // as many as slots
+		{`'queued' AND blocked`, `agent_name, concurrency_key, id`, sqldb.MaxIDs}, // first, so that no key is handed over
+		{`'running'`, `environment_id, id`, store.MaxCandidates},                  // as many as slots
 		{`'awaiting_approval'`, `wake_at`, store.MaxCandidates},
-		{`'queued' AND blocked = FALSE`, `class, agent_name, fresh, id`, chunk},
+		{`'queued' AND blocked = FALSE`, `class, agent_name, fresh, id`, sqldb.MaxIDs},
 	} {
-		ids, err := collect(ctx, tx, scanUUID, `SELECT id FROM open_runs WHERE project_id = $1 AND environment_id = $2
-			AND status = `+of.status+` ORDER BY `+of.order+` LIMIT $3 `+c.exclusive, environment.ProjectID, environment.ID, of.limit)
+		ids, err := sqldb.Collect(ctx, tx, sqldb.ScanUUID, `SELECT id FROM open_runs WHERE project_id = $1 AND environment_id = $2
+			AND status = `+of.status+` ORDER BY `+of.order+` LIMIT $3 `+c.Exclusive, environment.ProjectID, environment.ID, of.limit)
 		if err != nil {
-			return wrap(err, "finding open runs")
+			return sqldb.Wrap(err, "finding open runs")
 		}
-		for part := range slices.Chunk(ids, chunk) {
-			if err := c.cancelDeleted(ctx, tx, keysFromIDs(environment.ProjectID, part)); err != nil {
+		for part := range slices.Chunk(ids, sqldb.MaxIDs) {
+			if err := c.cancelDeleted(ctx, tx, sqldb.KeysFromIDs(environment.ProjectID, part)); err != nil {
 				return err
 			}
 		}
@@ -182,36 +181,28 @@ func (c *Core) cancelOpen(ctx context.Context, tx *Tx, environment store.Key) er
 	return nil
 }
 
-func keysFromIDs(project uuid.UUID, ids []uuid.UUID) []store.Key {
-	keys := make([]store.Key, len(ids))
-	for i, id := range ids {
-		keys[i] = store.Key{ProjectID: project, ID: id}
-	}
-	return keys
-}
-
 // SweepExpired implements store.Housekeeping. Each kind has its own short transactions, because a
 // request may wait for a key that one of them deletes. A row that cannot be deleted blocks no other.
 func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err error) {
 	var failed []error
 	for _, of := range c.expiredKinds() {
-		of.Core = c
-		n, err := of.sweepRows(ctx, min(limit, chunk))
+		of.DB, of.skipped = c.DB, c.skipped
+		n, err := of.sweepRows(ctx, min(limit, sqldb.MaxIDs))
 		total += n
-		failed = append(failed, wrap(err, "deleting %s", of.what))
+		failed = append(failed, sqldb.Wrap(err, "deleting %s", of.what))
 	}
 	var absent int64
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
-		absent, err = tx.exec(ctx, `DELETE FROM runners WHERE (project_id, environment_id, id) IN
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		absent, err = tx.Exec(ctx, `DELETE FROM runners WHERE (project_id, environment_id, id) IN
 			(SELECT project_id, environment_id, id FROM runners WHERE seen_at < now_us() - $1 LIMIT $2)`,
-			runnerAge.Microseconds(), min(limit, chunk))
+			runnerAge.Microseconds(), min(limit, sqldb.MaxIDs))
 		return err
 	})
 	if err == nil {
 		total += int(absent)
 	}
 	n, blobErr := c.sweepBlobs(ctx, looseBlobs, `r.mark = '' AND r.created_at < now_us() - $2`, limit, unmarkedBlobAge.Microseconds())
-	failed = append(failed, wrap(err, "deleting runners"), wrap(blobErr, "deleting %s", looseBlobs))
+	failed = append(failed, sqldb.Wrap(err, "deleting runners"), sqldb.Wrap(blobErr, "deleting %s", looseBlobs))
 	return total + n, joinSetAside(failed...)
 }
 
@@ -220,40 +211,33 @@ func (c *Core) expiredKinds() []expiredRows {
 	return []expiredRows{
 		{
 			what: "idempotency keys", table: "idempotency_keys", id: "connector_run_id", where: `r.expires_at <= now_us()`, order: `r.expires_at`,
-			drop: func(ctx context.Context, tx *Tx, narrow string, l argList) (int64, error) {
-				return tx.exec(ctx, `DELETE FROM idempotency_keys WHERE (project_id, connector_id, key) IN
+			drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
+				return tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE (project_id, connector_id, key) IN
 					(SELECT r.project_id, r.connector_id, r.key FROM idempotency_keys r
-						WHERE r.expires_at <= now_us()`+narrow+` ORDER BY r.expires_at LIMIT $1 `+c.skipLocked+`)`, l.args...)
+						WHERE r.expires_at <= now_us()`+narrow+` ORDER BY r.expires_at LIMIT $1 `+c.SkipLocked+`)`, l.Values...)
 			},
 		},
 		{
 			what: "rejections", table: "rejections", id: "connector_id", where: `r.last_at < now_us() - $2`, order: `r.last_at`,
-			args: []any{(store.RejectionDays * day).Microseconds()},
-			drop: func(ctx context.Context, tx *Tx, narrow string, l argList) (int64, error) {
-				return tx.exec(ctx, `DELETE FROM rejections WHERE (project_id, connector_id) IN
+			args: []any{(store.RejectionDays * sqldb.Day).Microseconds()},
+			drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
+				return tx.Exec(ctx, `DELETE FROM rejections WHERE (project_id, connector_id) IN
 					(SELECT r.project_id, r.connector_id FROM rejections r
-						WHERE r.last_at < now_us() - $2`+narrow+` ORDER BY r.last_at LIMIT $1 `+c.skipLocked+`)`, l.args...)
+						WHERE r.last_at < now_us() - $2`+narrow+` ORDER BY r.last_at LIMIT $1 `+c.SkipLocked+`)`, l.Values...)
 			},
 		},
 		{
 			what: "replays", table: "replays", id: "id", where: `r.ended_at < now_us() - $2`, order: `r.ended_at`,
 			args: []any{store.ReplayAge.Microseconds()},
-			drop: func(ctx context.Context, tx *Tx, narrow string, l argList) (int64, error) {
-				return tx.exec(ctx, `DELETE FROM replays WHERE (project_id, id) IN
+			drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
+				return tx.Exec(ctx, `DELETE FROM replays WHERE (project_id, id) IN
 					(SELECT r.project_id, r.id FROM replays r
-						WHERE r.ended_at < now_us() - $2`+narrow+` ORDER BY r.ended_at LIMIT $1 `+c.skipLocked+`)`, l.args...)
+						WHERE r.ended_at < now_us() - $2`+narrow+` ORDER BY r.ended_at LIMIT $1 `+c.SkipLocked+`)`, l.Values...)
 			},
 		},
 		{what: "uploads", table: "uploads", id: "blob_id", where: `r.kept_until <= now_us()`, order: `r.kept_until`, drop: c.dropUploads},
 		{what: "bundles", table: "bundles", id: "blob_id", where: `r.kept_until <= now_us()`, order: `r.kept_until`, drop: c.dropBundles},
 	}
-}
-
-// Now implements store.Housekeeping.
-func (c *Core) Now(ctx context.Context) (time.Time, error) {
-	var us int64
-	err := c.engine.Reader().QueryRowContext(ctx, `SELECT now_us()`).Scan(&us)
-	return time.UnixMicro(us), wrap(err, "reading the store's clock")
 }
 
 // storage is the outbox consumer that counts stored bytes.
@@ -264,29 +248,29 @@ func (c *Core) CountStored(ctx context.Context, limit int) (n int, err error) {
 	var waits bool
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE consumer = '`+storage+`')`).Scan(&waits)
 	if err != nil || !waits {
-		return 0, wrap(err, "reading uncounted rows")
+		return 0, sqldb.Wrap(err, "reading uncounted rows")
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		bytes := map[projectDay]int64{}
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		bytes := map[sqldb.ProjectDay]int64{}
 		n = 0
-		_, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+		_, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
 				of   store.Key
 				more int64
 			)
 			err = row.Scan(&of.ProjectID, &of.ID, &more)
-			bytes[projectDay{of.ProjectID, DayOf(of.ID)}] += more
+			bytes[sqldb.ProjectDay{Project: of.ProjectID, Day: sqldb.DayOf(of.ID)}] += more
 			n++
 			return none, err
 		}, `DELETE FROM outbox WHERE (project_id, consumer, ended_id) IN (SELECT project_id, consumer, ended_id FROM outbox
-			WHERE consumer = '`+storage+`' ORDER BY posted_at LIMIT $1 `+c.skipLocked+`) RETURNING project_id, ended_id, bytes`, limit)
+			WHERE consumer = '`+storage+`' ORDER BY posted_at LIMIT $1 `+c.SkipLocked+`) RETURNING project_id, ended_id, bytes`, limit)
 		if err != nil {
 			return err
 		}
 		return addStoredOn(ctx, tx, bytes)
 	})
 	if err != nil {
-		return 0, wrap(err, "counting stored bytes") // nothing was counted
+		return 0, sqldb.Wrap(err, "counting stored bytes") // nothing was counted
 	}
 	return n, nil
 }

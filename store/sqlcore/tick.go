@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // tickCondition is the condition that the connector of a row of cron_ticks is active.
@@ -22,7 +23,7 @@ const tickCondition = `EXISTS (SELECT 1 FROM connectors c
 	WHERE c.project_id = cron_ticks.project_id AND c.id = cron_ticks.connector_id AND c.enabled AND NOT c.retired AND NOT c.shadowed)`
 
 // putTicks starts the schedule of a written cron connector, and restarts it if it has changed.
-func putTicks(ctx context.Context, tx *Tx, connector store.Connector) error {
+func putTicks(ctx context.Context, tx *sqldb.Tx, connector store.Connector) error {
 	if connector.Type != store.TypeCron {
 		return nil
 	}
@@ -30,25 +31,25 @@ func putTicks(ctx context.Context, tx *Tx, connector store.Connector) error {
 	if err := json.Unmarshal(connector.Config, &config); err != nil {
 		return fmt.Errorf("reading the schedule of connector %s: %w", connector.Key(), err)
 	}
-	if _, err := tx.exec(ctx, `INSERT INTO cron_ticks (project_id, connector_id, schedule, time_zone, active, planned, due_at)
+	if _, err := tx.Exec(ctx, `INSERT INTO cron_ticks (project_id, connector_id, schedule, time_zone, active, planned, due_at)
 		VALUES ($1, $2, $3, $4, FALSE, FALSE, now_us())
 		ON CONFLICT (project_id, connector_id) DO UPDATE SET schedule = excluded.schedule, time_zone = excluded.time_zone,
 			planned = FALSE, due_at = excluded.due_at
 		WHERE cron_ticks.schedule <> excluded.schedule OR cron_ticks.time_zone <> excluded.time_zone`,
-		connector.ProjectID, connector.ID, Text(config.Schedule), Text(config.Timezone)); err != nil {
-		return wrap(err, "planning the ticks of %s", connector.Ref)
+		connector.ProjectID, connector.ID, sqldb.Text(config.Schedule), sqldb.Text(config.Timezone)); err != nil {
+		return sqldb.Wrap(err, "planning the ticks of %s", connector.Ref)
 	}
 	return settleTicks(ctx, tx, connector.ProjectID, []uuid.UUID{connector.ID})
 }
 
 // settleTicks activates or deactivates ticks of a project's cron connectors after a write in the
 // transaction. Ticks during inactivity are not made up.
-func settleTicks(ctx context.Context, tx *Tx, project uuid.UUID, connectors []uuid.UUID) error {
-	for part := range slices.Chunk(connectors, chunk) {
-		l := argList{args: []any{project}}
-		if _, err := tx.exec(ctx, `UPDATE cron_ticks SET active = NOT active, planned = FALSE, due_at = now_us()
-			WHERE project_id = $1 AND connector_id IN `+l.addIDs(part)+` AND active <> `+tickCondition, l.args...); err != nil {
-			return wrap(err, "updating the ticks of connectors")
+func settleTicks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors []uuid.UUID) error {
+	for part := range slices.Chunk(connectors, sqldb.MaxIDs) {
+		l := sqldb.Args{Values: []any{project}}
+		if _, err := tx.Exec(ctx, `UPDATE cron_ticks SET active = NOT active, planned = FALSE, due_at = now_us()
+			WHERE project_id = $1 AND connector_id IN `+l.AddIDs(part)+` AND active <> `+tickCondition, l.Values...); err != nil {
+			return sqldb.Wrap(err, "updating the ticks of connectors")
 		}
 	}
 	return nil
@@ -65,24 +66,24 @@ const DueTicksStatement = `SELECT t.project_id, t.connector_id, t.planned, t.due
 // DueTicks implements store.Ticks. Rows may change between its statements. The connector's version
 // in the result is then stale.
 func (c *Core) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (due store.DueTicks, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, NextTickStatement).Scan(scanTime(&due.Now), scanNullTime(&due.Next))
+	err = c.engine.Reader().QueryRowContext(ctx, NextTickStatement).Scan(sqldb.ScanTime(&due.Now), sqldb.ScanNullTime(&due.Next))
 	if err != nil || due.Next == nil || due.Next.After(due.Now) {
-		return due, wrap(err, "reading the next tick")
+		return due, sqldb.Wrap(err, "reading the next tick")
 	}
-	l, statement := argList{args: []any{Instant(due.Now), limit}}, DueTicksStatement
+	l, statement := sqldb.Args{Values: []any{sqldb.Instant(due.Now), limit}}, DueTicksStatement
 	if len(without) > 0 {
-		statement = strings.Replace(statement, ` ORDER BY`, ` AND t.project_id NOT IN `+l.addIDs(without)+` ORDER BY`, 1)
+		statement = strings.Replace(statement, ` ORDER BY`, ` AND t.project_id NOT IN `+l.AddIDs(without)+` ORDER BY`, 1)
 	}
-	due.Ticks, err = collect(ctx, c.engine.Reader(), scanDueTick, statement, l.args...)
+	due.Ticks, err = sqldb.Collect(ctx, c.engine.Reader(), scanDueTick, statement, l.Values...)
 	if err != nil || len(due.Ticks) == 0 {
-		return due, wrap(err, "reading the due ticks")
+		return due, sqldb.Wrap(err, "reading the due ticks")
 	}
-	return due, wrap(c.addLinks(ctx, due.Ticks), "reading the links of connectors with due ticks")
+	return due, sqldb.Wrap(c.addLinks(ctx, due.Ticks), "reading the links of connectors with due ticks")
 }
 
-func scanDueTick(row scanner) (t store.DueTick, err error) {
+func scanDueTick(row sqldb.Scanner) (t store.DueTick, err error) {
 	conn, config := &t.Route.Connector, ""
-	err = row.Scan(&conn.ProjectID, &conn.ID, &t.Planned, scanTime(&t.At), scanNullTime(&t.LastAt), &conn.EnvironmentID, &conn.Version, &config)
+	err = row.Scan(&conn.ProjectID, &conn.ID, &t.Planned, sqldb.ScanTime(&t.At), sqldb.ScanNullTime(&t.LastAt), &conn.EnvironmentID, &conn.Version, &config)
 	conn.Type, conn.Config = store.TypeCron, []byte(config)
 	return t, err
 }
@@ -98,7 +99,7 @@ func (c *Core) addLinks(ctx context.Context, ticks []store.DueTick) error {
 		routes[keys[i]] = route
 	}
 	source, args := c.engine.Keys(keys, 1)
-	_, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+	_, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			link store.Link
 			of   store.Concurrency
@@ -127,7 +128,7 @@ func (c *Core) addLinks(ctx context.Context, ticks []store.DueTick) error {
 
 // MoveTicks implements store.Ticks.
 func (c *Core) MoveTicks(ctx context.Context, moves []store.TickMove) (moved int, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		moved, err = c.moveTicks(ctx, tx, moves)
 		return err
 	})
@@ -136,29 +137,29 @@ func (c *Core) MoveTicks(ctx context.Context, moves []store.TickMove) (moved int
 
 // moveTicks moves ticks that are still due, in batches. Rows are found by key, and told apart by
 // their keys as texts.
-func (c *Core) moveTicks(ctx context.Context, tx *Tx, moves []store.TickMove) (moved int, err error) {
-	for part := range slices.Chunk(moves, chunk) {
-		var l argList
+func (c *Core) moveTicks(ctx context.Context, tx *sqldb.Tx, moves []store.TickMove) (moved int, err error) {
+	for part := range slices.Chunk(moves, sqldb.MaxIDs) {
+		var l sqldb.Args
 		keys, rows := make([]store.Key, len(part)), make([]string, len(part))
 		for i, m := range part {
 			var done, planned int64
 			if !m.Done.IsZero() {
-				done = Instant(m.Done)
+				done = sqldb.Instant(m.Done)
 			}
 			if m.Planned {
 				planned = 1
 			}
 			keys[i] = m.Connector
 			rows[i] = fmt.Sprintf("(CAST(%s AS text), CAST(%s AS text), CAST(%s AS bigint), CAST(%s AS bigint), CAST(%s AS bigint), CAST(%s AS bigint))",
-				l.addArg(m.Connector.ProjectID.String()), l.addArg(m.Connector.ID.String()), l.addArg(Instant(m.From)), l.addArg(Instant(m.To)), l.addArg(planned), l.addArg(done))
+				l.Add(m.Connector.ProjectID.String()), l.Add(m.Connector.ID.String()), l.Add(sqldb.Instant(m.From)), l.Add(sqldb.Instant(m.To)), l.Add(planned), l.Add(done))
 		}
 		values := strings.Join(rows, ", ")
-		n, err := tx.exec(ctx, `UPDATE cron_ticks SET due_at = v.column4, planned = v.column5 = 1,
+		n, err := tx.Exec(ctx, `UPDATE cron_ticks SET due_at = v.column4, planned = v.column5 = 1,
 				last_tick_at = CASE WHEN v.column6 > 0 THEN v.column6 ELSE last_tick_at END
-			FROM (VALUES `+values+`) AS v WHERE `+c.keyCondition(&l, "connector_id", keys)+` AND active AND due_at = v.column3
-				AND CAST(project_id AS text) = v.column1 AND CAST(connector_id AS text) = v.column2`, l.args...)
+			FROM (VALUES `+values+`) AS v WHERE `+c.KeyCondition(&l, "connector_id", keys)+` AND active AND due_at = v.column3
+				AND CAST(project_id AS text) = v.column1 AND CAST(connector_id AS text) = v.column2`, l.Values...)
 		if err != nil {
-			return moved, wrap(err, "moving %d ticks", len(part))
+			return moved, sqldb.Wrap(err, "moving %d ticks", len(part))
 		}
 		moved += int(n)
 	}
@@ -167,7 +168,7 @@ func (c *Core) moveTicks(ctx context.Context, tx *Tx, moves []store.TickMove) (m
 
 // takeTicks moves the ticks of accepted events, in the accepting transaction. If it cannot, all is
 // rolled back.
-func (c *Core) takeTicks(ctx context.Context, tx *Tx, events []store.Event) error {
+func (c *Core) takeTicks(ctx context.Context, tx *sqldb.Tx, events []store.Event) error {
 	var moves []store.TickMove
 	for _, e := range events {
 		if e.Tick != nil {
@@ -183,19 +184,19 @@ func (c *Core) takeTicks(ctx context.Context, tx *Tx, events []store.Event) erro
 // TickTimes implements store.Ticks.
 func (c *Core) TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error) {
 	out := map[uuid.UUID]store.TickTimes{}
-	for part := range slices.Chunk(connectors, chunk) {
-		l := argList{args: []any{projectID}}
-		if _, err := collect(ctx, c.engine.Reader(), func(row scanner) (none struct{}, err error) {
+	for part := range slices.Chunk(connectors, sqldb.MaxIDs) {
+		l := sqldb.Args{Values: []any{projectID}}
+		if _, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
 				id    uuid.UUID
 				times store.TickTimes
 			)
-			err = row.Scan(&id, &times.Active, &times.Planned, scanTime(&times.Next), scanNullTime(&times.Last))
+			err = row.Scan(&id, &times.Active, &times.Planned, sqldb.ScanTime(&times.Next), sqldb.ScanNullTime(&times.Last))
 			out[id] = times
 			return none, err
 		}, `SELECT connector_id, active, planned, due_at, last_tick_at FROM cron_ticks
-			WHERE project_id = $1 AND connector_id IN `+l.addIDs(part), l.args...); err != nil {
-			return nil, wrap(err, "reading the ticks of connectors of project %s", projectID)
+			WHERE project_id = $1 AND connector_id IN `+l.AddIDs(part), l.Values...); err != nil {
+			return nil, sqldb.Wrap(err, "reading the ticks of connectors of project %s", projectID)
 		}
 	}
 	return out, nil

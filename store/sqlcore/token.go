@@ -6,11 +6,12 @@ import (
 	"context"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // PutToken implements store.Tokens.
 func (c *Core) PutToken(ctx context.Context, t store.Token) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := c.engine.Lock(ctx, tx, t.ProjectID); err != nil {
 			return err
 		}
@@ -21,16 +22,16 @@ func (c *Core) PutToken(ctx context.Context, t store.Token) error {
 			}
 			others, of = `kind = 'build' AND deployment_id = $2`, *t.DeploymentID
 		}
-		if _, err := tx.exec(ctx, `DELETE FROM tokens WHERE project_id = $1 AND `+others, t.ProjectID, of); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM tokens WHERE project_id = $1 AND `+others, t.ProjectID, of); err != nil {
 			return err
 		}
-		_, err := tx.exec(ctx, `INSERT INTO tokens (sha256, kind, project_id, environment_id, deployment_id, created_at)
+		_, err := tx.Exec(ctx, `INSERT INTO tokens (sha256, kind, project_id, environment_id, deployment_id, created_at)
 			VALUES ($1, $2, $3, $4, $5, now_us())`,
 			t.SHA256, string(t.Kind), t.ProjectID, t.EnvironmentID, t.DeploymentID)
 		tx.Hint(store.TopicQueued, t.Environment()) // runners that wait with an old token must reconnect
 		return err
 	})
-	return wrap(err, "recording a %s token", t.Kind)
+	return sqldb.Wrap(err, "recording a %s token", t.Kind)
 }
 
 // Token implements store.Tokens.
@@ -41,5 +42,5 @@ func (c *Core) Token(ctx context.Context, sha256 []byte) (store.Token, error) {
 		LEFT JOIN deployments d ON d.project_id = t.project_id AND d.id = t.deployment_id
 		WHERE t.sha256 = $1 AND (t.deployment_id IS NULL OR d.status IN ('pending', 'building'))`, sha256).
 		Scan(&t.SHA256, &t.Kind, &t.ProjectID, &t.EnvironmentID, &t.DeploymentID)
-	return t, wrap(mapNoRows(err), "reading a token")
+	return t, sqldb.Wrap(sqldb.MapNoRows(err), "reading a token")
 }

@@ -10,24 +10,25 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // deletedObjectMargin is how much longer than history the remaining rows of a deleted object are kept.
 // By then the last day of its history is deleted.
-const deletedObjectMargin = 2 * day
+const deletedObjectMargin = 2 * sqldb.Day
 
 // recordDeletion records the deletion of an object whose rollups and builds stay as long as its history. An
 // object that is re-created with the same ID gets them back.
-func recordDeletion(ctx context.Context, tx *Tx, kind string, key store.Key) error {
+func recordDeletion(ctx context.Context, tx *sqldb.Tx, kind string, key store.Key) error {
 	return recordNamedDeletion(ctx, tx, kind, key, "")
 }
 
 // recordNamedDeletion also records the name, which is shown with the remaining rows.
-func recordNamedDeletion(ctx context.Context, tx *Tx, kind string, key store.Key, name string) error {
-	_, err := tx.exec(ctx, `INSERT INTO departed (project_id, kind, id, gone_at, name) VALUES ($1, $2, $3, now_us(), $4)
+func recordNamedDeletion(ctx context.Context, tx *sqldb.Tx, kind string, key store.Key, name string) error {
+	_, err := tx.Exec(ctx, `INSERT INTO departed (project_id, kind, id, gone_at, name) VALUES ($1, $2, $3, now_us(), $4)
 		ON CONFLICT (project_id, kind, id) DO UPDATE SET gone_at = excluded.gone_at,
 			name = CASE WHEN excluded.name = '' THEN departed.name ELSE excluded.name END`, key.ProjectID, kind, key.ID, name)
-	return wrap(err, "recording the deletion")
+	return sqldb.Wrap(err, "recording the deletion")
 }
 
 // Selects the first object that was deleted before $1 and has been re-created, or has expired: it
@@ -55,7 +56,7 @@ type deletedObject struct {
 	back bool
 }
 
-func scanDeletedObject(row scanner) (d deletedObject, err error) {
+func scanDeletedObject(row sqldb.Scanner) (d deletedObject, err error) {
 	err = row.Scan(&d.ProjectID, &d.ID, &d.kind, &d.back)
 	return d, err
 }
@@ -74,13 +75,13 @@ func (c *Core) dropDeletedObjects(ctx context.Context, age time.Duration, limit 
 	before := now.Add(-age - deletedObjectMargin).UnixMicro()
 	var failed []error
 	for ctx.Err() == nil {
-		l := argList{args: []any{before}}
+		l := sqldb.Args{Values: []any{before}}
 		others := ``
 		if passed := c.skipped.skippedKeys(deletedObjects); len(passed) > 0 {
-			others = ` AND NOT (` + c.keyCondition(&l, "d.id", passed) + `)`
+			others = ` AND NOT (` + c.KeyCondition(&l, "d.id", passed) + `)`
 		}
-		d, err := scanDeletedObject(c.engine.Reader().QueryRowContext(ctx, pickDeparted+others+` ORDER BY d.gone_at LIMIT 1`, l.args...))
-		if err = mapNoRows(err); errors.Is(err, store.ErrNotFound) {
+		d, err := scanDeletedObject(c.engine.Reader().QueryRowContext(ctx, pickDeparted+others+` ORDER BY d.gone_at LIMIT 1`, l.Values...))
+		if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 			break
 		}
 		if err == nil {
@@ -89,14 +90,14 @@ func (c *Core) dropDeletedObjects(ctx context.Context, age time.Duration, limit 
 					n, err = c.dropObject(ctx, of[0], before, limit)
 					return err
 				},
-				isDataError: c.isDataError, canProceed: c.canWrite,
+				isDataError: c.IsDataError, canProceed: c.CanWrite,
 				setAside: func(_ context.Context, d deletedObject, because error) error {
 					return c.skipped.skipRow(deletedObjects, d.Key, because)
 				},
 			}.processRows(ctx, []deletedObject{d})
 		}
 		var aside *store.SetAsideError
-		if failed = append(failed, wrap(err, "deleting the remaining rows of %s %s", d.kind, d.ID)); !errors.As(err, &aside) {
+		if failed = append(failed, sqldb.Wrap(err, "deleting the remaining rows of %s %s", d.kind, d.ID)); !errors.As(err, &aside) {
 			break
 		}
 	}
@@ -105,19 +106,19 @@ func (c *Core) dropDeletedObjects(ctx context.Context, age time.Duration, limit 
 
 // dropObject deletes about limit rows of an object that was deleted before a time.
 func (c *Core) dropObject(ctx context.Context, d deletedObject, before int64, limit int) (n int, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := c.engine.Lock(ctx, tx, d.ProjectID); err != nil {
 			return err
 		}
 		// It may have been re-created and deleted again meanwhile.
 		d, err := scanDeletedObject(tx.QueryRowContext(ctx, pickDeparted+` AND d.project_id = $2 AND d.id = $3 AND d.kind = $4`,
 			before, d.ProjectID, d.ID, d.kind))
-		if err = mapNoRows(err); errors.Is(err, store.ErrNotFound) {
+		if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 			n = 1 // there may be another one
 			return nil
 		}
 		if err == nil {
-			n, err = c.deleteObjectRows(ctx, tx, d, min(limit, chunk))
+			n, err = c.deleteObjectRows(ctx, tx, d, min(limit, sqldb.MaxIDs))
 		}
 		return err
 	})
@@ -137,18 +138,18 @@ const isInUse = `SELECT EXISTS (SELECT 1 FROM deployments d JOIN environments e 
 
 // staysInUse reports whether the remaining rows of an object are in use, which only happens for a
 // deployment. If so, it sets the time of deletion to now, which keeps the rows of its time as long.
-func (d deletedObject) staysInUse(ctx context.Context, tx *Tx) (used bool, err error) {
+func (d deletedObject) staysInUse(ctx context.Context, tx *sqldb.Tx) (used bool, err error) {
 	if d.kind != store.KindDeployment {
 		return false, nil
 	}
 	if err := tx.QueryRowContext(ctx, isInUse, d.ProjectID, d.ID, store.BundlesKept).Scan(&used); err != nil || !used {
-		return false, wrap(err, "reading the uses of deployment %s", d.ID)
+		return false, sqldb.Wrap(err, "reading the uses of deployment %s", d.ID)
 	}
 	return true, recordDeletion(ctx, tx, d.kind, d.Key)
 }
 
 // deleteObjectRows deletes about limit rows of an object, and its record after the last one.
-func (c *Core) deleteObjectRows(ctx context.Context, tx *Tx, d deletedObject, limit int) (n int, err error) {
+func (c *Core) deleteObjectRows(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
 	if !d.back {
 		if stays, err := d.staysInUse(ctx, tx); err != nil || stays {
 			return 1, err
@@ -157,11 +158,11 @@ func (c *Core) deleteObjectRows(ctx context.Context, tx *Tx, d deletedObject, li
 			return n, err
 		}
 	}
-	_, err = tx.exec(ctx, `DELETE FROM departed WHERE project_id = $1 AND kind = $2 AND id = $3`, d.ProjectID, d.kind, d.ID)
+	_, err = tx.Exec(ctx, `DELETE FROM departed WHERE project_id = $1 AND kind = $2 AND id = $3`, d.ProjectID, d.kind, d.ID)
 	return n + 1, err
 }
 
-func (c *Core) dropRemaining(ctx context.Context, tx *Tx, d deletedObject, limit int) (n int, err error) {
+func (c *Core) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
 	if n, err = dropRollups(ctx, tx, d, limit); err != nil || n >= limit {
 		return n, err
 	}
@@ -174,7 +175,7 @@ func (c *Core) dropRemaining(ctx context.Context, tx *Tx, d deletedObject, limit
 		if d.kind == store.KindProject {
 			args = args[:2]
 		}
-		went, err := tx.exec(ctx, statement, args...)
+		went, err := tx.Exec(ctx, statement, args...)
 		if n += int(went); err != nil || n >= limit {
 			return n, err
 		}
@@ -191,13 +192,13 @@ func (c *Core) dropRemaining(ctx context.Context, tx *Tx, d deletedObject, limit
 }
 
 // dropRollups deletes some rollups of an object and subtracts their stored bytes.
-func dropRollups(ctx context.Context, tx *Tx, d deletedObject, limit int) (n int, err error) {
+func dropRollups(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
 	of, grown := map[string][]string{store.KindEnvironment: environmentRollupStatements(), store.KindConnector: connectorRollupStatements()}, growth{}
 	for _, statement := range of[d.kind] {
 		if n >= limit {
 			break
 		}
-		went, err := tx.exec(ctx, statement, d.ProjectID, limit-n, d.ID)
+		went, err := tx.Exec(ctx, statement, d.ProjectID, limit-n, d.ID)
 		if err != nil {
 			return n, err
 		}
@@ -208,8 +209,8 @@ func dropRollups(ctx context.Context, tx *Tx, d deletedObject, limit int) (n int
 }
 
 // dropBlobsOf deletes some blobs of a project.
-func (c *Core) dropBlobsOf(ctx context.Context, tx *Tx, project uuid.UUID, limit int) (n int, err error) {
-	blobs, err := collect(ctx, tx, scanSized, `SELECT project_id, id, size FROM blobs WHERE project_id = $1 ORDER BY id LIMIT $2`, project, limit)
+func (c *Core) dropBlobsOf(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, limit int) (n int, err error) {
+	blobs, err := sqldb.Collect(ctx, tx, scanSized, `SELECT project_id, id, size FROM blobs WHERE project_id = $1 ORDER BY id LIMIT $2`, project, limit)
 	if err != nil {
 		return 0, err
 	}
@@ -296,9 +297,9 @@ func deploymentStatements() []string {
 }
 
 // dropDeployment deletes the row of a deployment and subtracts its stored bytes.
-func dropDeployment(ctx context.Context, tx *Tx, key store.Key) error {
+func dropDeployment(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 	var size int64
-	err := mapNoRows(tx.QueryRowContext(ctx, `DELETE FROM deployments WHERE project_id = $1 AND id = $2 RETURNING log_size + result_size`,
+	err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `DELETE FROM deployments WHERE project_id = $1 AND id = $2 RETURNING log_size + result_size`,
 		key.ProjectID, key.ID).Scan(&size))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -306,5 +307,5 @@ func dropDeployment(ctx context.Context, tx *Tx, key store.Key) error {
 	case err == nil:
 		err = addStored(ctx, tx, map[uuid.UUID]int64{key.ProjectID: -size})
 	}
-	return wrap(err, "deleting deployment %s", key)
+	return sqldb.Wrap(err, "deleting deployment %s", key)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // PostTraces begins the statement that adds ended runs to the outbox of traces.
@@ -29,7 +30,7 @@ func telemetryRow(t *store.Telemetry) (config *string, sealed []byte, key string
 		return nil, nil, "", nil
 	}
 	row := *t
-	row.Endpoint = Text(row.Endpoint)
+	row.Endpoint = sqldb.Text(row.Endpoint)
 	text, err := json.Marshal(row)
 	if err != nil {
 		return nil, nil, "", err
@@ -38,8 +39,8 @@ func telemetryRow(t *store.Telemetry) (config *string, sealed []byte, key string
 	return &column, t.SealedHeaders, t.SealedKey, nil
 }
 
-func scanTelemetry(row scanner) (d store.DueTraces, err error) {
-	err = row.Scan(&d.ProjectID, document{&d.Telemetry}, &d.Telemetry.SealedHeaders, &d.Telemetry.SealedKey)
+func scanTelemetry(row sqldb.Scanner) (d store.DueTraces, err error) {
+	err = row.Scan(&d.ProjectID, sqldb.ScanJSON(&d.Telemetry), &d.Telemetry.SealedHeaders, &d.Telemetry.SealedKey)
 	return d, err
 }
 
@@ -50,7 +51,7 @@ func (c *Core) ProjectTelemetry(ctx context.Context, project uuid.UUID) (*store.
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil //nolint:nilnil // a project without export
 	}
-	return &found.Telemetry, wrap(err, "reading the telemetry of project %s", project)
+	return &found.Telemetry, sqldb.Wrap(err, "reading the telemetry of project %s", project)
 }
 
 // ClaimTraces implements store.Traces.
@@ -60,42 +61,42 @@ func (c *Core) ClaimTraces(ctx context.Context, claim store.TraceClaim) (due []s
 		projects, err = c.tracingProjects(ctx, claim)
 	}
 	if err != nil || len(projects) == 0 {
-		return nil, wrap(err, "reading projects with due traces")
+		return nil, sqldb.Wrap(err, "reading projects with due traces")
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		due, err = c.claimTraces(ctx, tx, claim, projects)
 		return err
 	})
-	return due, wrap(err, "claiming traces")
+	return due, sqldb.Wrap(err, "claiming traces")
 }
 
 // tracingProjects returns the projects with due traces whose turn it is.
 func (c *Core) tracingProjects(ctx context.Context, claim store.TraceClaim) ([]uuid.UUID, error) {
 	return c.traceTurns.nextProjects(claim.Projects, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
-		l := argList{args: []any{after, limit}}
+		l := sqldb.Args{Values: []any{after, limit}}
 		without := ``
 		if len(claim.Without) > 0 {
-			without = ` AND p.project_id NOT IN ` + l.addIDs(claim.Without)
+			without = ` AND p.project_id NOT IN ` + l.AddIDs(claim.Without)
 		}
-		return collect(ctx, c.engine.Reader(), scanUUID, `SELECT p.project_id FROM projects p
+		return sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanUUID, `SELECT p.project_id FROM projects p
 			WHERE p.telemetry IS NOT NULL`+without+` AND EXISTS (SELECT 1 FROM outbox_traces o
 				WHERE o.project_id = p.project_id AND o.due_at <= now_us())
-			ORDER BY CASE WHEN p.project_id > $1 THEN 0 ELSE 1 END, p.project_id LIMIT $2`, l.args...)
+			ORDER BY CASE WHEN p.project_id > $1 THEN 0 ELSE 1 END, p.project_id LIMIT $2`, l.Values...)
 	})
 }
 
 // claimTraces claims due runs of projects that export traces.
-func (c *Core) claimTraces(ctx context.Context, tx *Tx, claim store.TraceClaim, projects []uuid.UUID) ([]store.DueTraces, error) {
-	var l argList
-	due, err := collect(ctx, tx, scanTelemetry, `SELECT `+telemetryColumns+` FROM projects
-		WHERE telemetry IS NOT NULL AND project_id IN `+l.addIDs(projects), l.args...)
+func (c *Core) claimTraces(ctx context.Context, tx *sqldb.Tx, claim store.TraceClaim, projects []uuid.UUID) ([]store.DueTraces, error) {
+	var l sqldb.Args
+	due, err := sqldb.Collect(ctx, tx, scanTelemetry, `SELECT `+telemetryColumns+` FROM projects
+		WHERE telemetry IS NOT NULL AND project_id IN `+l.AddIDs(projects), l.Values...)
 	if err != nil {
 		return nil, err
 	}
 	for i := range due {
-		due[i].Runs, err = collect(ctx, tx, scanUUID, `UPDATE outbox_traces SET due_at = now_us() + $3
+		due[i].Runs, err = sqldb.Collect(ctx, tx, sqldb.ScanUUID, `UPDATE outbox_traces SET due_at = now_us() + $3
 			WHERE project_id = $1 AND run_id IN (SELECT o.run_id FROM outbox_traces o
-				WHERE o.project_id = $1 AND o.due_at <= now_us() ORDER BY o.due_at LIMIT $2 `+c.skipLocked+`) RETURNING run_id`,
+				WHERE o.project_id = $1 AND o.due_at <= now_us() ORDER BY o.due_at LIMIT $2 `+c.SkipLocked+`) RETURNING run_id`,
 			due[i].ProjectID, claim.Runs, claim.Lease.Microseconds())
 		if err != nil {
 			return nil, err
@@ -120,55 +121,55 @@ func (c *Core) changeTraces(ctx context.Context, project uuid.UUID, runs []uuid.
 	if len(runs) == 0 {
 		return nil
 	}
-	err := c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		l := argList{args: append([]any{project}, args...)}
-		_, err := tx.exec(ctx, statement+l.addIDs(runs), l.args...)
+	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		l := sqldb.Args{Values: append([]any{project}, args...)}
+		_, err := tx.Exec(ctx, statement+l.AddIDs(runs), l.Values...)
 		return err
 	})
-	return wrap(err, "recording the export of traces of project %s", project)
+	return sqldb.Wrap(err, "recording the export of traces of project %s", project)
 }
 
 // DropTraces implements store.Traces.
 func (c *Core) DropTraces(ctx context.Context, age time.Duration, limit int) (n int, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *Tx) error {
-		dropped, err := tx.exec(ctx, `DELETE FROM outbox_traces WHERE (project_id, run_id) IN (SELECT o.project_id, o.run_id
-			FROM outbox_traces o WHERE o.ended_at <= now_us() - $1 ORDER BY o.ended_at LIMIT $2 `+c.skipLocked+`)`, age.Microseconds(), limit)
+	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		dropped, err := tx.Exec(ctx, `DELETE FROM outbox_traces WHERE (project_id, run_id) IN (SELECT o.project_id, o.run_id
+			FROM outbox_traces o WHERE o.ended_at <= now_us() - $1 ORDER BY o.ended_at LIMIT $2 `+c.SkipLocked+`)`, age.Microseconds(), limit)
 		n = int(dropped)
 		return err
 	})
-	return n, wrap(err, "dropping traces")
+	return n, sqldb.Wrap(err, "dropping traces")
 }
 
 // TracedRuns implements store.Traces.
 func (c *Core) TracedRuns(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (found []store.TracedRun, err error) {
 	var starts []start
-	for _, same := range c.ByPart("ended_runs", runs) {
-		l := argList{args: []any{project}}
-		some, err := pastRows(ctx, c, c.engine.Reader(), same[0], func(row scanner) (store.TracedRun, error) {
+	for _, same := range c.IDsByPart("ended_runs", runs) {
+		l := sqldb.Args{Values: []any{project}}
+		some, err := sqldb.PastRows(ctx, c.DB, c.engine.Reader(), same[0], func(row sqldb.Scanner) (store.TracedRun, error) {
 			t := store.TracedRun{Run: store.Run{ProjectID: project}}
 			from := start{input: store.Key{ProjectID: project}}
 			err := row.Scan(&t.Run.ID, &t.Run.EnvironmentID, &t.Run.AgentName, &t.Run.Status, &t.Run.ErrorCode, &t.Run.Error,
-				&t.Run.Attempt, scanTime(&t.Run.QueuedAt), scanNullTime(&t.Run.StartedAt), scanNullTime(&t.Run.EndedAt), &from.input.ID, &t.BundleDigest)
+				&t.Run.Attempt, sqldb.ScanTime(&t.Run.QueuedAt), sqldb.ScanNullTime(&t.Run.StartedAt), sqldb.ScanNullTime(&t.Run.EndedAt), &from.input.ID, &t.BundleDigest)
 			from.run = t.Run.Key()
 			starts = append(starts, from)
 			return t, err
 		}, `SELECT r.id, r.environment_id, r.agent_name, r.status, r.error_code, r.error, r.attempt, r.queued_at, r.started_at,
 				r.ended_at, r.input_id, COALESCE((SELECT d.bundle_digest FROM deployments d
 					WHERE d.project_id = r.project_id AND d.id = r.deployment_id), '') FROM {ended_runs} r
-			WHERE `+c.keyCondition(&l, "r.id", keysFromIDs(project, same))+readableCondition("$1"), l.args...)
+			WHERE `+c.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, same))+sqldb.ReadableCondition("$1"), l.Values...)
 		if err != nil {
-			return nil, wrap(err, "reading ended runs of project %s", project)
+			return nil, sqldb.Wrap(err, "reading ended runs of project %s", project)
 		}
 		found = append(found, some...)
 	}
 	origins, err := c.originsByRun(ctx, c.engine.Reader(), starts)
 	if err != nil {
-		return nil, wrap(err, "reading the traceparents of runs of project %s", project)
+		return nil, sqldb.Wrap(err, "reading the traceparents of runs of project %s", project)
 	}
 	for i := range found {
 		found[i].Traceparent = origins[found[i].Run.Key()].traceparent
 	}
-	slices.SortFunc(found, func(a, b store.TracedRun) int { return compareIDs(a.Run.ID, b.Run.ID) })
+	slices.SortFunc(found, func(a, b store.TracedRun) int { return sqldb.CompareIDs(a.Run.ID, b.Run.ID) })
 	return found, nil
 }
 
@@ -182,11 +183,11 @@ type runEntry struct {
 func (c *Core) RunJournals(
 	ctx context.Context, project uuid.UUID, runs []uuid.UUID, visit func(run uuid.UUID, e store.JournalEntry) error,
 ) error {
-	for _, same := range c.ByPart("journal", slices.SortedFunc(slices.Values(runs), compareIDs)) {
+	for _, same := range c.IDsByPart("journal", slices.SortedFunc(slices.Values(runs), sqldb.CompareIDs)) {
 		for after := (runEntry{}); len(same) > 0; {
 			rows, entries, err := c.runEntries(ctx, project, same, after)
 			if err != nil {
-				return wrap(err, "reading journals of runs of project %s", project)
+				return sqldb.Wrap(err, "reading journals of runs of project %s", project)
 			}
 			for i, e := range entries {
 				if err := visit(rows[i].run, e); err != nil {
@@ -197,7 +198,7 @@ func (c *Core) RunJournals(
 				break
 			}
 			after = rows[len(rows)-1]
-			same = slices.DeleteFunc(same, func(id uuid.UUID) bool { return compareIDs(id, after.run) < 0 })
+			same = slices.DeleteFunc(same, func(id uuid.UUID) bool { return sqldb.CompareIDs(id, after.run) < 0 })
 		}
 	}
 	return nil
@@ -207,17 +208,17 @@ func (c *Core) RunJournals(
 func (c *Core) runEntries(
 	ctx context.Context, project uuid.UUID, runs []uuid.UUID, after runEntry,
 ) (rows []runEntry, entries []store.JournalEntry, err error) {
-	l := argList{args: []any{project, after.run, after.Sequence, store.MaxEntries}}
-	rows, err = pastRows(ctx, c, c.engine.Reader(), runs[0], func(row scanner) (e runEntry, err error) {
-		err = row.Scan(&e.run, &e.Sequence, &e.Kind, document{&e.Data}, &e.Unsafe, &e.blob, scanTime(&e.At))
+	l := sqldb.Args{Values: []any{project, after.run, after.Sequence, store.MaxEntries}}
+	rows, err = sqldb.PastRows(ctx, c.DB, c.engine.Reader(), runs[0], func(row sqldb.Scanner) (e runEntry, err error) {
+		err = row.Scan(&e.run, &e.Sequence, &e.Kind, sqldb.ScanJSON(&e.Data), &e.Unsafe, &e.blob, sqldb.ScanTime(&e.At))
 		return e, err
 	}, `SELECT j.run_id, `+entryAliases+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
 			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
 			OVER (ORDER BY n.run_id, n.sequence ROWS UNBOUNDED PRECEDING) AS bytes
-		FROM (SELECT j.run_id, `+entryColumns+` FROM {journal} j WHERE `+c.keyCondition(&l, "j.run_id", keysFromIDs(project, runs))+`
-			AND (j.run_id, j.sequence) > ($2, $3)`+sinceCondition("j.run_id", "$1")+`
+		FROM (SELECT j.run_id, `+entryColumns+` FROM {journal} j WHERE `+c.KeyCondition(&l, "j.run_id", sqldb.KeysFromIDs(project, runs))+`
+			AND (j.run_id, j.sequence) > ($2, $3)`+sqldb.SinceCondition("j.run_id", "$1")+`
 			ORDER BY j.run_id, j.sequence LIMIT $4) AS n) AS j
-		WHERE j.bytes <= `+strconv.Itoa(store.MaxJournalPage)+` ORDER BY j.run_id, j.sequence`, l.args...)
+		WHERE j.bytes <= `+strconv.Itoa(store.MaxJournalPage)+` ORDER BY j.run_id, j.sequence`, l.Values...)
 	if err != nil {
 		return nil, nil, err
 	}

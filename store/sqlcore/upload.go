@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // dropTime limits cleaning up after a failed upload.
@@ -31,7 +32,7 @@ func (c *Core) PutUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, 
 	if err == nil {
 		upload, err = c.putUpload(ctx, projectID, r, limit)
 	}
-	return upload, wrap(err, "storing an upload of project %s", projectID)
+	return upload, sqldb.Wrap(err, "storing an upload of project %s", projectID)
 }
 
 // putUpload writes the bytes to a blob and names it once its digest is known.
@@ -51,7 +52,7 @@ func (c *Core) putUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, 
 		return store.Upload{}, errors.Join(err, c.DropBlob(ctx, blob))
 	}
 	u.Digest = "sha256:" + hex.EncodeToString(hash.Sum(nil))
-	return u, c.Write(ctx, func(ctx context.Context, tx *Tx) error {
+	return u, c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		return c.nameBlob(ctx, tx, `INSERT INTO uploads AS t (project_id, digest, size, blob_id, created_at, kept_until)`+insertNamed,
 			"upload", blob, u.Digest, u.Size, store.UploadAge)
 	})
@@ -64,59 +65,59 @@ const insertNamed = ` VALUES ($1, $2, $3, $4, now_us(), now_us() + $5) ON CONFLI
 
 // nameBlob makes a blob the bytes of an upload or bundle, with a statement, and sets its expiry. If
 // it exists, its expiry is extended and the blob is deleted.
-func (c *Core) nameBlob(ctx context.Context, tx *Tx, statement, what string, blob store.Key, digest string, size int64, age time.Duration) error {
-	kept, err := scanUUID(tx.QueryRowContext(ctx, statement, blob.ProjectID, digest, size, blob.ID, age.Microseconds()))
+func (c *Core) nameBlob(ctx context.Context, tx *sqldb.Tx, statement, what string, blob store.Key, digest string, size int64, age time.Duration) error {
+	kept, err := sqldb.ScanUUID(tx.QueryRowContext(ctx, statement, blob.ProjectID, digest, size, blob.ID, age.Microseconds()))
 	switch {
 	case err != nil:
-		return wrap(err, "naming %s %s", what, digest)
+		return sqldb.Wrap(err, "naming %s %s", what, digest)
 	case kept != blob.ID:
 		return c.dropBlobs(ctx, tx, []store.Key{blob})
 	}
-	if _, err := tx.exec(ctx, `UPDATE blobs SET mark = $3 WHERE project_id = $1 AND id = $2`, blob.ProjectID, blob.ID, what); err != nil {
+	if _, err := tx.Exec(ctx, `UPDATE blobs SET mark = $3 WHERE project_id = $1 AND id = $2`, blob.ProjectID, blob.ID, what); err != nil {
 		return err
 	}
 	return addStored(ctx, tx, map[uuid.UUID]int64{blob.ProjectID: size})
 }
 
 // keepUpload extends the expiry of an upload, if it exists.
-func keepUpload(ctx context.Context, tx *Tx, projectID uuid.UUID, digest string, age time.Duration) (int64, error) {
-	n, err := tx.exec(ctx, `UPDATE uploads SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
+func keepUpload(ctx context.Context, tx *sqldb.Tx, projectID uuid.UUID, digest string, age time.Duration) (int64, error) {
+	n, err := tx.Exec(ctx, `UPDATE uploads SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
 		WHERE project_id = $1 AND digest = $2`, projectID, digest, age.Microseconds())
-	return n, wrap(err, "keeping upload %s", digest)
+	return n, sqldb.Wrap(err, "keeping upload %s", digest)
 }
 
 // HasUpload implements store.Uploads.
 func (c *Core) HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error {
 	var one int
-	err := mapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM uploads WHERE project_id = $1 AND digest = $2`, projectID, digest).Scan(&one))
-	return wrap(err, "reading upload %s", digest)
+	err := sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM uploads WHERE project_id = $1 AND digest = $2`, projectID, digest).Scan(&one))
+	return sqldb.Wrap(err, "reading upload %s", digest)
 }
 
 // OpenUpload implements store.Uploads.
 func (c *Core) OpenUpload(ctx context.Context, deployment store.Key) (io.ReadCloser, error) {
-	id, err := scanUUID(c.engine.Reader().QueryRowContext(ctx, `SELECT u.blob_id FROM deployments d
+	id, err := sqldb.ScanUUID(c.engine.Reader().QueryRowContext(ctx, `SELECT u.blob_id FROM deployments d
 		JOIN uploads u ON u.project_id = d.project_id AND u.digest = d.upload_digest
 		WHERE d.project_id = $1 AND d.id = $2`, deployment.ProjectID, deployment.ID))
 	if err != nil {
-		return nil, wrap(mapNoRows(err), "opening the upload of deployment %s", deployment)
+		return nil, sqldb.Wrap(sqldb.MapNoRows(err), "opening the upload of deployment %s", deployment)
 	}
 	return c.OpenBlob(ctx, store.Key{ProjectID: deployment.ProjectID, ID: id})
 }
 
 // dropUploads deletes expired uploads. It extends the expiry of uploads with a live deployment,
 // which is built from them again if its outcome is lost.
-func (c *Core) dropUploads(ctx context.Context, tx *Tx, narrow string, l argList) (int64, error) {
-	if _, err := tx.exec(ctx, `UPDATE uploads SET kept_until = now_us() + $1 WHERE kept_until <= now_us() AND EXISTS (SELECT 1
+func (c *Core) dropUploads(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
+	if _, err := tx.Exec(ctx, `UPDATE uploads SET kept_until = now_us() + $1 WHERE kept_until <= now_us() AND EXISTS (SELECT 1
 		FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 		WHERE e.project_id = uploads.project_id AND d.upload_digest = uploads.digest)`, store.UploadKept.Microseconds()); err != nil {
-		return 0, wrap(err, "keeping the uploads of live deployments")
+		return 0, sqldb.Wrap(err, "keeping the uploads of live deployments")
 	}
 	return c.deleteAndUnmark(ctx, tx, `DELETE FROM uploads WHERE (project_id, digest) IN (SELECT r.project_id, r.digest FROM uploads r
-		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+c.skipLocked+`) RETURNING project_id, blob_id, size`, l.args...)
+		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+c.SkipLocked+`) RETURNING project_id, blob_id, size`, l.Values...)
 }
 
 // deleteAndUnmark deletes rows with a statement. Their blobs become unmarked, and the sweep deletes them.
-func (c *Core) deleteAndUnmark(ctx context.Context, tx *Tx, statement string, args ...any) (int64, error) {
+func (c *Core) deleteAndUnmark(ctx context.Context, tx *sqldb.Tx, statement string, args ...any) (int64, error) {
 	blobs, err := deleteAndSubtract(ctx, tx, statement, args...)
 	if err != nil {
 		return 0, err
@@ -126,9 +127,9 @@ func (c *Core) deleteAndUnmark(ctx context.Context, tx *Tx, statement string, ar
 
 // deleteAndSubtract deletes uploads or bundles with a statement, subtracts their stored bytes, and returns
 // their blobs.
-func deleteAndSubtract(ctx context.Context, tx *Tx, statement string, args ...any) ([]store.Key, error) {
+func deleteAndSubtract(ctx context.Context, tx *sqldb.Tx, statement string, args ...any) ([]store.Key, error) {
 	less := map[uuid.UUID]int64{}
-	blobs, err := collect(ctx, tx, func(row scanner) (blob store.Key, err error) {
+	blobs, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (blob store.Key, err error) {
 		var size int64
 		err = row.Scan(&blob.ProjectID, &blob.ID, &size)
 		less[blob.ProjectID] -= size
@@ -141,9 +142,9 @@ func deleteAndSubtract(ctx context.Context, tx *Tx, statement string, args ...an
 }
 
 // addStored adds to the stored bytes of projects.
-func addStored(ctx context.Context, tx *Tx, bytes map[uuid.UUID]int64) error {
-	for _, project := range slices.SortedFunc(maps.Keys(bytes), compareIDs) {
-		if _, err := tx.exec(ctx, `INSERT INTO stored_bytes AS s (project_id, bytes) VALUES ($1, $2)
+func addStored(ctx context.Context, tx *sqldb.Tx, bytes map[uuid.UUID]int64) error {
+	for _, project := range slices.SortedFunc(maps.Keys(bytes), sqldb.CompareIDs) {
+		if _, err := tx.Exec(ctx, `INSERT INTO stored_bytes AS s (project_id, bytes) VALUES ($1, $2)
 			ON CONFLICT (project_id) DO UPDATE SET bytes = s.bytes + excluded.bytes`, project, bytes[project]); err != nil {
 			return err
 		}

@@ -14,6 +14,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // price identifies the calls of a model on a day in a currency.
@@ -39,7 +41,7 @@ const priceColumns = `m.model, m.at / 86400000000, m.currency`
 var callCostColumns = `count(*), ` + sumColumns("m")
 
 // scanCallCost reads price and callCost, after the columns in before.
-func scanCallCost(row scanner, before ...any) (of price, n callCost, err error) {
+func scanCallCost(row sqldb.Scanner, before ...any) (of price, n callCost, err error) {
 	fields := append(before, &of.model, &of.day, &of.currency, &n.calls, &n.nanos)
 	return of, n, row.Scan(append(fields, usageFields(&n.usage)...)...)
 }
@@ -47,10 +49,10 @@ func scanCallCost(row scanner, before ...any) (of price, n callCost, err error) 
 // callsOf reads the cost of model calls of ended runs. table is model_calls, or {model_calls} if
 // all runs are in one partition, which may be missing. narrow is a condition on the calls m. For a
 // run with very many models, the most expensive ones stay separate.
-func (c *Core) callsOf(ctx context.Context, q Queryer, table string, runs []store.Key, narrow string, add func(run store.Key, of price, n callCost)) error {
-	for some := range slices.Chunk(runs, maxKeys) {
+func (c *Core) callsOf(ctx context.Context, q sqldb.Queryer, table string, runs []store.Key, narrow string, add func(run store.Key, of price, n callCost)) error {
+	for some := range slices.Chunk(runs, sqldb.MaxKeys) {
 		var (
-			l    argList
+			l    sqldb.Args
 			last store.Key
 			b    = bill{}
 		)
@@ -60,7 +62,7 @@ func (c *Core) callsOf(ctx context.Context, q Queryer, table string, runs []stor
 			}
 			clear(b)
 		}
-		if _, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+		if _, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
 			var run store.Key
 			of, n, err := scanCallCost(row, &run.ProjectID, &run.ID)
 			if err != nil {
@@ -72,7 +74,7 @@ func (c *Core) callsOf(ctx context.Context, q Queryer, table string, runs []stor
 			}
 			b.addCost(of, n)
 			return none, nil
-		}, c.selectCalls(&l, table, some, `m.project_id, m.run_id, `, narrow)+` ORDER BY m.project_id, m.run_id`, l.args...); err != nil {
+		}, c.selectCalls(&l, table, some, `m.project_id, m.run_id, `, narrow)+` ORDER BY m.project_id, m.run_id`, l.Values...); err != nil {
 			return err
 		}
 		tell()
@@ -81,19 +83,19 @@ func (c *Core) callsOf(ctx context.Context, q Queryer, table string, runs []stor
 }
 
 // selectCalls selects the cost of calls of runs, by price and by more columns of m.
-func (c *Core) selectCalls(l *argList, table string, runs []store.Key, by, narrow string) string {
+func (c *Core) selectCalls(l *sqldb.Args, table string, runs []store.Key, by, narrow string) string {
 	return c.InPart(`SELECT `+by+priceColumns+`, `+callCostColumns+` FROM `+table+` m
-		WHERE `+c.keyCondition(l, "m.run_id", runs)+l.idRange("m.run_id", runs)+narrow+` GROUP BY `+by+priceColumns, runs[0].ID)
+		WHERE `+c.KeyCondition(l, "m.run_id", runs)+idRange(l, "m.run_id", runs)+narrow+` GROUP BY `+by+priceColumns, runs[0].ID)
 }
 
 // idRange limits IDs to the range of some keys, so that the planner knows their partitions.
-func (l *argList) idRange(id string, keys []store.Key) string {
-	return ` AND ` + id + ` BETWEEN ` + l.addArg(slices.MinFunc(keys, compareKeyIDs).ID) + ` AND ` + l.addArg(slices.MaxFunc(keys, compareKeyIDs).ID)
+func idRange(l *sqldb.Args, id string, keys []store.Key) string {
+	return ` AND ` + id + ` BETWEEN ` + l.Add(slices.MinFunc(keys, sqldb.CompareKeyIDs).ID) + ` AND ` + l.Add(slices.MaxFunc(keys, sqldb.CompareKeyIDs).ID)
 }
 
 // pastCallsOf is callsOf for runs of one partition; empty if it is missing.
-func (c *Core) pastCallsOf(ctx context.Context, q Queryer, runs []store.Key, narrow string, add func(run store.Key, of price, n callCost)) error {
-	err := c.mapNoRowsOrPart(c.callsOf(ctx, q, "{model_calls}", runs, narrow, add))
+func (c *Core) pastCallsOf(ctx context.Context, q sqldb.Queryer, runs []store.Key, narrow string, add func(run store.Key, of price, n callCost)) error {
+	err := c.MapNoRowsOrPart(c.callsOf(ctx, q, "{model_calls}", runs, narrow, add))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -155,8 +157,8 @@ func (b bill) callList() []store.Calls {
 // RunCalls implements store.History.
 func (c *Core) RunCalls(ctx context.Context, run store.Key) ([]store.Calls, error) {
 	b := bill{}
-	err := c.pastCallsOf(ctx, c.engine.Reader(), []store.Key{run}, sinceOrOpenCondition("m.run_id", "m.project_id"), func(_ store.Key, of price, n callCost) { b.addCost(of, n) })
-	return b.callList(), wrap(err, "reading the model calls of run %s", run)
+	err := c.pastCallsOf(ctx, c.engine.Reader(), []store.Key{run}, sqldb.SinceOrOpenCondition("m.run_id", "m.project_id"), func(_ store.Key, of price, n callCost) { b.addCost(of, n) })
+	return b.callList(), sqldb.Wrap(err, "reading the model calls of run %s", run)
 }
 
 // usageRollup identifies a row of usage_rollups.
@@ -181,7 +183,7 @@ type usageSums map[usageRollup]callCost
 func (b usageSums) addCost(of usageRollup, n callCost) { b[of] = b[of].combine(n) }
 
 // addRunCost adds the cost of a run to rollups of these grains.
-func (b usageSums) addRunCost(run pricedRun, grains []grain) {
+func (b usageSums) addRunCost(run pricedRun, grains []timewindow.Grain) {
 	for of, n := range run.bill {
 		for _, g := range grains {
 			b.addCost(usageRollup{run.rollupFor(g), of}, n)
@@ -190,16 +192,16 @@ func (b usageSums) addRunCost(run pricedRun, grains []grain) {
 }
 
 // writeRollups adds the sums to the stored rollups. The caller holds the lock of rollupsTurn.
-func (b usageSums) writeRollups(ctx context.Context, tx *Tx, grown growth) error {
+func (b usageSums) writeRollups(ctx context.Context, tx *sqldb.Tx, grown growth) error {
 	keys := map[store.Key]usageRollup{}
 	for of := range b {
 		keys[of.primaryKey()] = of
 	}
-	var numbers rowBatch
-	for _, key := range slices.SortedFunc(maps.Keys(keys), CompareKeys) {
+	var numbers sqldb.RowBatch
+	for _, key := range slices.SortedFunc(maps.Keys(keys), sqldb.CompareKeys) {
 		r, n := keys[key], b[keys[key]]
 		u := n.usage
-		numbers.addRow(key.ProjectID, key.ID, r.environment, r.agent, string(r.grain), r.beginsAt, r.testName, r.deployment, r.connector,
+		numbers.Add(key.ProjectID, key.ID, r.environment, r.agent, string(r.grain), r.beginsAt, r.testName, r.deployment, r.connector,
 			string(r.status), r.outcome, r.model, int64(r.day), string(r.currency), n.calls, n.nanos, u.InputTokens, u.OutputTokens, u.ThinkingTokens,
 			u.CachedInputTokens, u.TotalTokens)
 	}
@@ -207,7 +209,7 @@ func (b usageSums) writeRollups(ctx context.Context, tx *Tx, grown growth) error
 		deployment_id, connector_id, status, guardrail_outcome, model, day, currency, calls, cost_nanos, input_tokens, output_tokens,
 		thinking_tokens, cached_input_tokens, total_tokens) VALUES `, `(%, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %, %)`,
 		` ON CONFLICT (project_id, id) DO UPDATE SET calls = u.calls + excluded.calls, `+addToSums("u")+`
-			RETURNING project_id, id, calls`, func(row scanner) (project uuid.UUID, fresh bool, err error) {
+			RETURNING project_id, id, calls`, func(row sqldb.Scanner) (project uuid.UUID, fresh bool, err error) {
 			var (
 				key   store.Key
 				calls int64
@@ -242,16 +244,16 @@ const maxPricesAtOnce = 1000
 
 // addCost adds the cost of ended runs' calls. It reads the whole table, because a missing partition
 // would abort the transaction.
-func (s *statistics) addCost(ctx context.Context, q Queryer, runs []store.Key) error {
+func (s *statistics) addCost(ctx context.Context, q sqldb.Queryer, runs []store.Key) error {
 	const table = "model_calls"
 	add := func(_ store.Key, of price, n callCost) { s.addCalls(of, n) }
-	for some := range slices.Chunk(runs, maxKeys) {
-		sum, l := bill{}, argList{}
-		if _, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+	for some := range slices.Chunk(runs, sqldb.MaxKeys) {
+		sum, l := bill{}, sqldb.Args{}
+		if _, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
 			of, n, err := scanCallCost(row)
 			sum.addCost(of, n)
 			return none, err
-		}, s.selectCalls(&l, table, some, ``, ``)+` LIMIT `+l.addArg(maxPricesAtOnce), l.args...); err != nil {
+		}, s.selectCalls(&l, table, some, ``, ``)+` LIMIT `+l.Add(maxPricesAtOnce), l.Values...); err != nil {
 			return err
 		}
 		if len(sum) == maxPricesAtOnce || len(sum.modelTotals()) > store.MaxRunModels { // some calls of a run may be merged
@@ -268,54 +270,54 @@ func (s *statistics) addCost(ctx context.Context, q Queryer, runs []store.Key) e
 }
 
 // addUsageRollups adds usage rollups.
-func (s *statistics) addUsageRollups(ctx context.Context, q Queryer, of stretch) error {
-	l := argList{args: []any{s.query.Environment.ProjectID, string(of.grain), of.from, of.to}}
-	_, err := collect(ctx, q, func(row scanner) (none struct{}, err error) {
+func (s *statistics) addUsageRollups(ctx context.Context, q sqldb.Queryer, of timewindow.Stretch) error {
+	l := sqldb.Args{Values: []any{s.query.Environment.ProjectID, string(of.Grain), of.From, of.To}}
+	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
 		p, n, err := scanCallCost(row)
 		if err == nil {
 			s.addCalls(p, n)
 		}
 		return none, err
 	}, `SELECT `+rollupPriceColumns+`, `+rollupCostColumns+` FROM usage_rollups r
-		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4`+s.endedCondition(&l)+` GROUP BY `+rollupPriceColumns, l.args...)
+		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4`+s.endedCondition(&l)+` GROUP BY `+rollupPriceColumns, l.Values...)
 	return err
 }
 
 // usageRebuilder rebuilds usage rollups: an hour from its runs, as they are counted.
 type usageRebuilder struct{ *runRebuilder }
 
-func (k usageRebuilder) nextPeriod(ctx context.Context, g grain, from int64) (int64, error) {
+func (k usageRebuilder) nextPeriod(ctx context.Context, g timewindow.Grain, from int64) (int64, error) {
 	return k.nextPeriodIn(ctx, "usage_rollups", g, from)
 }
 
 // addCalls adds the cost of an hour's runs. If the partition of their calls is deleted, even before
 // the partition of the runs, the hour stays unchanged.
-func (k usageRebuilder) addCalls(ctx context.Context, tx *Tx, runs []rollupRun, sums usageSums) error {
+func (k usageRebuilder) addCalls(ctx context.Context, tx *sqldb.Tx, runs []rollupRun, sums usageSums) error {
 	of, keys := map[store.Key]rollupRun{}, make([]store.Key, len(runs))
 	for i, run := range runs {
 		of[run.Key], keys[i] = run, run.Key
 	}
 	return k.callsOf(ctx, tx, "{model_calls}", keys, "", func(run store.Key, p price, n callCost) {
-		sums.addRunCost(pricedRun{of[run], bill{p: n}}, []grain{hourly})
+		sums.addRunCost(pricedRun{of[run], bill{p: n}}, []timewindow.Grain{timewindow.Hourly})
 	})
 }
 
 // rebuildPeriod counts no runs, because they are counted already.
-func (k usageRebuilder) rebuildPeriod(ctx context.Context, tx *Tx, g grain, begin int64, grown growth) (int64, error) {
-	went, err := tx.exec(ctx, `DELETE FROM usage_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)
+func (k usageRebuilder) rebuildPeriod(ctx context.Context, tx *sqldb.Tx, g timewindow.Grain, begin int64, grown growth) (int64, error) {
+	went, err := tx.Exec(ctx, `DELETE FROM usage_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)
 	if err != nil {
 		return 0, err
 	}
-	sums, of := usageSums{}, g.periodFrom(begin)
+	sums, of := usageSums{}, g.PeriodFrom(begin)
 	grown.countRows(k.project, -went)
-	if g == hourly {
+	if g == timewindow.Hourly {
 		if err := k.eachPage(ctx, tx, of, func(runs []rollupRun) error { return k.addCalls(ctx, tx, runs, sums) }); err != nil {
 			return 0, err
 		}
 		return 0, sums.writeRollups(ctx, tx, grown)
 	}
 	const apart = `r.environment_id, r.agent_name, r.test_name, r.deployment_id, r.connector_id, r.status, r.guardrail_outcome`
-	if _, err := collect(ctx, tx, func(row scanner) (none struct{}, err error) {
+	if _, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 		r := rollup{project: k.project, grain: g, beginsAt: begin}
 		p, n, err := scanCallCost(row, &r.environment, &r.agent, &r.testName, &r.deployment, &r.connector, &r.status, &r.outcome)
 		if err == nil {
@@ -323,7 +325,7 @@ func (k usageRebuilder) rebuildPeriod(ctx context.Context, tx *Tx, g grain, begi
 		}
 		return none, err
 	}, `SELECT `+apart+`, `+rollupPriceColumns+`, `+rollupCostColumns+` FROM usage_rollups r
-		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4 GROUP BY `+apart+`, `+rollupPriceColumns, k.project, string(g.smallerGrain()), of.from, of.to); err != nil {
+		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4 GROUP BY `+apart+`, `+rollupPriceColumns, k.project, string(g.Smaller()), of.From, of.To); err != nil {
 		return 0, err
 	}
 	return 0, sums.writeRollups(ctx, tx, grown)

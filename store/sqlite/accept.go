@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // Accept implements store.Ingest. It stores all events without savepoints. If one fails, it starts
@@ -33,10 +34,10 @@ func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admis
 	return out, err
 }
 
-type acceptFunc func(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admission, error)
+type acceptFunc func(ctx context.Context, tx *sqldb.Tx, e store.Event) (store.Admission, error)
 
 func (s *Store) acceptBatch(ctx context.Context, events []store.Event, out []store.Admission, one acceptFunc) error {
-	return s.Write(ctx, func(ctx context.Context, tx *sqlcore.Tx) (err error) {
+	return s.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		for i, event := range events {
 			if out[i], err = one(ctx, tx, event); err != nil {
 				return err
@@ -47,7 +48,7 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, out []sto
 }
 
 // acceptApart accepts an event in a savepoint.
-func (s *Store) acceptApart(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admission, error) {
+func (s *Store) acceptApart(ctx context.Context, tx *sqldb.Tx, e store.Event) (store.Admission, error) {
 	if _, err := tx.ExecContext(ctx, `SAVEPOINT event`); err != nil {
 		return store.Admission{}, err
 	}
@@ -63,7 +64,7 @@ func (s *Store) acceptApart(ctx context.Context, tx *sqlcore.Tx, e store.Event) 
 	return admission, err
 }
 
-func (s *Store) acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) (store.Admission, error) {
+func (s *Store) acceptEvent(ctx context.Context, tx *sqldb.Tx, e store.Event) (store.Admission, error) {
 	if e.Repeat && e.Idempotency == nil {
 		return store.Admission{Err: fmt.Errorf("a duplicate request without its key: %w", store.ErrInvalid)}, nil
 	}
@@ -75,7 +76,7 @@ func (s *Store) acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) 
 			EXISTS (SELECT 1 FROM connectors WHERE project_id = $1 AND id = $2 AND version = $3)
 				AND ($5 IS NULL OR now_us() < $5),
 			$4 IS NULL OR EXISTS (SELECT 1 FROM blobs WHERE project_id = $1 AND id = $4 AND complete)`,
-		e.ProjectID, e.ConnectorID, e.ConnectorVersion, e.InputBlob, sqlcore.MaybeInstant(e.SecretNotAfter)).Scan(&at, &current, &blob)
+		e.ProjectID, e.ConnectorID, e.ConnectorVersion, e.InputBlob, sqldb.MaybeInstant(e.SecretNotAfter)).Scan(&at, &current, &blob)
 	switch {
 	case err != nil:
 		return store.Admission{}, fmt.Errorf("asserting the connector's version: %w", err)
@@ -96,7 +97,7 @@ func (s *Store) acceptEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event) 
 
 // takeKey claims an event's idempotency key. If another event has it, first is false and its
 // admission is returned.
-func (s *Store) takeKey(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission) (earlier store.Admission, first bool, err error) {
+func (s *Store) takeKey(ctx context.Context, tx *sqldb.Tx, e store.Event, a store.Admission) (earlier store.Admission, first bool, err error) {
 	if !e.Repeat {
 		result, err := tx.ExecContext(ctx, `INSERT INTO idempotency_keys
 				(project_id, connector_id, key, fingerprint, connector_run_id, run_ids, expires_at)
@@ -104,7 +105,7 @@ func (s *Store) takeKey(ctx context.Context, tx *sqlcore.Tx, e store.Event, a st
 			ON CONFLICT (project_id, connector_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
 				connector_run_id = excluded.connector_run_id, run_ids = excluded.run_ids, expires_at = excluded.expires_at
 			WHERE idempotency_keys.expires_at <= now_us()`,
-			e.ProjectID, e.ConnectorID, sqlcore.Text(e.Idempotency.Key), e.Idempotency.Fingerprint, a.ConnectorRunID,
+			e.ProjectID, e.ConnectorID, sqldb.Text(e.Idempotency.Key), e.Idempotency.Fingerprint, a.ConnectorRunID,
 			e.Idempotency.TTL.Microseconds(), idsText(a.RunIDs))
 		if err != nil {
 			return earlier, false, fmt.Errorf("claiming the idempotency key: %w", err)
@@ -120,11 +121,11 @@ func (s *Store) takeKey(ctx context.Context, tx *sqlcore.Tx, e store.Event, a st
 	return earlier, false, err
 }
 
-func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission, at int64) (store.Admission, error) {
+func (s *Store) insertEvent(ctx context.Context, tx *sqldb.Tx, e store.Event, a store.Admission, at int64) (store.Admission, error) {
 	files, filesSize := sqlcore.FilesColumn(e.Files)
 	if _, err := tx.ExecContext(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id, files, headers, hops, traceparent)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		e.ProjectID, a.ConnectorRunID, sqlcore.Text(e.ContentType), e.Input, e.InputBlob, files, sqlcore.HeadersColumn(e.Headers), e.Hops, sqlcore.TraceparentColumn(e.Traceparent)); err != nil {
+		e.ProjectID, a.ConnectorRunID, sqldb.Text(e.ContentType), e.Input, e.InputBlob, files, sqlcore.HeadersColumn(e.Headers), e.Hops, sqlcore.TraceparentColumn(e.Traceparent)); err != nil {
 		return a, fmt.Errorf("recording the input: %w", err)
 	}
 	size := int64(len(e.Input))
@@ -140,7 +141,7 @@ func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, 
 	if _, err := tx.ExecContext(ctx, `INSERT INTO open_connector_runs (project_id, id, environment_id, connector_id, status,
 			trigger_type, content_type, input_size, run_ids, runs_left, runs_failed, runs_completed, replay_of, started_at)
 		VALUES ($1, $2, $3, $4, 'running', $5, $6, $7, $8, $9, 0, 0, $11, $10)`,
-		e.ProjectID, a.ConnectorRunID, e.EnvironmentID, e.ConnectorID, string(e.Trigger), sqlcore.Text(e.ContentType),
+		e.ProjectID, a.ConnectorRunID, e.EnvironmentID, e.ConnectorID, string(e.Trigger), sqldb.Text(e.ContentType),
 		size+filesSize+sqlcore.KeySize(e), idsText(a.RunIDs), len(e.Runs), at, e.ReplayOf); err != nil {
 		return a, fmt.Errorf("recording the connector run: %w", err)
 	}
@@ -154,7 +155,7 @@ func (s *Store) insertEvent(ctx context.Context, tx *sqlcore.Tx, e store.Event, 
 				link_id, agent_name, input_id, status, class, concurrency_key, blocked, queued_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $5, 'queued', $8, $10, $11, $9)`,
 			e.ProjectID, a.RunIDs[i], e.EnvironmentID, e.ConnectorID, a.ConnectorRunID, run.LinkID,
-			sqlcore.Text(run.AgentName), int64(e.Class), at, key, blocked); err != nil {
+			sqldb.Text(run.AgentName), int64(e.Class), at, key, blocked); err != nil {
 			return a, fmt.Errorf("recording an agent run: %w", err)
 		}
 	}
@@ -171,7 +172,7 @@ func idsText(ids []uuid.UUID) string {
 }
 
 // startHandoff starts the run of an event on the runner that it names; nil if it has to be queued.
-func (s *Store) startHandoff(ctx context.Context, tx *sqlcore.Tx, e store.Event, a store.Admission, at int64) (*store.Claimed, error) {
+func (s *Store) startHandoff(ctx context.Context, tx *sqldb.Tx, e store.Event, a store.Admission, at int64) (*store.Claimed, error) {
 	b := sqlcore.BeginningOf(e)
 	if b == nil {
 		return nil, nil
@@ -189,7 +190,7 @@ func (s *Store) startHandoff(ctx context.Context, tx *sqlcore.Tx, e store.Event,
 			agent_name, input_id, status, class, queued_at, started_at, deployment_id, token, attempt, runner_id, lease_until)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $5, 'running', 0, $8, $8, $9, $10, 1, $11, $12)`,
 		e.ProjectID, begun.Run.ID, e.EnvironmentID, e.ConnectorID, a.ConnectorRunID, b.Link, b.Agent, at, *begun.Run.DeploymentID,
-		b.Token, b.Runner, sqlcore.Instant(begun.LeaseUntil)); err != nil {
+		b.Token, b.Runner, sqldb.Instant(begun.LeaseUntil)); err != nil {
 		return nil, fmt.Errorf("recording an agent run: %w", err)
 	}
 	return begun, nil

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 const (
@@ -157,7 +157,7 @@ func (c *checkpointer) tooLong(log walLog) error {
 }
 
 // checkpoint moves pages.
-func checkpoint(ctx context.Context, q sqlcore.Queryer, mode string) (log walLog, err error) {
+func checkpoint(ctx context.Context, q sqldb.Queryer, mode string) (log walLog, err error) {
 	err = q.QueryRowContext(ctx, `PRAGMA wal_checkpoint(`+mode+`)`).Scan(&log.busy, &log.length, &log.moved)
 	return log, err
 }

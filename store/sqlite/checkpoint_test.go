@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // written returns a writer and the path of its file. A checkpointer of the test moves its pages.
@@ -42,7 +42,7 @@ func write(t *testing.T, w *writer, statement string, args ...any) {
 
 func insert(t *testing.T, w *writer, statement string, args ...any) error {
 	t.Helper()
-	return w.runOperation(t.Context(), func(ctx context.Context, q sqlcore.Queryer) error {
+	return w.runOperation(t.Context(), func(ctx context.Context, q sqldb.Queryer) error {
 		_, err := q.ExecContext(ctx, statement, args...)
 		return err
 	})

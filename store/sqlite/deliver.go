@@ -10,10 +10,11 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // TakeDue implements sqlcore.Engine.
-func (e engine) TakeDue(ctx context.Context, q sqlcore.Queryer, shares []sqlcore.Share, lease time.Duration) (begun []store.Delivery, err error) {
+func (e engine) TakeDue(ctx context.Context, q sqldb.Queryer, shares []sqlcore.Share, lease time.Duration) (begun []store.Delivery, err error) {
 	for _, s := range shares {
 		if err := eachRow(ctx, q, func(rows *sql.Rows) error {
 			d, err := sqlcore.ScanDelivery(rows)
@@ -34,7 +35,7 @@ const receipts = ` FROM json_each($1) g JOIN deliveries d ON d.project_id = g.va
 	WHERE d.attempt = g.value ->> 2 AND d.lease_until IS NOT NULL`
 
 // Receive implements sqlcore.Engine.
-func (e engine) Receive(ctx context.Context, q sqlcore.Queryer, of []sqlcore.Receipt) (received []store.Key, err error) {
+func (e engine) Receive(ctx context.Context, q sqldb.Queryer, of []sqlcore.Receipt) (received []store.Key, err error) {
 	given := make([][]any, len(of))
 	for i, r := range of {
 		given[i] = []any{r.Delivery.ProjectID, r.Delivery.ID, r.Delivery.Attempt, r.At.UnixMicro(), r.Duration.Microseconds(), r.StatusCode, r.Response}

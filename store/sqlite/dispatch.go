@@ -14,10 +14,11 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // End implements sqlcore.Engine.
-func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
+func (e engine) End(ctx context.Context, q sqldb.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
 	stored, rolledUp, closed := storedBytes{}, map[uuid.UUID][]uuid.UUID{}, map[uuid.UUID][]uuid.UUID{}
 	for _, ending := range endings {
 		run, bytes, input, err := moveRunToHistory(ctx, q, ending, keyed)
@@ -55,7 +56,7 @@ func (e engine) End(ctx context.Context, q sqlcore.Queryer, endings []sqlcore.En
 }
 
 // postTraces adds ended runs to the outbox of traces if their projects export them.
-func postTraces(ctx context.Context, q sqlcore.Queryer, ended []sqlcore.EndedRun) error {
+func postTraces(ctx context.Context, q sqldb.Queryer, ended []sqlcore.EndedRun) error {
 	telemetries := map[uuid.UUID]store.Telemetry{}
 	for _, run := range ended {
 		project := run.Run.ProjectID
@@ -96,7 +97,7 @@ type (
 )
 
 func (s storedBytes) addBytes(of store.Key, bytes int64) {
-	on := projectDay{of.ProjectID, sqlcore.DayOf(of.ID)}
+	on := projectDay{of.ProjectID, sqldb.DayOf(of.ID)}
 	if s[on] == nil {
 		s[on] = &stored{first: of.ID}
 	}
@@ -106,7 +107,7 @@ func (s storedBytes) addBytes(of store.Key, bytes int64) {
 // moveRunToHistory moves a run to history with all follow-up writes; sql.ErrNoRows if it is not open, or does
 // not match the Ending. It returns the stored bytes of the run, and of the input of the connector
 // run that has ended with it.
-func moveRunToHistory(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, keyed bool) (ended sqlcore.EndedRun, bytes, input int64, err error) {
+func moveRunToHistory(ctx context.Context, q sqldb.Queryer, e sqlcore.Ending, keyed bool) (ended sqlcore.EndedRun, bytes, input int64, err error) {
 	var (
 		token, first, size int64
 		connectorRun       *uuid.UUID
@@ -154,7 +155,7 @@ func moveRunToHistory(ctx context.Context, q sqlcore.Queryer, e sqlcore.Ending, 
 
 // postToOutbox adds an ended run to the outbox if its agent has a link to an outbound connector, or if it
 // has sent payloads.
-func postToOutbox(ctx context.Context, q sqlcore.Queryer, run store.Key, agent string) (bool, error) {
+func postToOutbox(ctx context.Context, q sqldb.Queryer, run store.Key, agent string) (bool, error) {
 	result, err := q.ExecContext(ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
 		SELECT $1, 'deliveries', $2, 0, now_us() WHERE EXISTS (SELECT 1 FROM links l
 			WHERE l.project_id = $1 AND l.agent_name = $3 AND l.outbound IS NOT NULL)
@@ -168,7 +169,7 @@ func postToOutbox(ctx context.Context, q sqlcore.Queryer, run store.Key, agent s
 
 // endConnectorRun decrements the open runs of a connector run, and ends it with the last one. It
 // then returns the size of the input, which stays.
-func endConnectorRun(ctx context.Context, q sqlcore.Queryer, ended *sqlcore.EndedRun, id uuid.UUID) (input int64, err error) {
+func endConnectorRun(ctx context.Context, q sqldb.Queryer, ended *sqlcore.EndedRun, id uuid.UUID) (input int64, err error) {
 	project, failed, completed := ended.Run.ProjectID, 0, 0
 	switch ended.Status {
 	case store.RunFailed:
@@ -197,7 +198,7 @@ func endConnectorRun(ctx context.Context, q sqlcore.Queryer, ended *sqlcore.Ende
 }
 
 // insertEntries appends entries, and the cost of their model calls, without checks.
-func insertEntries(ctx context.Context, q sqlcore.Queryer, l store.Lease, entries []store.JournalEntry, large sqlcore.Large) error {
+func insertEntries(ctx context.Context, q sqldb.Queryer, l store.Lease, entries []store.JournalEntry, large sqlcore.Large) error {
 	for _, entry := range entries {
 		data, blob := large.Row(entry)
 		if _, err := q.ExecContext(ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
@@ -212,7 +213,7 @@ func insertEntries(ctx context.Context, q sqlcore.Queryer, l store.Lease, entrie
 		if _, err := q.ExecContext(ctx, `INSERT INTO model_calls (project_id, run_id, sequence, model,
 				input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, currency, cost_nanos, at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, now_us())`,
-			l.Run.ProjectID, l.Run.ID, entry.Sequence, sqlcore.Text(u.Model), u.InputTokens, u.OutputTokens,
+			l.Run.ProjectID, l.Run.ID, entry.Sequence, sqldb.Text(u.Model), u.InputTokens, u.OutputTokens,
 			u.ThinkingTokens, u.CachedInputTokens, u.TotalTokens, string(u.Cost.Currency), u.Cost.Nanos); err != nil {
 			return err
 		}
@@ -221,7 +222,7 @@ func insertEntries(ctx context.Context, q sqlcore.Queryer, l store.Lease, entrie
 }
 
 // Append implements sqlcore.Engine.
-func (e engine) Append(ctx context.Context, q sqlcore.Queryer, appends []sqlcore.Append) (appended []store.Key, err error) {
+func (e engine) Append(ctx context.Context, q sqldb.Queryer, appends []sqlcore.Append) (appended []store.Key, err error) {
 	for _, a := range appends {
 		run, entries := a.Lease.Run, a.Entries
 		result, err := q.ExecContext(ctx, `UPDATE open_runs SET journal_length = $5, journal_size = journal_size + $6,
@@ -246,7 +247,7 @@ func (e engine) Append(ctx context.Context, q sqlcore.Queryer, appends []sqlcore
 }
 
 // Renew implements sqlcore.Engine.
-func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.Key, held []store.Held, lease time.Duration) (renewed []store.Lease, err error) {
+func (e engine) Renew(ctx context.Context, q sqldb.Queryer, environment store.Key, held []store.Held, lease time.Duration) (renewed []store.Lease, err error) {
 	for _, h := range held {
 		l := h.Lease
 		result, err := q.ExecContext(ctx, `UPDATE open_runs SET lease_until = now_us() + $4, status = 'running',
@@ -268,7 +269,7 @@ func (e engine) Renew(ctx context.Context, q sqlcore.Queryer, environment store.
 
 // Look implements sqlcore.Engine.
 func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err error) {
-	err = e.Snapshot(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
+	err = e.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		look = sqlcore.Look{Pool: store.Pool{Running: map[string]int{}}}
 		if err := lookAtPool(ctx, q, c, &look); err != nil {
 			return err
@@ -292,7 +293,7 @@ func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err
 			err := rows.Scan(&l.Run.ID, &l.Token)
 			look.Leased = append(look.Leased, l)
 			return err
-		}, sqlcore.LeasedStatement, c.Environment.ProjectID, c.Environment.ID, sqlcore.Text(c.RunnerID)); err != nil {
+		}, sqlcore.LeasedStatement, c.Environment.ProjectID, c.Environment.ID, sqldb.Text(c.RunnerID)); err != nil {
 			return err
 		}
 		if look.Live == nil || c.Limit == 0 {
@@ -304,7 +305,7 @@ func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err
 }
 
 // eachRow calls scan for all rows of a query.
-func eachRow(ctx context.Context, q sqlcore.Queryer, scan func(rows *sql.Rows) error, query string, args ...any) error {
+func eachRow(ctx context.Context, q sqldb.Queryer, scan func(rows *sql.Rows) error, query string, args ...any) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
@@ -318,7 +319,7 @@ func eachRow(ctx context.Context, q sqlcore.Queryer, scan func(rows *sql.Rows) e
 	return rows.Err()
 }
 
-func lookAtPool(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sqlcore.Look) error {
+func lookAtPool(ctx context.Context, q sqldb.Queryer, c store.Claim, look *sqlcore.Look) error {
 	var (
 		turns  string
 		others int
@@ -329,7 +330,7 @@ func lookAtPool(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sql
 			EXISTS (SELECT 1 FROM runners w WHERE w.project_id = $1 AND w.environment_id = $2 AND w.id = $3
 				AND w.places = $4 AND w.digests = $5 AND w.seen_at > now_us() - $6)
 		FROM environments e JOIN pools p ON p.project_id = e.project_id AND p.environment_id = e.id
-		WHERE e.project_id = $1 AND e.id = $2`, c.Environment.ProjectID, c.Environment.ID, sqlcore.Text(c.RunnerID), c.Slots,
+		WHERE e.project_id = $1 AND e.id = $2`, c.Environment.ProjectID, c.Environment.ID, sqldb.Text(c.RunnerID), c.Slots,
 		sqlcore.Digests(c), sqlcore.RunnerSeenEvery.Microseconds(), store.RunnerPresence.Microseconds()).
 		Scan(&look.Live, &look.Version, &look.Pool.Served, &turns, &others, &look.Seen)
 	if errors.Is(err, sql.ErrNoRows) { // the environment is deleted
@@ -344,7 +345,7 @@ func lookAtPool(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sql
 }
 
 // lookAtQueue reads the heads of the queues, queue by queue.
-func lookAtQueue(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sqlcore.Look) error {
+func lookAtQueue(ctx context.Context, q sqldb.Queryer, c store.Claim, look *sqlcore.Look) error {
 	type line struct {
 		class store.Class
 		agent string
@@ -395,7 +396,7 @@ func lookAtQueue(ctx context.Context, q sqlcore.Queryer, c store.Claim, look *sq
 
 // Start implements sqlcore.Engine.
 func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (started []store.Claimed, current bool, err error) {
-	err = e.writer.runOperation(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
+	err = e.writer.runOperation(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		started, current = nil, false
 		result, err := q.ExecContext(ctx, `UPDATE pools SET version = version + 1, served = $4, turns = $5
 			WHERE project_id = $1 AND environment_id = $2 AND version = $3`,
@@ -423,12 +424,12 @@ func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (star
 	return started, current, err
 }
 
-func startRun(ctx context.Context, q sqlcore.Queryer, c store.Claim, w sqlcore.Waiting, salt int64) (store.Claimed, error) {
+func startRun(ctx context.Context, q sqldb.Queryer, c store.Claim, w sqlcore.Waiting, salt int64) (store.Claimed, error) {
 	result, err := q.ExecContext(ctx, `UPDATE open_runs SET status = 'running', attempt = attempt + 1,
 			token = ((attempt + 1) << $4) | $5, runner_id = $6, lease_until = now_us() + $7,
 			started_at = COALESCE(started_at, now_us()), deployment_id = $3
 		WHERE project_id = $1 AND id = $2 AND status = 'queued' AND blocked = FALSE`,
-		c.Environment.ProjectID, w.ID, w.Deployment, sqlcore.TokenBits, salt, sqlcore.Text(c.RunnerID), c.Lease.Microseconds())
+		c.Environment.ProjectID, w.ID, w.Deployment, sqlcore.TokenBits, salt, sqldb.Text(c.RunnerID), c.Lease.Microseconds())
 	if err != nil {
 		return store.Claimed{}, err
 	}
@@ -445,7 +446,7 @@ func startRun(ctx context.Context, q sqlcore.Queryer, c store.Claim, w sqlcore.W
 func (e engine) Part(table string, _ uuid.UUID) string { return table }
 
 // Lists implements sqlcore.Engine.
-func (e engine) Lists() sqlcore.Queryer { return e.reader }
+func (e engine) Lists() sqldb.Queryer { return e.reader }
 
 // Replan implements store.Housekeeping. Plans depend on the schema only.
 func (s *Store) Replan(context.Context) error { return nil }
@@ -464,10 +465,10 @@ func (e engine) Keys(keys []store.Key, first int) (string, []any) {
 }
 
 // Attend implements sqlcore.Engine.
-func (e engine) Attend(ctx context.Context, q sqlcore.Queryer, runners []store.RunnerKey) error {
+func (e engine) Attend(ctx context.Context, q sqldb.Queryer, runners []store.RunnerKey) error {
 	for _, r := range runners {
 		if _, err := q.ExecContext(ctx, `UPDATE runners SET seen_at = now_us() WHERE project_id = $1 AND environment_id = $2 AND id = $3`,
-			r.Environment.ProjectID, r.Environment.ID, sqlcore.Text(r.ID)); err != nil {
+			r.Environment.ProjectID, r.Environment.ID, sqldb.Text(r.ID)); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"maps"
 	"strings"
 
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // SQLite plans with the statistics in sqlite_stat1: the number of rows, and how many of them are
@@ -23,7 +23,7 @@ var rowsOf = func() map[string]int {
 	rows := map[string]int{
 		"deliveries": 100_000, "open_runs": 100_000, "open_connector_runs": 100_000, "run_rollups": 100_000, "usage_rollups": 100_000, "connector_rollups": 100_000,
 	}
-	for table := range sqlcore.HistoryTables {
+	for table := range sqldb.HistoryTables {
 		rows[table] = 1_000_000
 	}
 	return rows

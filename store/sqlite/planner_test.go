@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
@@ -67,7 +67,7 @@ func TestPlanner_KnowsAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(t.Context()))
-	require.NoError(t, s.writer.runOperation(t.Context(), func(ctx context.Context, q sqlcore.Queryer) error {
+	require.NoError(t, s.writer.runOperation(t.Context(), func(ctx context.Context, q sqldb.Queryer) error {
 		var (
 			id, parent, none int
 			step             string

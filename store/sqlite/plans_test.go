@@ -24,6 +24,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
@@ -116,7 +117,7 @@ func recorded(t *testing.T) (*Store, *statementsSeen) {
 
 // growing are the tables of open rows, outboxes, history, and tokens, which each build adds to.
 var growing = slices.Concat([]string{"open_runs", "open_connector_runs", "idempotency_keys", "outbox", "blobs", "blob_chunks", "concurrency_slots", "tokens", "deliveries", "destinations", "sends", "cron_ticks", "rejections", "replays", "looks"},
-	slices.Sorted(maps.Keys(sqlcore.HistoryTables)))
+	slices.Sorted(maps.Keys(sqldb.HistoryTables)))
 
 var (
 	growingNames = regexp.MustCompile(`\b(` + strings.Join(growing, "|") + `)\b(?:\s+(?:AS\s+)?(\w+))?`)
@@ -195,7 +196,7 @@ func TestPlans_OfRetention(t *testing.T) {
 	s, seen := recorded(t)
 	agedScene(t, s).Tour(t)
 	clear(seen.all)
-	require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqlcore.Tx) error {
+	require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.ExecContext(ctx, `UPDATE projects SET history_us = $1`, -(4 * 24 * time.Hour).Microseconds())
 		return err
 	}))
@@ -219,7 +220,7 @@ func TestPlans_OfCommonWord(t *testing.T) {
 	t.Parallel()
 	s, seen := recorded(t)
 	scene := agedScene(t, s)
-	require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqlcore.Tx) error {
+	require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 		var entries []sqlcore.Entry
 		for range 2500 {
 			entries = append(entries, sqlcore.Entry{
@@ -243,7 +244,7 @@ func agedScene(t *testing.T, s *Store) *storebench.Scene {
 	t.Helper()
 	scene := storebench.NewScene(t, s, 2)
 	scene.Age = func() {
-		require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqlcore.Tx) error {
+		require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 			_, err := tx.ExecContext(ctx, `UPDATE bundles SET kept_until = 0`)
 			return err
 		}))

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 const (
@@ -25,7 +26,7 @@ func (e engine) DropDays(context.Context, int64, int64, int) (dropped sqlcore.Dr
 }
 
 // HasPart implements sqlcore.Engine. There are no partitions.
-func (e engine) HasPart(context.Context, sqlcore.Queryer, string, uuid.UUID) (bool, error) {
+func (e engine) HasPart(context.Context, sqldb.Queryer, string, uuid.UUID) (bool, error) {
 	return true, nil
 }
 
@@ -35,7 +36,7 @@ func (e engine) Days(context.Context, string) (days []int64, parted bool, err er
 }
 
 // ProjectDays implements sqlcore.Engine. There are no partitions.
-func (e engine) ProjectDays(context.Context, sqlcore.Queryer, string, uuid.UUID) (days []int64, parted bool, err error) {
+func (e engine) ProjectDays(context.Context, sqldb.Queryer, string, uuid.UUID) (days []int64, parted bool, err error) {
 	return nil, false, nil
 }
 
@@ -50,7 +51,7 @@ func (e engine) Shrink(ctx context.Context) error {
 	if err := e.reader.QueryRowContext(ctx, `PRAGMA freelist_count`).Scan(&free); err != nil || free <= sparePages {
 		return err
 	}
-	return e.writer.runOperation(ctx, func(ctx context.Context, q sqlcore.Queryer) error {
+	return e.writer.runOperation(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		rows, err := q.QueryContext(ctx, fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, min(free-sparePages, shrinkPages)))
 		if err != nil {
 			return fmt.Errorf("freeing pages: %w", err)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // Any number of concurrent snapshots can prepare their statements.
@@ -22,7 +22,7 @@ func TestSnapshot_LeavesConnection(t *testing.T) {
 	var group sync.WaitGroup
 	for range 2 * readers {
 		group.Go(func() {
-			_ = engine{s}.Snapshot(t.Context(), func(context.Context, sqlcore.Queryer) error {
+			_ = engine{s}.Snapshot(t.Context(), func(context.Context, sqldb.Queryer) error {
 				begun <- struct{}{}
 				<-end
 				return nil

@@ -27,7 +27,10 @@ import (
 	modernc "modernc.org/sqlite"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/hint"
+	"github.com/agentplatform/agentplatform/store/schema"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 //go:embed migrations/*.sql
@@ -55,7 +58,7 @@ type Options struct {
 // Store is a store.Store on SQLite.
 type Store struct {
 	*sqlcore.Core
-	hub    sqlcore.Hub
+	hub    hint.Hub
 	read   *sql.DB
 	reader *statements // of read
 	// snapshots has one slot less than there are readers, because preparing a statement for a
@@ -65,7 +68,7 @@ type Store struct {
 	// checkpointer moves the pages that the writer has written.
 	checkpointer *checkpointer
 	logger       *slog.Logger
-	schema       *sqlcore.Schema
+	schema       *schema.Schema
 	// requests are the counted requests of rate limits.
 	requests store.RateWindows
 }
@@ -81,7 +84,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		o.Logger = slog.Default()
 	}
 	o.Path = databaseFile(o.Path)
-	schema, err := sqlcore.NewSchema(migrations, goose.DialectSQLite3, noTable)
+	schema, err := schema.New(migrations, goose.DialectSQLite3, noTable)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +99,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.read.SetMaxOpenConns(readers)
 	s.read.SetMaxIdleConns(readers)
 	s.reader = newStatements(s.read)
-	s.Core = sqlcore.New(sqlcore.Options{Engine: engine{s}, Publish: s.publish, Address: "rowid", AtOnce: 25, BadData: isConstraint, NoTable: noTable, Evaluate: o.Evaluate, ListsAtOnce: readers})
+	s.Core = sqlcore.New(sqlcore.Options{
+		Engine: engine{s}, Publish: s.publish, AtOnce: 25, Evaluate: o.Evaluate, ListsAtOnce: readers,
+		Dialect: sqldb.Dialect{Address: "rowid", BadData: isConstraint, NoTable: noTable},
+	})
 	return s, nil
 }
 
@@ -174,17 +180,17 @@ func databaseBy(path, lock, mode string, pragmas []string) database {
 type engine struct{ *Store }
 
 // Write implements sqlcore.Engine.
-func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	return e.writer.runOperation(ctx, fn)
 }
 
 // Single implements sqlcore.Engine.
-func (e engine) Single(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+func (e engine) Single(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	return e.writer.runOperation(ctx, fn)
 }
 
 // Snapshot implements sqlcore.Engine.
-func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	select {
 	case e.snapshots <- struct{}{}:
 		defer func() { <-e.snapshots }()
@@ -224,13 +230,13 @@ func (s snapshot) QueryRowContext(ctx context.Context, query string, args ...any
 }
 
 // Reader implements sqlcore.Engine.
-func (e engine) Reader() sqlcore.Queryer { return e.reader }
+func (e engine) Reader() sqldb.Queryer { return e.reader }
 
 // Lock implements sqlcore.Engine. There is one writer.
-func (e engine) Lock(context.Context, sqlcore.Queryer, uuid.UUID) error { return nil }
+func (e engine) Lock(context.Context, sqldb.Queryer, uuid.UUID) error { return nil }
 
 // TryLock implements sqlcore.Engine. There is one writer.
-func (e engine) TryLock(context.Context, sqlcore.Queryer, uuid.UUID, time.Duration) (bool, error) {
+func (e engine) TryLock(context.Context, sqldb.Queryer, uuid.UUID, time.Duration) (bool, error) {
 	return true, nil
 }
 

@@ -12,20 +12,21 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // behind reads ended runs from another database, like a connection to a stale replica. It reads the
 // outbox and all other tables from its own.
 type behind struct {
 	engine
-	past sqlcore.Queryer
+	past sqldb.Queryer
 }
 
-func (b behind) Reader() sqlcore.Queryer { return behindReader{b.engine.Reader(), b.past} }
+func (b behind) Reader() sqldb.Queryer { return behindReader{b.engine.Reader(), b.past} }
 
 type behindReader struct {
-	sqlcore.Queryer
-	past sqlcore.Queryer
+	sqldb.Queryer
+	past sqldb.Queryer
 }
 
 func (b behindReader) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
@@ -40,7 +41,8 @@ func TestConsumers_WaitForStaleReplica(t *testing.T) {
 	t.Parallel()
 	s, replica := newPosting(t, 1), newPosting(t, 0)
 	late := sqlcore.New(sqlcore.Options{
-		Engine: behind{engine{s.Store}, replica.reader}, Publish: s.publish, Address: "rowid", BadData: isConstraint, NoTable: noTable, ListsAtOnce: readers,
+		Engine: behind{engine{s.Store}, replica.reader}, Publish: s.publish, ListsAtOnce: readers,
+		Dialect: sqldb.Dialect{Address: "rowid", BadData: isConstraint, NoTable: noTable},
 	})
 	tables := []string{"outbox WHERE consumer = 'deliveries'", "outbox_rollups", "outbox_words"}
 	count := func(what string) (rows int) {
@@ -58,7 +60,7 @@ func TestConsumers_WaitForStaleReplica(t *testing.T) {
 	consume(late, func(err error) { require.ErrorContains(t, err, "reads stale data from a replica") })
 	for _, table := range tables {
 		require.NotZero(t, count(table), "rows set aside wait")
-		require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqlcore.Tx) error {
+		require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
 			_, err := tx.ExecContext(ctx, `UPDATE `+strings.Fields(table)[0]+` SET posted_at = 1`)
 			return err
 		}))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // preparedLimit is the number of prepared statements that are kept, because lists of varying length
@@ -19,7 +19,7 @@ const preparedLimit = 256
 
 // preparer is a connection or a pool of connections.
 type preparer interface {
-	sqlcore.Queryer
+	sqldb.Queryer
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 }
 

@@ -13,10 +13,11 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // AddTerms implements sqlcore.Engine.
-func (e engine) AddTerms(ctx context.Context, q sqlcore.Queryer, entries []sqlcore.Entry) (added []store.Key, err error) {
+func (e engine) AddTerms(ctx context.Context, q sqldb.Queryer, entries []sqlcore.Entry) (added []store.Key, err error) {
 	for _, entry := range entries {
 		for n, run := range entry.Runs {
 			var (
@@ -68,7 +69,7 @@ func matching(all []sqlcore.Term, or sqlcore.Term) string {
 }
 
 // ByWords implements sqlcore.Engine.
-func (e engine) ByWords(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+func (e engine) ByWords(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	return e.Snapshot(ctx, fn)
 }
 

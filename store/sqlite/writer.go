@@ -11,7 +11,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 const (
@@ -26,7 +26,7 @@ var errClosed = errors.New("the store is closed")
 // operation is a waiting write.
 type operation struct {
 	ctx context.Context //nolint:containedctx // of the caller, passed to the writer's goroutine
-	run func(ctx context.Context, q sqlcore.Queryer) error
+	run func(ctx context.Context, q sqldb.Queryer) error
 	// Instead of run, without a transaction: with a new connection, or with the writer's.
 	alone   func(db *sql.DB) error
 	between func(ctx context.Context, conn *sql.Conn) error
@@ -64,7 +64,7 @@ func openWriter(ctx context.Context, db *sql.DB, logger *slog.Logger) (*writer, 
 
 // runOperation runs fn in a transaction and returns after the commit. Once fn has begun, the context does not
 // stop it, because SQLite would roll back the other operations too.
-func (w *writer) runOperation(ctx context.Context, fn func(ctx context.Context, q sqlcore.Queryer) error) error {
+func (w *writer) runOperation(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	return w.submitOperation(&operation{ctx: ctx, run: fn, answer: make(chan error, 1)})
 }
 

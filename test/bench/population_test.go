@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
@@ -171,7 +171,7 @@ func (p *population) rememberDay(tb testing.TB, day time.Time, n int) {
 	if p.name == "sqlite" {
 		ids, data, list, least, lists = sqliteDay, `CAST('{"order":' || n || ',"text":"where is it?"}' AS BLOB)`, "json_array(run)", "min(run)", "json_group_array(run)"
 	} else {
-		for table := range sqlcore.HistoryTables {
+		for table := range sqldb.HistoryTables {
 			require.NoError(tb, p.exec(tb.Context(), strings.NewReplacer("{table}", table, "{day}", day.Format("20060102"), "{begin}", begin).Replace(postgresPart)))
 		}
 	}

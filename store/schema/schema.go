@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package schema
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/pressly/goose/v3/database"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // Schema is the schema of a release, which its migrations create.
@@ -32,9 +33,9 @@ type Schema struct {
 	noTable      func(err error) bool
 }
 
-// NewSchema reads the folder migrations. noTable reports whether a statement failed because a table
+// New reads the folder migrations. noTable reports whether a statement failed because a table
 // is missing.
-func NewSchema(files fs.FS, dialect database.Dialect, noTable func(err error) bool) (*Schema, error) {
+func New(files fs.FS, dialect database.Dialect, noTable func(err error) bool) (*Schema, error) {
 	scripts, err := fs.Sub(files, "migrations")
 	if err != nil {
 		return nil, fmt.Errorf("opening the migrations: %w", err)
@@ -109,7 +110,7 @@ func (f *fingerprinted) Insert(ctx context.Context, db database.DBTxConn, r data
 // Check returns nil if the schema has all migrations of this release, and none that this release
 // does not support. It returns store.ErrForeignSchema if other migrations with the same numbers
 // created it.
-func (s *Schema) Check(ctx context.Context, q Queryer) error {
+func (s *Schema) Check(ctx context.Context, q sqldb.Queryer) error {
 	var version, oldest int64
 	if err := q.QueryRowContext(ctx, `SELECT COALESCE(MAX(version_id), 0), (SELECT oldest FROM schema_compat)
 		FROM goose_db_version`).Scan(&version, &oldest); err != nil {
@@ -130,7 +131,7 @@ func (s *Schema) Check(ctx context.Context, q Queryer) error {
 
 // compare returns store.ErrForeignSchema unless the migrations that the database and this release
 // have in common are the same.
-func (s *Schema) compare(ctx context.Context, q Queryer, version int64) error {
+func (s *Schema) compare(ctx context.Context, q sqldb.Queryer, version int64) error {
 	var made string
 	common := min(version, s.version)
 	err := q.QueryRowContext(ctx, `SELECT fingerprint FROM schema_fingerprints WHERE version = $1`, common).Scan(&made)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package sqldb
 
 import (
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/internal/excerpt"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 // Text makes a string storable: NUL and invalid UTF-8 become U+FFFD.
@@ -42,14 +46,17 @@ func MaybeInstant(t *time.Time) *int64 {
 	return &us
 }
 
-// instant is a time column. scanTime reads a required column, scanNullTime a nullable one.
+// instant is a time column, required or nullable.
 type instant struct {
 	value   *time.Time
 	pointer **time.Time
 }
 
-func scanTime(t *time.Time) *instant      { return &instant{value: t} }
-func scanNullTime(t **time.Time) *instant { return &instant{pointer: t} }
+// ScanTime scans a time column.
+func ScanTime(t *time.Time) sql.Scanner { return &instant{value: t} }
+
+// ScanNullTime scans a nullable time column.
+func ScanNullTime(t **time.Time) sql.Scanner { return &instant{pointer: t} }
 
 // Scan reads microseconds.
 func (i *instant) Scan(src any) error {
@@ -70,11 +77,15 @@ func (i *instant) Scan(src any) error {
 	return nil
 }
 
-// document is a JSON column that is decoded while scanning; NULL leaves the value.
 type document struct{ into any }
 
-// rawText is a text column with JSON; "" is nil.
+// ScanJSON decodes a JSON column; NULL leaves the value.
+func ScanJSON(into any) sql.Scanner { return document{into} }
+
 type rawText struct{ into *json.RawMessage }
+
+// ScanJSONText scans a text column with JSON; "" is nil.
+func ScanJSONText(into *json.RawMessage) sql.Scanner { return rawText{into} }
 
 // Scan reads text.
 func (r rawText) Scan(src any) error {
@@ -92,8 +103,8 @@ func (r rawText) Scan(src any) error {
 	return nil
 }
 
-// errUnreadable means that a row has an invalid value.
-var errUnreadable = errors.New("unreadable")
+// ErrUnreadable means that a row has an invalid value.
+var ErrUnreadable = errors.New("unreadable")
 
 // Scan reads text.
 func (d document) Scan(src any) (err error) {
@@ -107,13 +118,13 @@ func (d document) Scan(src any) (err error) {
 		return fmt.Errorf("scanning JSON from %T", src)
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUnreadable, err)
+		return fmt.Errorf("%w: %w", ErrUnreadable, err)
 	}
 	return nil
 }
 
-// marshalText returns the JSON text of a value that always marshals.
-func marshalText(v any) (string, error) {
+// MarshalText returns the JSON text of a value that always marshals.
+func MarshalText(v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return "", fmt.Errorf("marshalling %T: %w", v, err)
@@ -121,11 +132,13 @@ func marshalText(v any) (string, error) {
 	return Text(string(raw)), nil
 }
 
-// idList is a column of IDs: an array of the engine, or a JSON array.
 type idList struct{ into *[]uuid.UUID }
 
-// idText is the length of an ID as text.
-const idText = 36
+// ScanIDs scans a column of IDs: an array of the engine, or a JSON array.
+func ScanIDs(into *[]uuid.UUID) sql.Scanner { return idList{into} }
+
+// IDLength is the length of an ID as text.
+const IDLength = 36
 
 // Scan reads text, with any brackets, quotes and commas around the IDs.
 func (l idList) Scan(src any) error {
@@ -138,7 +151,7 @@ func (l idList) Scan(src any) error {
 	}
 	var ids []uuid.UUID
 	for field := range strings.FieldsFuncSeq(text, func(r rune) bool { return strings.ContainsRune(`{}[]", `, r) }) {
-		if len(field) != idText {
+		if len(field) != IDLength {
 			return fmt.Errorf("scanning IDs: %q is not an ID", field)
 		}
 		id, err := uuid.Parse(field)
@@ -151,10 +164,10 @@ func (l idList) Scan(src any) error {
 	return nil
 }
 
-// span is a duration column in microseconds.
 type span struct{ into *time.Duration }
 
-func durationOf(d *time.Duration) span { return span{d} }
+// ScanDuration scans a duration column in microseconds.
+func ScanDuration(d *time.Duration) sql.Scanner { return span{d} }
 
 // Scan reads microseconds.
 func (s span) Scan(src any) error {
@@ -164,4 +177,18 @@ func (s span) Scan(src any) error {
 	}
 	*s.into = time.Duration(us) * time.Microsecond
 	return nil
+}
+
+// TruncateText makes a text storable and at most limit bytes long.
+func TruncateText(s string, limit int) string {
+	return excerpt.Of(Text(s), limit, "")
+}
+
+// IDsText is a column of IDs in a form that both engines accept.
+func IDsText(keys []store.Key) string {
+	ids := make([]string, len(keys))
+	for i, key := range keys {
+		ids[i] = key.ID.String()
+	}
+	return "{" + strings.Join(ids, ",") + "}"
 }

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldb
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
+
+// Collect reads all rows of a query.
+func Collect[T any](ctx context.Context, q Queryer, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err returns its error
+	var out []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, rows.Err()
+}
+
+// Scanner is a *sql.Row or *sql.Rows.
+type Scanner interface{ Scan(dest ...any) error }
+
+// ScanKey scans a key: project_id and id.
+func ScanKey(row Scanner) (key store.Key, err error) {
+	err = row.Scan(&key.ProjectID, &key.ID)
+	return key, err
+}
+
+// ScanUUID scans an ID.
+func ScanUUID(row Scanner) (id uuid.UUID, err error) {
+	err = row.Scan(&id)
+	return id, err
+}
+
+// MapNoRows maps the driver's error for a missing row to ErrNotFound.
+func MapNoRows(err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.ErrNotFound
+	}
+	return err
+}
+
+// Wrap adds context to an error; nil stays nil.
+func Wrap(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf(format+": %w", append(args, err)...)
+}
