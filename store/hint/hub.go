@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package hint distributes hints within a process.
 package hint
 
 import (

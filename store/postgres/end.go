@@ -321,12 +321,12 @@ func (e engine) Renew(ctx context.Context, q sqldb.Queryer, environment store.Ke
 	return renewed, rows.Err()
 }
 
-// Part implements sqlcore.Engine: a day in UTC.
+// Part implements sqldb.Engine: a day in UTC.
 func (e engine) Part(table string, id uuid.UUID) string {
 	return partitionName(table, store.TimeOf(id))
 }
 
-// HasPart implements sqlcore.Engine.
+// HasPart implements sqldb.Engine.
 func (e engine) HasPart(ctx context.Context, q sqldb.Queryer, table string, id uuid.UUID) (there bool, err error) {
 	err = q.QueryRowContext(ctx, `SELECT to_regclass($1) IS NOT NULL`, e.Part(table, id)).Scan(&there)
 	return there, err

@@ -247,7 +247,7 @@ func (s *Store) publish(hints []store.Hint) {
 // engine implements sqlcore.Engine for PostgreSQL.
 type engine struct{ *Store }
 
-// Write implements sqlcore.Engine.
+// Write implements sqldb.Engine.
 func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	return retryConflicts(func() error {
 		tx, err := e.db.BeginTx(ctx, nil)
@@ -265,7 +265,7 @@ func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqldb.
 	})
 }
 
-// Single implements sqlcore.Engine. A single statement is a transaction.
+// Single implements sqldb.Engine. A single statement is a transaction.
 func (e engine) Single(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	return retryConflicts(func() error { return fn(ctx, e.db) })
 }
@@ -280,7 +280,7 @@ func retryConflicts(run func() error) (err error) {
 	return err
 }
 
-// Snapshot implements sqlcore.Engine.
+// Snapshot implements sqldb.Engine.
 func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	tx, err := e.lists.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
@@ -290,13 +290,13 @@ func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sql
 	return fn(ctx, tx)
 }
 
-// Reader implements sqlcore.Engine.
+// Reader implements sqldb.Engine.
 func (e engine) Reader() sqldb.Queryer { return e.db }
 
-// Lists implements sqlcore.Engine.
+// Lists implements sqldb.Engine.
 func (e engine) Lists() sqldb.Queryer { return e.lists }
 
-// Keys implements sqlcore.Engine.
+// Keys implements sqldb.Engine.
 func (e engine) Keys(keys []store.Key, first int) (string, []any) {
 	var project, id []pgtype.UUID
 	for _, key := range keys {
@@ -305,7 +305,7 @@ func (e engine) Keys(keys []store.Key, first int) (string, []any) {
 	return fmt.Sprintf("(SELECT * FROM unnest($%d::uuid[], $%d::uuid[]))", first, first+1), []any{project, id}
 }
 
-// Lock implements sqlcore.Engine.
+// Lock implements sqldb.Engine.
 func (e engine) Lock(ctx context.Context, q sqldb.Queryer, key uuid.UUID) error {
 	if _, err := q.ExecContext(ctx, `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, key.String()); err != nil {
 		return fmt.Errorf("waiting for the lock of %s: %w", key, err)
@@ -313,7 +313,7 @@ func (e engine) Lock(ctx context.Context, q sqldb.Queryer, key uuid.UUID) error 
 	return nil
 }
 
-// TryLock implements sqlcore.Engine.
+// TryLock implements sqldb.Engine.
 func (e engine) TryLock(ctx context.Context, q sqldb.Queryer, key uuid.UUID, within time.Duration) (free bool, err error) {
 	if within > 0 {
 		return e.lockWithin(ctx, q, key, within)

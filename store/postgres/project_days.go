@@ -34,7 +34,7 @@ func walkDays(name, table, column, narrow string) string {
 			AND r.` + column + ` >= id_at((day_of(w.id) + 1) * 86400000000)` + order + `) n)`
 }
 
-// ProjectDays implements sqlcore.Engine.
+// ProjectDays implements sqldb.Engine.
 func (e engine) ProjectDays(ctx context.Context, q sqldb.Queryer, table string, project uuid.UUID) (days []int64, parted bool, err error) {
 	statement := historyDaysStatement
 	if table == "audit_log" {

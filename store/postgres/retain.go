@@ -279,7 +279,7 @@ func (e engine) OldestDays(ctx context.Context) (deletable, open int64, parted b
 	return deletable, open, true, err
 }
 
-// Days implements sqlcore.Engine.
+// Days implements sqldb.Engine.
 func (e engine) Days(ctx context.Context, table string) (days []int64, parted bool, err error) {
 	rows, err := e.pools[0].Query(ctx, `SELECT c.relname::text FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
 		WHERE i.inhparent = to_regclass($1) AND NOT i.inhdetachpending`, table)

@@ -269,7 +269,7 @@ func pgUUIDs(ids []uuid.UUID) []pgtype.UUID {
 // startedRow is a row of startStatement without its first two columns.
 type startedRow struct{ rows pgx.Rows }
 
-// Scan implements the scanner of sqlcore.
+// Scan implements sqldb.Scanner.
 func (r startedRow) Scan(dest ...any) error {
 	var (
 		version int64

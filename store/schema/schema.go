@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package schema migrates and checks the schema of a database. Its folder has the templates of the
+// migrations.
 package schema
 
 import (

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
 // RecordAttempts implements store.Deliveries. An attempt that cannot be recorded blocks no other
@@ -28,8 +29,8 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 	}
 	c.dropExcerpts(ctx, deliveries)
 	recorded := map[store.Key]bool{}
-	err := isolation[store.Key]{
-		processAll: func(ctx context.Context, keys []store.Key) error {
+	err := sweep.Isolation[store.Key]{
+		ProcessAll: func(ctx context.Context, keys []store.Key) error {
 			some := make(map[store.Key]store.Attempt, len(keys))
 			for _, key := range keys {
 				some[key] = deliveries[key]
@@ -42,11 +43,11 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 			}
 			return nil
 		},
-		isDataError: c.IsDataError, canProceed: c.CanWrite,
-		setAside: func(_ context.Context, key store.Key, because error) error {
+		IsDataError: c.IsDataError, CanProceed: c.CanWrite,
+		SetAside: func(_ context.Context, key store.Key, because error) error {
 			return &store.SetAsideError{Rows: []error{sqldb.Wrap(because, "delivery %s", key)}}
 		},
-	}.processRows(ctx, slices.SortedFunc(maps.Keys(deliveries), sqldb.CompareKeys))
+	}.Process(ctx, slices.SortedFunc(maps.Keys(deliveries), sqldb.CompareKeys))
 	if err == nil {
 		return nil
 	}

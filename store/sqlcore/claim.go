@@ -359,7 +359,7 @@ func QueuedLines(address, scope string) string {
 	return `q (address) AS (
 		SELECT ` + first(scope) + `
 		UNION ALL
-		SELECT COALESCE(` + strings.Join(next, `, `) + `) FROM q JOIN open_runs c ON c.` + address + ` = q.Address
+		SELECT COALESCE(` + strings.Join(next, `, `) + `) FROM q JOIN open_runs c ON c.` + address + ` = q.address
 	) `
 }
 

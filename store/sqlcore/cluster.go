@@ -15,7 +15,7 @@ import (
 // ForCluster implements store.Clusters.
 func (c *Core) ForCluster(clusterUID string) store.Control {
 	of := *c
-	of.DB = c.DB.ForCluster(clusterUID)
+	of.setDB(c.DB.ForCluster(clusterUID))
 	return &of
 }
 

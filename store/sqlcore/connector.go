@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/object"
+	"github.com/agentplatform/agentplatform/store/platformkey"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -20,7 +22,7 @@ import (
 // e and projects pr. A connector is enabled only while both exist.
 const connectorColumns = `c.id, c.project_id, c.environment_id, c.name, c.type, c.mode,
 	c.enabled AND e.id IS NOT NULL AND pr.project_id IS NOT NULL, e.id IS NULL, c.retired, c.defined_in_code, c.config, c.sealed, c.secret_version, c.secret_key, c.sealed_key, c.secrets, c.secret_grace_us,
-	c.deployment_id, c.version, c.created_at, c.updated_at, ` + refColumns
+	c.deployment_id, c.version, c.created_at, c.updated_at, ` + object.RefColumns
 
 // validityColumns determine the valid secrets: the time, and the ends of revoked keys as
 // id=microseconds,…
@@ -58,7 +60,7 @@ func connectorFields(c *store.Connector) (dest []any, finish func()) {
 	dest = append([]any{
 		&c.ID, &c.ProjectID, &c.EnvironmentID, &c.Name, &c.Type, &c.Mode, &c.Enabled, &c.EnvironmentGone, &c.Retired, &c.DefinedInCode,
 		&config, &c.Sealed, &c.SecretVersion, &c.SecretKey, &c.SealedKey, sqldb.ScanJSON(&c.Secrets), &grace, &c.DeploymentID, &c.Version, sqldb.ScanTime(&c.CreatedAt), sqldb.ScanTime(&c.UpdatedAt),
-	}, refFields(&c.Ref)...)
+	}, object.RefFields(&c.Ref)...)
 	dest = append(dest, sqldb.ScanTime(&now), &ends)
 	return dest, func() {
 		if config != "" {
@@ -70,7 +72,7 @@ func connectorFields(c *store.Connector) (dest []any, finish func()) {
 				c.SecretDigest = s.SHA256
 			}
 		}
-		c.Secrets = store.AcceptedAt(c.Secrets, parseKeyEnds(ends), now)
+		c.Secrets = store.AcceptedAt(c.Secrets, platformkey.ParseEnds(ends), now)
 	}
 }
 
@@ -182,7 +184,7 @@ func checkNameConflict(ctx context.Context, tx *sqldb.Tx, connector store.Connec
 		return nil, nil
 	}
 	name := connectorName(connector)
-	namesakes, err := sqldb.Collect(ctx, tx, scanNamesake, `SELECT c.id, c.name, c.retired, c.defined_in_code, `+refColumns+`
+	namesakes, err := sqldb.Collect(ctx, tx, scanNamesake, `SELECT c.id, c.name, c.retired, c.defined_in_code, `+object.RefColumns+`
 		FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
 		WHERE c.project_id = $1 AND c.environment_id = $2 AND NOT c.shadowed AND length(c.name) = length(CAST($3 AS text))
 		ORDER BY c.retired, c.created_at, c.id`, connector.ProjectID, connector.EnvironmentID, connector.Name)
@@ -207,7 +209,7 @@ func connectorName(c store.Connector) store.ConnectorName {
 
 // scanNamesake reads the fields that decide a name conflict.
 func scanNamesake(row sqldb.Scanner) (c store.Connector, err error) {
-	err = row.Scan(append([]any{&c.ID, &c.Name, &c.Retired, &c.DefinedInCode}, refFields(&c.Ref)...)...)
+	err = row.Scan(append([]any{&c.ID, &c.Name, &c.Retired, &c.DefinedInCode}, object.RefFields(&c.Ref)...)...)
 	return c, err
 }
 
@@ -240,7 +242,7 @@ func writeConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connector
 		connector.SecretVersion, connector.SecretDigest = stored.SecretVersion, stored.SecretDigest
 		connector.SecretGracePeriod, connector.SecretKey = stored.SecretGracePeriod, stored.SecretKey
 	}
-	ends, err := keyEnds(ctx, tx)
+	ends, err := platformkey.Ends(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
@@ -274,7 +276,7 @@ func upsertConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connecto
 			secret_version = excluded.secret_version, secrets = excluded.secrets,
 			secret_grace_us = excluded.secret_grace_us, secret_key = excluded.secret_key,
 			sealed_key = excluded.sealed_key, shadowed = FALSE,
-			version = `+nextVersion+`, updated_at = excluded.updated_at`,
+			version = `+sqldb.NextConnectorVersion+`, updated_at = excluded.updated_at`,
 		connector.ProjectID, connector.ID, connector.EnvironmentID, connector.Name, connector.Type, connector.Mode,
 		connector.Enabled, connector.Retired, connector.DefinedInCode, string(connector.Config), connector.Sealed,
 		connector.SecretVersion, secrets, connector.SecretGracePeriod.Microseconds(), connector.SecretKey, connector.SealedKey)
@@ -284,11 +286,6 @@ func upsertConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connecto
 	}
 	return putTicks(ctx, tx, connector)
 }
-
-// nextVersion increases the version of a connector. Versions are times if possible. So a connector
-// that is deleted and re-created with the same ID never returns to a version that a gateway has
-// cached.
-const nextVersion = `CASE WHEN connectors.version >= now_us() THEN connectors.version + 1 ELSE now_us() END`
 
 func sameConnector(a, b store.Connector) bool {
 	return a.EnvironmentID == b.EnvironmentID && a.Name == b.Name && a.Type == b.Type &&
@@ -317,7 +314,7 @@ func bumpConnectors(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, condit
 			crons = append(crons, key.ID)
 		}
 		return none, nil
-	}, `UPDATE connectors SET version = `+nextVersion+`, updated_at = now_us()
+	}, `UPDATE connectors SET version = `+sqldb.NextConnectorVersion+`, updated_at = now_us()
 		WHERE project_id = $1 AND `+condition+` RETURNING id, type`, append([]any{project}, args...)...)
 	if err != nil {
 		return sqldb.Wrap(err, "increasing the version of connectors")

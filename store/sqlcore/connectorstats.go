@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
@@ -212,7 +213,7 @@ func (s *connectorRuns) leasedCondition() string {
 
 // addWaiting adds ended runs of a period that are not rolled up yet, of the project's newest.
 func (s *connectorRuns) addWaiting(ctx context.Context, q sqldb.Queryer, of timewindow.Period) error {
-	waiting, _, err := connectorRunsToRollUp.newestIDs(ctx, q, s.connector.ProjectID, store.MaxWaiting)
+	waiting, _, err := outbox.ConnectorRunsToRollUp.NewestIDs(ctx, q, s.connector.ProjectID, store.MaxWaiting)
 	if err != nil {
 		return err
 	}

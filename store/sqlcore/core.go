@@ -8,7 +8,15 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/audit"
+	"github.com/agentplatform/agentplatform/store/exchangerate"
+	"github.com/agentplatform/agentplatform/store/outbox"
+	"github.com/agentplatform/agentplatform/store/platformkey"
+	"github.com/agentplatform/agentplatform/store/pollrequest"
+	"github.com/agentplatform/agentplatform/store/rejection"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/sweep"
+	"github.com/agentplatform/agentplatform/store/token"
 )
 
 // Engine has the parts of a store that differ between databases.
@@ -112,30 +120,50 @@ type Options struct {
 // Core is a store without Accept, Subscribe and its own lifecycle.
 type Core struct {
 	*sqldb.DB
+	*audit.Log
+	*platformkey.Ledger
+	*token.Registry
+	*pollrequest.Inbox
+	*exchangerate.Table
+	*rejection.Register
+
 	engine   Engine
 	atOnce   int
 	evaluate store.Evaluator
 	expiring *expiryCursor
-	skipped  *skippedRows
+	skipped  *sweep.Skipped
 	// turns are the turns of PostDeliveries, RollUp, IndexRuns and TrimHistory.
-	turns, rollingTurns, indexingTurns, traceTurns, trimming, dropping *projectCursor
+	turns, rollingTurns, indexingTurns, traceTurns, trimming, dropping *outbox.Cursor
 	// listsAtOnce is Options.ListsAtOnce.
 	listsAtOnce int
 	// searches has a slot for each search that reads.
 	searches chan struct{}
 	// rolling and indexing are the current batch sizes of the rollup and the index.
-	rolling, indexing *batchPace
+	rolling, indexing *outbox.Pace
 	deleting          *deletionProgress
 }
 
 // New returns a Core.
 func New(o Options) *Core {
-	return &Core{
-		DB: &sqldb.DB{Engine: o.Engine, Dialect: o.Dialect, Publish: o.Publish}, engine: o.Engine, atOnce: o.AtOnce,
-		evaluate: o.Evaluate, expiring: &expiryCursor{}, skipped: &skippedRows{}, deleting: &deletionProgress{},
-		turns: newProjectCursor(), rollingTurns: newProjectCursor(), indexingTurns: newProjectCursor(), traceTurns: newProjectCursor(), trimming: newProjectCursor(), dropping: newProjectCursor(), rolling: &batchPace{}, indexing: &batchPace{},
+	c := &Core{
+		engine: o.Engine, atOnce: o.AtOnce,
+		evaluate: o.Evaluate, expiring: &expiryCursor{}, skipped: &sweep.Skipped{}, deleting: &deletionProgress{},
+		turns: outbox.NewCursor(), rollingTurns: outbox.NewCursor(), indexingTurns: outbox.NewCursor(), traceTurns: outbox.NewCursor(), trimming: outbox.NewCursor(), dropping: outbox.NewCursor(), rolling: &outbox.Pace{}, indexing: &outbox.Pace{},
 		listsAtOnce: o.ListsAtOnce, searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
 	}
+	c.setDB(&sqldb.DB{Engine: o.Engine, Dialect: o.Dialect, Publish: o.Publish})
+	return c
+}
+
+// setDB gives all concerns a database.
+func (c *Core) setDB(db *sqldb.DB) {
+	c.DB = db
+	c.Log = audit.New(db)
+	c.Ledger = platformkey.New(db)
+	c.Registry = token.New(db)
+	c.Inbox = pollrequest.New(db)
+	c.Table = exchangerate.New(db)
+	c.Register = rejection.New(db)
 }
 
 // ListsAtOnce implements store.Store.

@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
 // Names under which destinations and deliveries are set aside.
@@ -21,19 +23,19 @@ const (
 // number of attempts in progress is exact.
 func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
 	for _, name := range []string{claims, lostAttempts, closedDeliveries} {
-		c.skipped.beginCall(name)
+		c.skipped.BeginCall(name)
 	}
 	limit := min(claim.Limit, store.MaxDeliveryClaim)
 	got, failed := c.claimApart(ctx, claim, limit)
 	for _, of := range got.lost { // first: lost deliveries of a closed connector are then due, and end
-		failed = joinSetAside(failed, c.loseAttempts(ctx, of))
+		failed = sweep.JoinSetAside(failed, c.loseAttempts(ctx, of))
 	}
 	for _, of := range got.closed {
-		failed = joinSetAside(failed, c.skipDueDeliveries(ctx, of))
+		failed = sweep.JoinSetAside(failed, c.skipDueDeliveries(ctx, of))
 	}
 	if len(got.lost) > 0 && len(got.claimed) < limit { // they are due now
 		again, err := c.claimApart(ctx, claim.After(got.claimed), limit-len(got.claimed))
-		got.claimed, failed = append(got.claimed, again.claimed...), joinSetAside(failed, err)
+		got.claimed, failed = append(got.claimed, again.claimed...), sweep.JoinSetAside(failed, err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqldb.ReadTimeout)
 	defer cancel()
@@ -41,7 +43,7 @@ func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) (
 	if err == nil {
 		err = c.addPayloads(ctx, got.claimed)
 	}
-	return got.claimed, joinSetAside(sqldb.Wrap(failed, "claiming deliveries"), sqldb.Wrap(err, "reading the contents of claimed deliveries"))
+	return got.claimed, sweep.JoinSetAside(sqldb.Wrap(failed, "claiming deliveries"), sqldb.Wrap(err, "reading the contents of claimed deliveries"))
 }
 
 // deliveryClaim is the result of a claim.
@@ -62,8 +64,8 @@ func (c *Core) claimApart(ctx context.Context, claim store.DeliveryClaim, limit 
 	if len(all.due) == 0 {
 		return got, err
 	}
-	err = isolation[destination]{
-		processAll: func(ctx context.Context, due []destination) error {
+	err = sweep.Isolation[destination]{
+		ProcessAll: func(ctx context.Context, due []destination) error {
 			left := limit - len(got.claimed)
 			if left <= 0 {
 				return nil
@@ -79,13 +81,15 @@ func (c *Core) claimApart(ctx context.Context, claim store.DeliveryClaim, limit 
 			}
 			return err
 		},
-		isDataError: c.IsDataError, canProceed: c.CanWrite,
-		setAside: func(ctx context.Context, d destination, because error) error {
+		IsDataError: c.IsDataError, CanProceed: c.CanWrite,
+		SetAside: func(ctx context.Context, d destination, because error) error {
 			// If this fails too, only this process skips the destination.
-			_ = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return delayDestination(ctx, tx, d.Key, asideFor) })
-			return c.skipped.skipRow(claims, d.Key, because)
+			_ = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+				return delayDestination(ctx, tx, d.Key, outbox.AsideFor)
+			})
+			return c.skipped.Skip(claims, d.Key, because)
 		},
-	}.isolateAfter(ctx, all.due, err)
+	}.IsolateAfter(ctx, all.due, err)
 	return got, err
 }
 
@@ -117,7 +121,7 @@ func (c *Core) otherDestinations(l *sqldb.Args, claim store.DeliveryClaim) (wher
 	if full := claim.Without(); len(full) > 0 {
 		where = ` AND project_id NOT IN ` + l.AddIDs(full)
 	}
-	if full := slices.Concat(claim.Full(), c.skipped.skippedKeys(claims)); len(full) > 0 {
+	if full := slices.Concat(claim.Full(), c.skipped.Keys(claims)); len(full) > 0 {
 		where += ` AND NOT (` + c.KeyCondition(l, "connector_id", full) + `)`
 	}
 	return where
@@ -202,26 +206,26 @@ const lostError = `the result of this attempt was not recorded`
 // loseAttempts records the attempts of a connector whose claims have expired as lost. It skips
 // attempts whose result is being recorded now.
 func (c *Core) loseAttempts(ctx context.Context, connector store.Key) error {
-	_, err := c.deliverySweep(lostAttempts, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, c.recordLost).sweepDue(ctx, store.MaxDeliveryClaim)
+	_, err := c.deliverySweep(lostAttempts, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, c.recordLost).Sweep(ctx, store.MaxDeliveryClaim)
 	return sqldb.Wrap(err, "recording lost attempts of %s", connector)
 }
 
-// deliverySweep is an openSweep of the deliveries of a connector. A row that is set aside is not
+// deliverySweep is a sweep of the deliveries of a connector. A row that is set aside is not
 // due for a while.
 func (c *Core) deliverySweep(name string, connector store.Key, where string, lock func(ctx context.Context, tx *sqldb.Tx) (bool, error),
 	move func(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error,
-) openSweep[store.Key] {
-	s := c.keysOnly(name, `r.project_id = $2 AND r.connector_id = $3 AND `+where, `r.due_at, r.id`,
+) sweep.OpenRows[store.Key] {
+	s := sweep.RunsByKey(c.DB, c.skipped, name, `r.project_id = $2 AND r.connector_id = $3 AND `+where, `r.due_at, r.id`,
 		func(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (store.Swept, error) {
 			return store.Swept{}, move(ctx, tx, keys)
 		},
 		connector.ProjectID, connector.ID)
-	s.table, s.lock = `deliveries`, lock
-	s.aside = func(ctx context.Context, row store.Key) {
+	s.Table, s.Lock = `deliveries`, lock
+	s.Aside = func(ctx context.Context, row store.Key) {
 		// If this fails too, it stays due, and only this process skips it.
 		_ = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			_, err := tx.Exec(ctx, `UPDATE deliveries SET due_at = now_us() + $3 WHERE project_id = $1 AND id = $2 AND (lease_until IS NULL OR lease_until <= now_us())`,
-				row.ProjectID, row.ID, (asideFor * maxSkippedCalls).Microseconds())
+				row.ProjectID, row.ID, (outbox.AsideFor * sweep.MaxSkippedCalls).Microseconds())
 			return err
 		})
 	}
@@ -273,6 +277,6 @@ func (c *Core) skipDueDeliveries(ctx context.Context, of store.Key) error {
 				return err
 			}
 			return c.dueAgain(ctx, tx, []store.Key{of}, false)
-		}).sweepDue(ctx, sqldb.MaxIDs)
+		}).Sweep(ctx, sqldb.MaxIDs)
 	return sqldb.Wrap(err, "ending deliveries of %s", of)
 }

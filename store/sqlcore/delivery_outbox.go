@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -63,19 +64,19 @@ const (
 // same rows, the one that takes the outbox rows does the work. A row that fails alone is set aside
 // and blocks no other row.
 func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
-	since := c.turns.lastProject()
+	since := c.turns.Last()
 	waiting, err := c.dueOutboxRows(ctx, min(limit, sqldb.MaxIDs))
 	if err != nil || len(waiting) == 0 {
 		return 0, sqldb.Wrap(err, "reading undelivered results")
 	}
 	slices.SortFunc(waiting, func(a, b deliveryOutboxRow) int { return sqldb.CompareKeys(a.Key, b.Key) })
-	by := consumer[deliveryOutboxRow]{DB: c.DB, consumeAll: c.postAll, tryConsume: c.postForTrial, delayRow: delayOutboxRow}
-	err = by.consumeRows(ctx, waiting)
-	if by.tooSlow(ctx, waiting, err) {
-		err = by.setAside(ctx, waiting[0], err)
+	by := outbox.Consumer[deliveryOutboxRow]{DB: c.DB, ConsumeAll: c.postAll, TryConsume: c.postForTrial, DelayRow: delayOutboxRow}
+	err = by.Consume(ctx, waiting)
+	if by.TooSlow(ctx, waiting, err) {
+		err = by.SetAside(ctx, waiting[0], err)
 	}
 	if err != nil && len(waiting) > 1 && !errors.As(err, new(*store.SetAsideError)) {
-		c.turns.rewind(since) // retry with fewer rows until the failing row is alone
+		c.turns.Rewind(since) // retry with fewer rows until the failing row is alone
 	}
 	return len(waiting), sqldb.Wrap(err, "creating deliveries")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -32,7 +33,7 @@ func (p deliveryOutboxRow) consumer() string {
 	return outbound
 }
 
-func (p deliveryOutboxRow) keyAndFailures() (store.Key, int) { return p.Key, p.failures }
+func (p deliveryOutboxRow) KeyAndFailures() (store.Key, int) { return p.Key, p.failures }
 
 // delayOutboxRow delays a row.
 func delayOutboxRow(ctx context.Context, tx *sqldb.Tx, p deliveryOutboxRow, wait time.Duration) error {
@@ -50,9 +51,9 @@ func scanDeliveryOutboxRow(row sqldb.Scanner) (p deliveryOutboxRow, err error) {
 }
 
 // deliveryOutbox selects the rows for deliveries.
-var deliveryOutbox = outboxSource{table: `outbox`, narrow: `o.consumer IN (` + posting + `) AND `, columns: deliveryOutboxColumns}
+var deliveryOutbox = outbox.Source{Table: `outbox`, Narrow: `o.consumer IN (` + posting + `) AND `, Columns: deliveryOutboxColumns}
 
 // dueOutboxRows returns at most limit outbox rows for deliveries, of the projects whose turn it is.
 func (c *Core) dueOutboxRows(ctx context.Context, limit int) ([]deliveryOutboxRow, error) {
-	return takeTurn(ctx, c.DB, c.turns, deliveryOutbox, turn{limit: limit, until: math.MaxInt64}, scanDeliveryOutboxRow)
+	return outbox.TakeTurn(ctx, c.DB, c.turns, deliveryOutbox, outbox.Turn{Limit: limit, Until: math.MaxInt64}, scanDeliveryOutboxRow)
 }

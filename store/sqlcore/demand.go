@@ -16,13 +16,13 @@ import (
 // engine's column for the address of a row.
 func demandStatement(address string) string {
 	return `WITH RECURSIVE ` + QueuedLines(address, QueuedHere) + `,
-		l AS (SELECT q.Address FROM q WHERE q.Address IS NOT NULL LIMIT ` + strconv.Itoa(MaxLines) + `)
+		l AS (SELECT q.address FROM q WHERE q.address IS NOT NULL LIMIT ` + strconv.Itoa(MaxLines) + `)
 		SELECT r.agent_name, FALSE, r.class > 0 AND r.fresh, COALESCE(a.max_concurrent_runs, 0),
 			(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n WHERE n.status = 'queued' AND n.blocked = FALSE AND n.project_id = $1
 				AND n.environment_id = $2 AND n.class = r.class AND n.agent_name = r.agent_name AND n.fresh = r.fresh AND n.not_before <= now_us()
 				LIMIT ` + HeadsOf("$3", "(SELECT count(*) FROM l)") + `) counted),
 			now_us() - r.queued_at
-		FROM l JOIN open_runs r ON r.` + address + ` = l.Address
+		FROM l JOIN open_runs r ON r.` + address + ` = l.address
 		JOIN environments e ON e.project_id = $1 AND e.id = $2 AND e.live_deployment_id IS NOT NULL
 		LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.name = r.agent_name
 			AND a.deployment_id = COALESCE(r.deployment_id, e.live_deployment_id)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -82,12 +83,12 @@ func (c *Core) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (
 // begunDeployment returns the deployment that this very object has begun; ErrNotFound if there is anything to
 // write.
 func (c *Core) begunDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
-	held, err := identityOf(ctx, c.engine.Reader(), spec.Key())
+	held, err := object.Read(ctx, c.engine.Reader(), spec.Key())
 	if err != nil {
 		return store.Deployment{}, err
 	}
 	d, err := deployment(ctx, c.engine.Reader(), spec.Key())
-	if err == nil && !(held.namesObject(spec.Ref) && hasSameSource(&d, spec) && d.Ref == spec.Ref) {
+	if err == nil && !(held.NamesObject(spec.Ref) && hasSameSource(&d, spec) && d.Ref == spec.Ref) {
 		err = store.ErrNotFound
 	}
 	return d, err

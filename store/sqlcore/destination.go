@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -45,9 +46,9 @@ func (c *Core) DestinationsOf(ctx context.Context, projectID uuid.UUID, connecto
 // TroubledDestinations implements store.Destinations.
 func (c *Core) TroubledDestinations(ctx context.Context, after store.Key, limit int) ([]store.TroubledDestination, error) {
 	all, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (t store.TroubledDestination, err error) {
-		t.Destination, err = scanDestinationState(row, refFields(&t.Ref)...)
+		t.Destination, err = scanDestinationState(row, object.RefFields(&t.Ref)...)
 		return t, err
-	}, `SELECT `+stateColumns+`, `+refColumns+`
+	}, `SELECT `+stateColumns+`, `+object.RefColumns+`
 		FROM destinations d JOIN object_ids k ON k.project_id = d.project_id AND k.id = d.connector_id
 		WHERE `+failingDestination+` AND (d.project_id > $1 OR d.project_id = $1 AND d.connector_id > $2) ORDER BY d.project_id, d.connector_id LIMIT $3`,
 		after.ProjectID, after.ID, limit)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -133,11 +134,11 @@ func slugTaken(ctx context.Context, tx *sqldb.Tx, e store.Environment) (taken, e
 	if err != nil || holder == e.ID {
 		return nil, sqldb.Wrap(err, "reading the holder of slug %q", e.Slug)
 	}
-	held, err := identityOf(ctx, tx, store.Key{ProjectID: e.ProjectID, ID: holder})
+	held, err := object.Read(ctx, tx, store.Key{ProjectID: e.ProjectID, ID: holder})
 	if err != nil {
 		return nil, fmt.Errorf("reading the holder of slug %q: %w", e.Slug, err)
 	}
-	return &store.SlugTakenError{Slug: e.Slug, Holder: held.ref}, nil
+	return &store.SlugTakenError{Slug: e.Slug, Holder: held.Ref}, nil
 }
 
 // rebuildTime is longer than it takes to rebuild the projection of a project in an empty store.
@@ -240,14 +241,14 @@ func (c *Core) Environment(ctx context.Context, key store.Key) (store.Environmen
 	var e store.Environment
 	err := c.engine.Reader().QueryRowContext(ctx, `SELECT e.id, e.project_id, e.display_name, e.slug, e.kind,
 			e.object_created_at, e.live_deployment_id, e.live_rank, e.live_activated_at, COALESCE(d.bundle_digest, ''),
-			e.wanted_bundle_digest, e.created_at, `+refColumns+`
+			e.wanted_bundle_digest, e.created_at, `+object.RefColumns+`
 		FROM environments e JOIN object_ids k ON k.project_id = e.project_id AND k.id = e.id
 		LEFT JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 		WHERE e.project_id = $1 AND e.id = $2`, key.ProjectID, key.ID).
 		Scan(append([]any{
 			&e.ID, &e.ProjectID, &e.DisplayName, &e.Slug, &e.Kind, sqldb.ScanTime(&e.ObjectCreatedAt), &e.LiveDeploymentID,
 			&e.LiveRank, sqldb.ScanNullTime(&e.LiveActivatedAt), &e.LiveBundleDigest, &e.WantedBundleDigest, sqldb.ScanTime(&e.CreatedAt),
-		}, refFields(&e.Ref)...)...)
+		}, object.RefFields(&e.Ref)...)...)
 	return e, sqldb.Wrap(sqldb.MapNoRows(err), "reading environment %s", key)
 }
 

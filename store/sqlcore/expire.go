@@ -13,6 +13,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
 // openProjects walks the key of open runs from project to project, so its cost is the number of
@@ -36,7 +37,7 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 	//nolint:gosec // whose turn it is first is no secret
 	rand.Shuffle(len(projects), func(i, j int) { projects[i], projects[j] = projects[j], projects[i] })
 	part := min(max(limit/max(len(projects), 1), 1), sqldb.MaxIDs)
-	c.skipped.beginCall(tooOld)
+	c.skipped.BeginCall(tooOld)
 	var failed []error
 	for len(projects) > 0 && n < limit && ctx.Err() == nil {
 		project, most := projects[0], min(limit-n, part)
@@ -49,7 +50,7 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 			projects = append(projects, project)
 		}
 	}
-	return n, joinSetAside(failed...)
+	return n, sweep.JoinSetAside(failed...)
 }
 
 // expireOf ends runs of a project, which may have a shorter retention.
@@ -58,7 +59,7 @@ func (c *Core) expireOf(ctx context.Context, project uuid.UUID, age time.Duratio
 	if err != nil {
 		return 0, err
 	}
-	swept, err := c.keysOnly(tooOld, `r.project_id = $2 AND r.id < id_at(now_us() - $3)`, `r.id`, c.expireAfter(age), project, age.Microseconds()).sweepDue(ctx, limit)
+	swept, err := sweep.RunsByKey(c.DB, c.skipped, tooOld, `r.project_id = $2 AND r.id < id_at(now_us() - $3)`, `r.id`, c.expireAfter(age), project, age.Microseconds()).Sweep(ctx, limit)
 	return swept.Failed, err
 }
 

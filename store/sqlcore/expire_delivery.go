@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
 // expiryCursor is the last destination that ExpireDeliveries has checked.
@@ -31,28 +32,28 @@ const (
 func (c *Core) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	c.expiring.Lock()
 	defer c.expiring.Unlock()
-	c.skipped.beginCall(expiredDeliveries)
+	c.skipped.BeginCall(expiredDeliveries)
 	var failed []error
 	for range maxPages {
 		late, last, err := c.expiredDestinations(ctx, age)
 		if err != nil {
-			return n, joinSetAside(append(failed, sqldb.Wrap(err, "reading expired deliveries"))...)
+			return n, sweep.JoinSetAside(append(failed, sqldb.Wrap(err, "reading expired deliveries"))...)
 		}
 		for _, key := range late {
 			expired, err := c.expireDue(ctx, key, age, min(limit-n, sqldb.MaxIDs))
 			failed = append(failed, sqldb.Wrap(err, "ending expired deliveries of %s", key))
 			if n += expired; n >= limit { // there may be more for this destination
-				return n, joinSetAside(failed...)
+				return n, sweep.JoinSetAside(failed...)
 			}
 			if c.expiring.after = key; ctx.Err() != nil { // the next call continues behind it, however long it takes
-				return n, joinSetAside(failed...)
+				return n, sweep.JoinSetAside(failed...)
 			}
 		}
 		if c.expiring.after = last; last == (store.Key{}) {
 			break
 		}
 	}
-	return n, joinSetAside(failed...)
+	return n, sweep.JoinSetAside(failed...)
 }
 
 // expiredDestinations returns the next destinations with expired deliveries, and the last one checked; the zero
@@ -87,19 +88,19 @@ func (c *Core) expireDue(ctx context.Context, of store.Key, age time.Duration, l
 	if err != nil {
 		return 0, err
 	}
-	swept, err := openSweep[store.Delivery]{
-		DB: c.DB, skipped: c.skipped, name: expiredDeliveries, columns: DeliveryColumns, table: `deliveries`,
-		where: `r.project_id = $2 AND r.connector_id = $3 AND r.id < id_at(now_us() - $4) AND (r.lease_until IS NULL OR r.lease_until <= now_us())`,
-		order: `r.id`, args: []any{of.ProjectID, of.ID, age.Microseconds()}, scan: ScanDelivery, key: store.Delivery.Key,
-		lock: func(ctx context.Context, tx *sqldb.Tx) (bool, error) {
+	swept, err := sweep.OpenRows[store.Delivery]{
+		DB: c.DB, Skipped: c.skipped, Name: expiredDeliveries, Columns: DeliveryColumns, Table: `deliveries`,
+		Where: `r.project_id = $2 AND r.connector_id = $3 AND r.id < id_at(now_us() - $4) AND (r.lease_until IS NULL OR r.lease_until <= now_us())`,
+		Order: `r.id`, Args: []any{of.ProjectID, of.ID, age.Microseconds()}, Scan: ScanDelivery, Key: store.Delivery.Key,
+		Lock: func(ctx context.Context, tx *sqldb.Tx) (bool, error) {
 			locked, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
 				WHERE project_id = $1 AND connector_id = $2 `+c.Exclusive, of.ProjectID, of.ID)
 			return len(locked) > 0, err
 		},
-		move: func(ctx context.Context, tx *sqldb.Tx, old []store.Delivery) (store.Swept, error) {
+		Move: func(ctx context.Context, tx *sqldb.Tx, old []store.Delivery) (store.Swept, error) {
 			return store.Swept{Failed: len(old)}, c.endExpired(ctx, tx, of, age, old)
 		},
-	}.sweepDue(ctx, limit)
+	}.Sweep(ctx, limit)
 	return swept.Failed, err
 }
 

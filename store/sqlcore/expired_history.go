@@ -12,7 +12,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
 // historyDeletes are history tables with a statement that deletes at most $4 rows of project $1 whose IDs
@@ -62,7 +64,7 @@ func (c *Core) deleteDays(ctx context.Context, before, keep int64, limit int) (n
 		return trimmed.Count, err
 	}
 	n, auditErr := c.deleteAudit(ctx, sqldb.DayStart(before), limit)
-	return n, joinSetAside(err, auditErr)
+	return n, sweep.JoinSetAside(err, auditErr)
 }
 
 // Operations that skip projects if their history cannot be deleted.
@@ -90,8 +92,8 @@ func scanOverdueDay(row sqldb.Scanner) (d overdueDay, err error) {
 // day. others is a condition on s that excludes projects. A project that fails is skipped for some
 // calls, unless some of its rows were deleted, and a project whose lock another transaction has is
 // skipped for this call.
-func (c *Core) deleteNext(ctx context.Context, name string, turns *projectCursor, limit int, pick func(l *sqldb.Args, others string) string) (trimmed store.Trimmed, err error) {
-	c.skipped.beginCall(name)
+func (c *Core) deleteNext(ctx context.Context, name string, turns *outbox.Cursor, limit int, pick func(l *sqldb.Args, others string) string) (trimmed store.Trimmed, err error) {
+	c.skipped.BeginCall(name)
 	var (
 		failed []error
 		busy   []uuid.UUID
@@ -99,7 +101,7 @@ func (c *Core) deleteNext(ctx context.Context, name string, turns *projectCursor
 	for ctx.Err() == nil {
 		var l sqldb.Args
 		out, others := slices.Clone(busy), ``
-		for _, key := range c.skipped.skippedKeys(name) {
+		for _, key := range c.skipped.Keys(name) {
 			out = append(out, key.ProjectID)
 		}
 		if len(out) > 0 {
@@ -107,25 +109,25 @@ func (c *Core) deleteNext(ctx context.Context, name string, turns *projectCursor
 		}
 		of, err := scanOverdueDay(c.engine.Reader().QueryRowContext(ctx, pick(&l, others), l.Values...))
 		if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
-			return trimmed, joinSetAside(failed...)
+			return trimmed, sweep.JoinSetAside(failed...)
 		}
 		if err != nil {
 			return trimmed, sqldb.Wrap(err, "reading the history to delete")
 		}
-		turns.rewind(of.Project)
+		turns.Rewind(of.Project)
 		n, err := c.deleteDay(ctx, of.ProjectDay, limit, 1+int(min(of.us/sqldb.Day.Microseconds(), maxTrimTransactions-1)))
 		switch {
 		case n > 0: // the next call meets an error again
-			return store.Trimmed{Count: n, Overdue: time.Duration(of.us) * time.Microsecond}, joinSetAside(failed...)
+			return store.Trimmed{Count: n, Overdue: time.Duration(of.us) * time.Microsecond}, sweep.JoinSetAside(failed...)
 		case errors.Is(err, ErrBusy):
 			busy = append(busy, of.Project)
 		case err != nil && (c.IsDataError(err) || c.CanWrite(ctx)):
-			failed = append(failed, c.skipped.skipRow(name, store.Key{ProjectID: of.Project}, err))
+			failed = append(failed, c.skipped.Skip(name, store.Key{ProjectID: of.Project}, err))
 		case err != nil:
-			return trimmed, joinSetAside(append(failed, err)...)
+			return trimmed, sweep.JoinSetAside(append(failed, err)...)
 		}
 	}
-	return trimmed, joinSetAside(append(failed, ctx.Err())...)
+	return trimmed, sweep.JoinSetAside(append(failed, ctx.Err())...)
 }
 
 // overdue are the days s beyond the retention of projects p.
@@ -144,7 +146,7 @@ func selectOverdue(others, order string) string {
 // delaying others. Days are deleted oldest first, so history has no holes.
 func (c *Core) TrimHistory(ctx context.Context, limit int) (store.Trimmed, error) {
 	return c.deleteNext(ctx, overdueDays, c.trimming, limit, func(l *sqldb.Args, others string) string {
-		return selectOverdue(others, `s.project_id <= `+l.Add(c.trimming.lastProject())+`, s.project_id`)
+		return selectOverdue(others, `s.project_id <= `+l.Add(c.trimming.Last())+`, s.project_id`)
 	})
 }
 

@@ -12,12 +12,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // selectLinks selects links l with the objects k that hold their IDs.
 const selectLinks = `SELECT l.id, l.project_id, l.connector_id, l.agent_name, l.files_required, l.outbound,
-	l.object_created_at, l.created_at, l.updated_at, ` + refColumns + `
+	l.object_created_at, l.created_at, l.updated_at, ` + object.RefColumns + `
 	FROM links l JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id `
 
 // linkOrder is oldest first.
@@ -27,7 +28,7 @@ func scanLink(row sqldb.Scanner) (l store.Link, err error) {
 	err = row.Scan(append([]any{
 		&l.ID, &l.ProjectID, &l.ConnectorID, &l.AgentName, &l.FilesRequired, sqldb.ScanJSON(&l.Outbound),
 		sqldb.ScanTime(&l.ObjectCreatedAt), sqldb.ScanTime(&l.CreatedAt), sqldb.ScanTime(&l.UpdatedAt),
-	}, refFields(&l.Ref)...)...)
+	}, object.RefFields(&l.Ref)...)...)
 	return l, err
 }
 
@@ -111,7 +112,7 @@ func linkSurroundings(ctx context.Context, tx *sqldb.Tx, l store.Link) (was surr
 		LEFT JOIN links b ON b.project_id = $1 AND b.id = $4
 		LEFT JOIN links l ON l.project_id = $1 AND l.connector_id = $2 AND l.agent_name = $3 AND l.id <> $4
 		LEFT JOIN object_ids k ON k.project_id = $1 AND k.id = l.id`,
-		l.ProjectID, l.ConnectorID, l.AgentName, l.ID).Scan(append([]any{&connector, &was.others}, refFields(&was.holder)...)...)
+		l.ProjectID, l.ConnectorID, l.AgentName, l.ID).Scan(append([]any{&connector, &was.others}, object.RefFields(&was.holder)...)...)
 	was.connector = connector.UUID
 	return was, err
 }

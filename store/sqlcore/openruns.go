@@ -73,7 +73,7 @@ func (o openRuns) countRuns(ctx context.Context, q sqldb.Queryer) ([]openCount, 
 func (o *openRuns) selectHeads() (heads, names string) {
 	if o.only == nil {
 		return QueuedLines(o.Address, QueuedHere) + `, heads AS (SELECT c.class, c.agent_name, c.fresh FROM q
-			JOIN open_runs c ON c.project_id = $1 AND c.` + o.Address + ` = q.Address)`, ``
+			JOIN open_runs c ON c.project_id = $1 AND c.` + o.Address + ` = q.address)`, ``
 	}
 	var classes, agents, all []string
 	for class := range store.Classes {

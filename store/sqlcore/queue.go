@@ -29,12 +29,12 @@ func QueueStatement(address string) string {
 			(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n WHERE n.status = 'queued' AND n.blocked = FALSE AND n.project_id = r.project_id
 				AND n.environment_id = r.environment_id AND n.class = r.class AND n.agent_name = r.agent_name AND n.fresh = r.fresh LIMIT $2) counted),
 			now_us() - r.queued_at
-		FROM q JOIN open_runs r ON r.` + address + ` = q.Address`
+		FROM q JOIN open_runs r ON r.` + address + ` = q.address`
 }
 
 // LinesStatement counts the queues.
 func LinesStatement(address string) string {
-	return `WITH RECURSIVE ` + QueuedLines(address, QueuedAnywhere) + ` SELECT count(q.Address) FROM q`
+	return `WITH RECURSIVE ` + QueuedLines(address, QueuedAnywhere) + ` SELECT count(q.address) FROM q`
 }
 
 // countOf returns the maximum count per queue for this number of queues. So the cost of counting

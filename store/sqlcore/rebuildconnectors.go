@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
@@ -61,7 +62,7 @@ func (k connectorRunRebuilder) rebuildPeriod(ctx context.Context, tx *sqldb.Tx, 
 		if len(page) == 0 {
 			return n, addConnectorRollups(ctx, tx, sums, grown)
 		}
-		waiting, err := connectorRunsToRollUp.allIDs(ctx, tx, k.project)
+		waiting, err := outbox.ConnectorRunsToRollUp.AllIDs(ctx, tx, k.project)
 		if err != nil {
 			return n, err
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
@@ -115,7 +116,7 @@ func (k *runRebuilder) eachPage(ctx context.Context, tx *sqldb.Tx, of timewindow
 			return err
 		}
 		after = page[len(page)-1].ID
-		waiting, err := runsToRollUp.allIDs(ctx, tx, k.project)
+		waiting, err := outbox.RunsToRollUp.AllIDs(ctx, tx, k.project)
 		if err != nil {
 			return err
 		}

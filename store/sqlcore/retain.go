@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/sweep"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
@@ -97,10 +98,10 @@ func (c *Core) dropRest(ctx context.Context, of oldHistory, limit int) (n int, e
 		n, err := step()
 		failed = append(failed, err)
 		if n > 0 || ctx.Err() != nil {
-			return n, joinSetAside(failed...)
+			return n, sweep.JoinSetAside(failed...)
 		}
 	}
-	return 0, joinSetAside(failed...)
+	return 0, sweep.JoinSetAside(failed...)
 }
 
 // OldestHistory implements store.Housekeeping.
@@ -272,14 +273,14 @@ const (
 // sweepBlobs deletes at most limit blobs r of a condition, oldest first. Its arguments begin at $2.
 // A blob that cannot be deleted is skipped for some calls.
 func (c *Core) sweepBlobs(ctx context.Context, name, where string, limit int, args ...any) (int, error) {
-	c.skipped.beginCall(name)
-	swept, err := openSweep[sizedBlob]{
-		DB: c.DB, skipped: c.skipped, name: name, columns: `r.project_id, r.id, r.size`, table: `blobs`, where: where, order: `r.created_at`, args: args,
-		scan: scanSized, key: func(blob sizedBlob) store.Key { return blob.Key },
-		move: func(ctx context.Context, tx *sqldb.Tx, blobs []sizedBlob) (store.Swept, error) {
+	c.skipped.BeginCall(name)
+	swept, err := sweep.OpenRows[sizedBlob]{
+		DB: c.DB, Skipped: c.skipped, Name: name, Columns: `r.project_id, r.id, r.size`, Table: `blobs`, Where: where, Order: `r.created_at`, Args: args,
+		Scan: scanSized, Key: func(blob sizedBlob) store.Key { return blob.Key },
+		Move: func(ctx context.Context, tx *sqldb.Tx, blobs []sizedBlob) (store.Swept, error) {
 			some := firstBlobs(blobs)
 			return store.Swept{Cancelled: len(some)}, c.dropBlobs(ctx, tx, some)
 		},
-	}.sweepDue(ctx, min(limit, sqldb.MaxIDs))
+	}.Sweep(ctx, min(limit, sqldb.MaxIDs))
 	return swept.Runs(), err
 }

@@ -13,7 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/sweep"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
@@ -35,8 +37,8 @@ var rollupsTurn = uuid.MustParse("5f3a1c52-7a42-4c35-9be3-2d6f6e3d7c10")
 
 // RollUp implements store.Housekeeping.
 func (c *Core) RollUp(ctx context.Context, limit int) (int, error) {
-	by := consumer[endedOutboxRow]{consumeAll: c.rollUpRows, tryConsume: c.rollUpForTrial}
-	n, err := rollupsOutbox.consume(ctx, c.DB, c.rolling, c.rollingTurns, limit, maxRollupRows, by)
+	by := outbox.Consumer[outbox.EndedRow]{ConsumeAll: c.rollUpRows, TryConsume: c.rollUpForTrial}
+	n, err := outbox.Rollups.Consume(ctx, c.DB, c.rolling, c.rollingTurns, limit, maxRollupRows, by)
 	return n, sqldb.Wrap(err, "rolling up runs")
 }
 
@@ -45,16 +47,16 @@ func (c *Core) RollUp(ctx context.Context, limit int) (int, error) {
 // project delays only itself. It reads them before the transaction, because others wait for the
 // writer and a deleted partition would abort it. If two processes read the same rows, the one that
 // takes the rows adds them.
-func (c *Core) rollUpRows(ctx context.Context, rows []endedOutboxRow) error {
-	var of endedOutboxRow
+func (c *Core) rollUpRows(ctx context.Context, rows []outbox.EndedRow) error {
+	var of outbox.EndedRow
 	for _, row := range rows {
-		of.runs, of.connectorRuns = append(of.runs, row.runs...), append(of.connectorRuns, row.connectorRuns...)
+		of.Runs, of.ConnectorRuns = append(of.Runs, row.Runs...), append(of.ConnectorRuns, row.ConnectorRuns...)
 	}
-	runs, done, err := c.readPricedRuns(ctx, alternate(of.runs))
+	runs, done, err := c.readPricedRuns(ctx, outbox.Alternate(of.Runs))
 	if err != nil {
 		return err
 	}
-	some := alternate(of.connectorRuns)
+	some := outbox.Alternate(of.ConnectorRuns)
 	some = some[:min(len(some), maxRuns)]
 	connectorRuns, err := c.endedConnectorRuns(ctx, c.engine.Reader(), some)
 	if err != nil {
@@ -62,30 +64,30 @@ func (c *Core) rollUpRows(ctx context.Context, rows []endedOutboxRow) error {
 	}
 	consumed := sqldb.NewKeySet(slices.Concat(done, some))
 	return c.underRollupLock(ctx, func(ctx context.Context, tx *sqldb.Tx, grown growth) error {
-		taken, err := rollupsOutbox.takeRows(ctx, c.DB, tx, rows)
+		taken, err := outbox.Rollups.Take(ctx, c.DB, tx, rows)
 		if err != nil {
 			return err
 		}
 		if len(taken) == 0 {
-			return errConsumedElsewhere
+			return sweep.ErrConsumedElsewhere
 		}
 		own := map[store.Key]bool{}
-		var mine endedOutboxRow // the finished part
+		var mine outbox.EndedRow // the finished part
 		for i, row := range taken {
-			for _, key := range slices.Concat(row.runs, row.connectorRuns) {
+			for _, key := range slices.Concat(row.Runs, row.ConnectorRuns) {
 				own[key] = true
 			}
-			taken[i] = row.without(consumed)
-			mine.runs = append(mine.runs, sqldb.KeysInSet(row.runs, consumed)...)
-			mine.connectorRuns = append(mine.connectorRuns, sqldb.KeysInSet(row.connectorRuns, consumed)...)
+			taken[i] = row.Without(consumed)
+			mine.Runs = append(mine.Runs, sqldb.KeysInSet(row.Runs, consumed)...)
+			mine.ConnectorRuns = append(mine.ConnectorRuns, sqldb.KeysInSet(row.ConnectorRuns, consumed)...)
 		}
-		if err := rollupsOutbox.insertRows(ctx, tx, taken...); err != nil {
+		if err := outbox.Rollups.Insert(ctx, tx, taken...); err != nil {
 			return err
 		}
-		if err := c.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(mine.runs, runs), ""); err != nil {
+		if err := c.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(mine.Runs, runs), ""); err != nil {
 			return err
 		}
-		if err := c.CheckMissingRows(ctx, tx, "ended_connector_runs", sqldb.KeysWithoutRow(mine.connectorRuns, connectorRuns), ""); err != nil {
+		if err := c.CheckMissingRows(ctx, tx, "ended_connector_runs", sqldb.KeysWithoutRow(mine.ConnectorRuns, connectorRuns), ""); err != nil {
 			return err
 		}
 		if err := c.addToRollups(ctx, tx, slices.DeleteFunc(slices.Clone(runs), func(run pricedRun) bool { return !own[run.Key] }), grown); err != nil {
@@ -108,7 +110,7 @@ func (c *Core) rollUpForTrial(ctx context.Context) error {
 	}
 	runs = append(runs, pricedRun{rollupRun{runFigures: runFigures{Key: key, status: store.RunCompleted}}, bill{price{}: {calls: 1}}})
 	return c.underRollupLock(ctx, func(ctx context.Context, tx *sqldb.Tx, grown growth) error {
-		if _, err := rollupsOutbox.takeRows(ctx, c.DB, tx, []endedOutboxRow{{Key: key}}); err != nil {
+		if _, err := outbox.Rollups.Take(ctx, c.DB, tx, []outbox.EndedRow{{Key: key}}); err != nil {
 			return err
 		}
 		if err := c.addToRollups(ctx, tx, runs, grown); err != nil {
@@ -129,7 +131,7 @@ type pricedRun struct {
 func (c *Core) readPricedRuns(ctx context.Context, ended []store.Key) (runs []pricedRun, done []store.Key, err error) {
 	calls, numbers := int64(0), 0
 	for len(done) < min(len(ended), maxRuns) && calls < maxCalls && numbers < maxPrices {
-		some := ended[len(done):min(len(done)+c.rolling.batchSize(readAtOnce), len(ended))]
+		some := ended[len(done):min(len(done)+c.rolling.BatchSize(readAtOnce), len(ended))]
 		done = ended[:len(done)+len(some)]
 		all, err := c.readRollupRuns(ctx, c.engine.Reader(), some, "", nil)
 		if err != nil {

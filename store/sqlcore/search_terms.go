@@ -12,7 +12,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
 const (
@@ -141,8 +143,8 @@ func entriesFor(project uuid.UUID, runs []indexedRun) (entries []Entry) {
 
 // IndexRuns implements store.Housekeeping.
 func (c *Core) IndexRuns(ctx context.Context, limit int, words func(store.Searched) []string) (int, error) {
-	n, err := wordsOutbox.consume(ctx, c.DB, c.indexing, c.indexingTurns, limit, maxIndexed, consumer[endedOutboxRow]{
-		consumeAll: func(ctx context.Context, rows []endedOutboxRow) error { return c.indexRows(ctx, rows, words) }, tryConsume: c.indexForTrial,
+	n, err := outbox.Words.Consume(ctx, c.DB, c.indexing, c.indexingTurns, limit, maxIndexed, outbox.Consumer[outbox.EndedRow]{
+		ConsumeAll: func(ctx context.Context, rows []outbox.EndedRow) error { return c.indexRows(ctx, rows, words) }, TryConsume: c.indexForTrial,
 	})
 	return n, sqldb.Wrap(err, "indexing runs")
 }
@@ -151,16 +153,16 @@ func (c *Core) IndexRuns(ctx context.Context, limit int, words func(store.Search
 // order of their projects. Each project has an equal share, so a busy project delays only itself.
 // It reads the runs before the transaction, because others wait for the writer. If two processes
 // read the same rows, the one that takes the rows indexes them.
-func (c *Core) indexRows(ctx context.Context, rows []endedOutboxRow, words func(store.Searched) []string) (err error) {
+func (c *Core) indexRows(ctx context.Context, rows []outbox.EndedRow, words func(store.Searched) []string) (err error) {
 	entries, done := map[store.Key][]indexedRun{}, map[store.Key]bool{}
-	room := indexCapacity{c.indexing.batchSize(maxIndexedRuns), maxTerms}
-	projects := rowsByProject(rows)
-	var read []endedOutboxRow
+	room := indexCapacity{c.indexing.BatchSize(maxIndexedRuns), maxTerms}
+	projects := outbox.RowsByProject(rows)
+	var read []outbox.EndedRow
 	for i, of := range projects {
 		share := room.shareOf(len(projects) - i)
 		left := share
 		for _, row := range of {
-			if entries[row.Key], err = c.entriesOf(ctx, row.runs, words, &left, done); err != nil {
+			if entries[row.Key], err = c.entriesOf(ctx, row.Runs, words, &left, done); err != nil {
 				return sqldb.Wrap(err, "reading runs of project %s", row.ProjectID)
 			}
 			if read = append(read, row); left.isExhausted() {
@@ -178,7 +180,7 @@ func (c *Core) indexRows(ctx context.Context, rows []endedOutboxRow, words func(
 			}
 		}
 		if !mine {
-			return errConsumedElsewhere
+			return sweep.ErrConsumedElsewhere
 		}
 		return nil
 	})
@@ -195,7 +197,7 @@ func (c *Core) indexForTrial(ctx context.Context) error {
 		return err
 	}
 	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := c.indexRow(ctx, tx, endedOutboxRow{Key: key}, nil, nil); err != nil {
+		if _, err := c.indexRow(ctx, tx, outbox.EndedRow{Key: key}, nil, nil); err != nil {
 			return err
 		}
 		if _, err := c.engine.AddTerms(ctx, tx, []Entry{{key.ProjectID, []uuid.UUID{id}, []Term{1}}}); err != nil {
@@ -223,7 +225,7 @@ func (c *Core) entriesOf(
 	ctx context.Context, runs []store.Key, words func(store.Searched) []string, room *indexCapacity, done map[store.Key]bool,
 ) (entries []indexedRun, err error) {
 	given := map[uuid.UUID][]Term{}
-	for some := range slices.Chunk(runs, c.indexing.batchSize(searchedAtOnce)) {
+	for some := range slices.Chunk(runs, c.indexing.BatchSize(searchedAtOnce)) {
 		found, err := c.searchedRuns(ctx, c.engine.Reader(), some[0].ProjectID, idsOfKeys(some), func(*sqldb.Args, bool) string { return "" })
 		if err != nil {
 			return nil, err
@@ -262,18 +264,18 @@ func (c *Core) entriesOf(
 // indexRow takes an outbox row and adds entries of its runs to the index. It skips runs that another
 // process has removed from the row meanwhile, and deleted or erased runs. Runs of the row that are
 // not done stay in it. It reports whether the row contained a run that is done.
-func (c *Core) indexRow(ctx context.Context, tx *sqldb.Tx, row endedOutboxRow, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
+func (c *Core) indexRow(ctx context.Context, tx *sqldb.Tx, row outbox.EndedRow, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
 	if err := c.lockPast(ctx, tx, row.ProjectID); err != nil {
 		return false, err
 	}
-	taken, err := wordsOutbox.takeRows(ctx, c.DB, tx, []endedOutboxRow{row})
+	taken, err := outbox.Words.Take(ctx, c.DB, tx, []outbox.EndedRow{row})
 	if err != nil || len(taken) == 0 {
 		return false, err
 	}
-	if err := wordsOutbox.insertRows(ctx, tx, taken[0].without(done)); err != nil {
+	if err := outbox.Words.Insert(ctx, tx, taken[0].Without(done)); err != nil {
 		return false, err
 	}
-	mine := sqldb.KeysInSet(taken[0].runs, done)
+	mine := sqldb.KeysInSet(taken[0].Runs, done)
 	if len(mine) == 0 {
 		return false, nil
 	}
@@ -331,7 +333,7 @@ func (c *Core) forgetWords(ctx context.Context, tx *sqldb.Tx, run store.Key) (by
 	if err != nil {
 		return 0, err
 	}
-	var again endedOutboxRow
+	var again outbox.EndedRow
 	for _, which := range []string{"run_id", "shared"} {
 		statement := c.InPart(`DELETE FROM {run_words} WHERE project_id = $1 AND `+which+` = $2 RETURNING run_id, bytes`, run.ID)
 		if _, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
@@ -341,14 +343,14 @@ func (c *Core) forgetWords(ctx context.Context, tx *sqldb.Tx, run store.Key) (by
 			)
 			err = row.Scan(&id, &less)
 			if bytes += less; id != run.ID {
-				again.runs = append(again.runs, store.Key{ProjectID: run.ProjectID, ID: id})
+				again.Runs = append(again.Runs, store.Key{ProjectID: run.ProjectID, ID: id})
 			}
 			return none, err
 		}, statement, run.ProjectID, first); err != nil {
 			return 0, err
 		}
 	}
-	if len(again.runs) == 0 {
+	if len(again.Runs) == 0 {
 		return bytes, nil
 	}
 	// A new name, because the rest of another row may still have the name of one of these runs.
@@ -357,10 +359,10 @@ func (c *Core) forgetWords(ctx context.Context, tx *sqldb.Tx, run store.Key) (by
 		return 0, sqldb.Wrap(err, "generating an ID")
 	}
 	again.Key = store.Key{ProjectID: run.ProjectID, ID: id}
-	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&again.postedAt); err != nil {
+	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&again.PostedAt); err != nil {
 		return 0, err
 	}
-	return bytes, wordsOutbox.insertRows(ctx, tx, again)
+	return bytes, outbox.Words.Insert(ctx, tx, again)
 }
 
 func idsOfKeys(keys []store.Key) (ids []uuid.UUID) {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -28,7 +29,7 @@ const (
 // readUnindexed returns ended runs that are not indexed yet, of the project's newest. to, unless nil, is
 // the lowest ID of their complete part.
 func (s *runSearch) readUnindexed(ctx context.Context, before *uuid.UUID) (ids []uuid.UUID, to *uuid.UUID, err error) {
-	waiting, leftOut, err := runsToIndex.newestIDs(ctx, s.engine.Lists(), s.project, store.MaxWaiting)
+	waiting, leftOut, err := outbox.RunsToIndex.NewestIDs(ctx, s.engine.Lists(), s.project, store.MaxWaiting)
 	if err != nil {
 		return nil, nil, err
 	}

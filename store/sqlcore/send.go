@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -228,9 +229,9 @@ func sendingLinks(ctx context.Context, q sqldb.Queryer, project, environment uui
 		names[i] = l.Add(agent)
 	}
 	return sqldb.Collect(ctx, q, func(row sqldb.Scanner) (l sendingLink, err error) {
-		err = row.Scan(append([]any{&l.id, &l.connector, &l.agent, sqldb.ScanJSON(&l.policy), &l.connectorName, &l.effective, &l.retired}, refFields(&l.ref)...)...)
+		err = row.Scan(append([]any{&l.id, &l.connector, &l.agent, sqldb.ScanJSON(&l.policy), &l.connectorName, &l.effective, &l.retired}, object.RefFields(&l.ref)...)...)
 		return l, err
-	}, `SELECT l.id, l.connector_id, l.agent_name, l.outbound, c.name, NOT c.shadowed AND NOT c.retired, c.retired, `+refColumns+`
+	}, `SELECT l.id, l.connector_id, l.agent_name, l.outbound, c.name, NOT c.shadowed AND NOT c.retired, c.retired, `+object.RefColumns+`
 		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
 		JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id
 		WHERE l.project_id = $1 AND c.environment_id = $2 AND l.agent_name IN (`+strings.Join(names, ", ")+`) AND l.outbound IS NOT NULL AND c.mode = 'outbound'

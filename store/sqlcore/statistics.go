@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
@@ -164,7 +165,7 @@ func (s *statistics) addPast(ctx context.Context, q sqldb.Queryer, of timewindow
 
 // addWaiting adds ended runs of a period that are not rolled up yet, of the project's newest.
 func (s *statistics) addWaiting(ctx context.Context, q sqldb.Queryer, of timewindow.Period) error {
-	waiting, _, err := runsToRollUp.newestIDs(ctx, q, s.query.Environment.ProjectID, store.MaxWaiting)
+	waiting, _, err := outbox.RunsToRollUp.NewestIDs(ctx, q, s.query.Environment.ProjectID, store.MaxWaiting)
 	if err != nil {
 		return err
 	}
@@ -188,7 +189,7 @@ func (s *statistics) addWaiting(ctx context.Context, q sqldb.Queryer, of timewin
 // waitingRuns returns the ended runs of an environment that are not rolled up yet, among about most
 // of its project's.
 func (c *Core) waitingRuns(ctx context.Context, q sqldb.Queryer, environment store.Key, most int) ([]rollupRun, error) {
-	waiting, _, err := runsToRollUp.newestIDs(ctx, q, environment.ProjectID, most)
+	waiting, _, err := outbox.RunsToRollUp.NewestIDs(ctx, q, environment.ProjectID, most)
 	if err != nil {
 		return nil, err
 	}

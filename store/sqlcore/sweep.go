@@ -10,6 +10,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
 const (
@@ -31,12 +32,12 @@ func (c *Core) SweepLeases(ctx context.Context, limit int) (swept store.Swept, e
 		{lateRuns, "sweeping runs that waited too long", c.sweepLate},
 		{orphans, "sweeping runs of environments that are gone", c.sweepOrphans},
 	} {
-		c.skipped.beginCall(of.name)
+		c.skipped.BeginCall(of.name)
 		some, err := of.do(ctx, limit)
 		swept = swept.Plus(some)
 		failed = append(failed, sqldb.Wrap(err, of.what))
 	}
-	return swept, joinSetAside(failed...)
+	return swept, sweep.JoinSetAside(failed...)
 }
 
 // Operations that skip open runs.
@@ -61,11 +62,11 @@ func scanLost(row sqldb.Scanner) (r lostRun, err error) {
 // sweepLost ends expired claims. Runs with a tool in flight fail, and so do runs that were lost too
 // often.
 func (c *Core) sweepLost(ctx context.Context, limit int) (store.Swept, error) {
-	return openSweep[lostRun]{
-		DB: c.DB, skipped: c.skipped, name: lostRuns, columns: `r.project_id, r.id, r.token, r.open_tools, r.losses`, table: `open_runs`,
-		where: `r.status = 'running' AND r.lease_until <= now_us()`, order: `r.lease_until, r.project_id, r.id`,
-		scan: scanLost, key: func(run lostRun) store.Key { return run.Run }, move: c.endLost,
-	}.sweepDue(ctx, limit)
+	return sweep.OpenRows[lostRun]{
+		DB: c.DB, Skipped: c.skipped, Name: lostRuns, Columns: `r.project_id, r.id, r.token, r.open_tools, r.losses`, Table: `open_runs`,
+		Where: `r.status = 'running' AND r.lease_until <= now_us()`, Order: `r.lease_until, r.project_id, r.id`,
+		Scan: scanLost, Key: func(run lostRun) store.Key { return run.Run }, Move: c.endLost,
+	}.Sweep(ctx, limit)
 }
 
 // endLost ends the claims on runs.
@@ -94,7 +95,7 @@ func (c *Core) endLost(ctx context.Context, tx *sqldb.Tx, runs []lostRun) (swept
 
 // sweepLate resumes suspended runs that timed out.
 func (c *Core) sweepLate(ctx context.Context, limit int) (store.Swept, error) {
-	return c.keysOnly(lateRuns, `r.status = 'awaiting_approval' AND r.wake_at <= now_us()`, `r.wake_at, r.project_id, r.id`,
+	return sweep.RunsByKey(c.DB, c.skipped, lateRuns, `r.status = 'awaiting_approval' AND r.wake_at <= now_us()`, `r.wake_at, r.project_id, r.id`,
 		func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
 			for _, run := range runs {
 				if err := c.resumeInline(ctx, tx, run, store.JournalEntry{Kind: store.JournalExpired}); err != nil {
@@ -102,14 +103,14 @@ func (c *Core) sweepLate(ctx context.Context, limit int) (store.Swept, error) {
 				}
 			}
 			return store.Swept{Resumed: len(runs)}, nil
-		}).sweepDue(ctx, limit)
+		}).Sweep(ctx, limit)
 }
 
 // sweepOrphans cancels queued runs of deleted environments. The walk is joined in the written
 // order, which SQLite keeps for a cross join only.
 func (c *Core) sweepOrphans(ctx context.Context, limit int) (swept store.Swept, err error) {
 	gone, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanKey, `WITH RECURSIVE `+QueuedLines(c.Address, QueuedAnywhere)+`
-		SELECT DISTINCT r.project_id, r.environment_id FROM q CROSS JOIN open_runs r WHERE r.`+c.Address+` = q.Address AND NOT EXISTS
+		SELECT DISTINCT r.project_id, r.environment_id FROM q CROSS JOIN open_runs r WHERE r.`+c.Address+` = q.address AND NOT EXISTS
 		(SELECT 1 FROM environments e WHERE e.project_id = r.project_id AND e.id = r.environment_id)`)
 	if err != nil {
 		return swept, err
@@ -123,7 +124,7 @@ func (c *Core) sweepOrphans(ctx context.Context, limit int) (swept store.Swept, 
 		swept = swept.Plus(some)
 		failed = append(failed, err)
 	}
-	return swept, joinSetAside(failed...)
+	return swept, sweep.JoinSetAside(failed...)
 }
 
 // sweepOrphansOf cancels the runs of one environment.
@@ -134,15 +135,15 @@ func (c *Core) sweepOrphansOf(ctx context.Context, environment store.Key, limit 
 		if swept.Cancelled >= limit || ctx.Err() != nil {
 			break
 		}
-		some, err := c.keysOnly(orphans, `NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $2 AND e.id = $3)
+		some, err := sweep.RunsByKey(c.DB, c.skipped, orphans, `NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $2 AND e.id = $3)
 				AND r.project_id = $2 AND r.environment_id = $3 AND r.status = 'queued' AND `+which.where, which.order,
 			func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
 				return store.Swept{Cancelled: len(runs)}, c.cancelDeleted(ctx, tx, runs)
-			}, environment.ProjectID, environment.ID).sweepDue(ctx, limit-swept.Cancelled)
+			}, environment.ProjectID, environment.ID).Sweep(ctx, limit-swept.Cancelled)
 		swept = swept.Plus(some)
 		failed = append(failed, err)
 	}
-	return swept, joinSetAside(failed...)
+	return swept, sweep.JoinSetAside(failed...)
 }
 
 // cancelDeleted cancels runs of deleted environments.
@@ -186,10 +187,10 @@ func (c *Core) cancelOpen(ctx context.Context, tx *sqldb.Tx, environment store.K
 func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err error) {
 	var failed []error
 	for _, of := range c.expiredKinds() {
-		of.DB, of.skipped = c.DB, c.skipped
-		n, err := of.sweepRows(ctx, min(limit, sqldb.MaxIDs))
+		of.DB, of.Skipped = c.DB, c.skipped
+		n, err := of.Sweep(ctx, min(limit, sqldb.MaxIDs))
 		total += n
-		failed = append(failed, sqldb.Wrap(err, "deleting %s", of.what))
+		failed = append(failed, sqldb.Wrap(err, "deleting %s", of.What))
 	}
 	var absent int64
 	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
@@ -203,40 +204,40 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err erro
 	}
 	n, blobErr := c.sweepBlobs(ctx, looseBlobs, `r.mark = '' AND r.created_at < now_us() - $2`, limit, unmarkedBlobAge.Microseconds())
 	failed = append(failed, sqldb.Wrap(err, "deleting runners"), sqldb.Wrap(blobErr, "deleting %s", looseBlobs))
-	return total + n, joinSetAside(failed...)
+	return total + n, sweep.JoinSetAside(failed...)
 }
 
 // expiredKinds are the kinds of rows that expire.
-func (c *Core) expiredKinds() []expiredRows {
-	return []expiredRows{
+func (c *Core) expiredKinds() []sweep.Expired {
+	return []sweep.Expired{
 		{
-			what: "idempotency keys", table: "idempotency_keys", id: "connector_run_id", where: `r.expires_at <= now_us()`, order: `r.expires_at`,
-			drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
+			What: "idempotency keys", Table: "idempotency_keys", ID: "connector_run_id", Where: `r.expires_at <= now_us()`, Order: `r.expires_at`,
+			Drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 				return tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE (project_id, connector_id, key) IN
 					(SELECT r.project_id, r.connector_id, r.key FROM idempotency_keys r
 						WHERE r.expires_at <= now_us()`+narrow+` ORDER BY r.expires_at LIMIT $1 `+c.SkipLocked+`)`, l.Values...)
 			},
 		},
 		{
-			what: "rejections", table: "rejections", id: "connector_id", where: `r.last_at < now_us() - $2`, order: `r.last_at`,
-			args: []any{(store.RejectionDays * sqldb.Day).Microseconds()},
-			drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
+			What: "rejections", Table: "rejections", ID: "connector_id", Where: `r.last_at < now_us() - $2`, Order: `r.last_at`,
+			Args: []any{(store.RejectionDays * sqldb.Day).Microseconds()},
+			Drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 				return tx.Exec(ctx, `DELETE FROM rejections WHERE (project_id, connector_id) IN
 					(SELECT r.project_id, r.connector_id FROM rejections r
 						WHERE r.last_at < now_us() - $2`+narrow+` ORDER BY r.last_at LIMIT $1 `+c.SkipLocked+`)`, l.Values...)
 			},
 		},
 		{
-			what: "replays", table: "replays", id: "id", where: `r.ended_at < now_us() - $2`, order: `r.ended_at`,
-			args: []any{store.ReplayAge.Microseconds()},
-			drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
+			What: "replays", Table: "replays", ID: "id", Where: `r.ended_at < now_us() - $2`, Order: `r.ended_at`,
+			Args: []any{store.ReplayAge.Microseconds()},
+			Drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 				return tx.Exec(ctx, `DELETE FROM replays WHERE (project_id, id) IN
 					(SELECT r.project_id, r.id FROM replays r
 						WHERE r.ended_at < now_us() - $2`+narrow+` ORDER BY r.ended_at LIMIT $1 `+c.SkipLocked+`)`, l.Values...)
 			},
 		},
-		{what: "uploads", table: "uploads", id: "blob_id", where: `r.kept_until <= now_us()`, order: `r.kept_until`, drop: c.dropUploads},
-		{what: "bundles", table: "bundles", id: "blob_id", where: `r.kept_until <= now_us()`, order: `r.kept_until`, drop: c.dropBundles},
+		{What: "uploads", Table: "uploads", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: c.dropUploads},
+		{What: "bundles", Table: "bundles", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: c.dropBundles},
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
 // deletedObjectMargin is how much longer than history the remaining rows of a deleted object are kept.
@@ -71,13 +72,13 @@ func (c *Core) dropDeletedObjects(ctx context.Context, age time.Duration, limit 
 	if err != nil {
 		return 0, err
 	}
-	c.skipped.beginCall(deletedObjects)
+	c.skipped.BeginCall(deletedObjects)
 	before := now.Add(-age - deletedObjectMargin).UnixMicro()
 	var failed []error
 	for ctx.Err() == nil {
 		l := sqldb.Args{Values: []any{before}}
 		others := ``
-		if passed := c.skipped.skippedKeys(deletedObjects); len(passed) > 0 {
+		if passed := c.skipped.Keys(deletedObjects); len(passed) > 0 {
 			others = ` AND NOT (` + c.KeyCondition(&l, "d.id", passed) + `)`
 		}
 		d, err := scanDeletedObject(c.engine.Reader().QueryRowContext(ctx, pickDeparted+others+` ORDER BY d.gone_at LIMIT 1`, l.Values...))
@@ -85,23 +86,23 @@ func (c *Core) dropDeletedObjects(ctx context.Context, age time.Duration, limit 
 			break
 		}
 		if err == nil {
-			err = isolation[deletedObject]{
-				processAll: func(ctx context.Context, of []deletedObject) (err error) {
+			err = sweep.Isolation[deletedObject]{
+				ProcessAll: func(ctx context.Context, of []deletedObject) (err error) {
 					n, err = c.dropObject(ctx, of[0], before, limit)
 					return err
 				},
-				isDataError: c.IsDataError, canProceed: c.CanWrite,
-				setAside: func(_ context.Context, d deletedObject, because error) error {
-					return c.skipped.skipRow(deletedObjects, d.Key, because)
+				IsDataError: c.IsDataError, CanProceed: c.CanWrite,
+				SetAside: func(_ context.Context, d deletedObject, because error) error {
+					return c.skipped.Skip(deletedObjects, d.Key, because)
 				},
-			}.processRows(ctx, []deletedObject{d})
+			}.Process(ctx, []deletedObject{d})
 		}
 		var aside *store.SetAsideError
 		if failed = append(failed, sqldb.Wrap(err, "deleting the remaining rows of %s %s", d.kind, d.ID)); !errors.As(err, &aside) {
 			break
 		}
 	}
-	return n, joinSetAside(failed...)
+	return n, sweep.JoinSetAside(failed...)
 }
 
 // dropObject deletes about limit rows of an object that was deleted before a time.

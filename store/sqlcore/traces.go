@@ -72,7 +72,7 @@ func (c *Core) ClaimTraces(ctx context.Context, claim store.TraceClaim) (due []s
 
 // tracingProjects returns the projects with due traces whose turn it is.
 func (c *Core) tracingProjects(ctx context.Context, claim store.TraceClaim) ([]uuid.UUID, error) {
-	return c.traceTurns.nextProjects(claim.Projects, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
+	return c.traceTurns.Next(claim.Projects, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
 		l := sqldb.Args{Values: []any{after, limit}}
 		without := ``
 		if len(claim.Without) > 0 {

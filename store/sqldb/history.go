@@ -41,7 +41,7 @@ func (d *DB) ReadHistory(ctx context.Context, q Queryer, key store.Key, statemen
 	return d.MapNoRowsOrPart(q.QueryRowContext(ctx, d.InPart(statement, key.ID), args...).Scan(into))
 }
 
-// MapNoRowsOrPart is mapNoRows, also for a missing partition.
+// MapNoRowsOrPart is MapNoRows, also for a missing partition.
 func (d *DB) MapNoRowsOrPart(err error) error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) && d.NoTable(err) {
 		return store.ErrNotFound

@@ -53,7 +53,7 @@ func OpenForOf(project, age string) string {
 		FROM projects p WHERE p.project_id = ` + project + ` AND p.history_us <> 0), ` + age + `)`
 }
 
-// OpenFor returns the value of openForOf for a project.
+// OpenFor returns the value of OpenForOf for a project.
 func (d *DB) OpenFor(ctx context.Context, q Queryer, project uuid.UUID, age time.Duration) (time.Duration, error) {
 	var us int64
 	err := MapNoRows(q.QueryRowContext(ctx, `SELECT p.history_us FROM projects p WHERE p.project_id = $1 AND p.history_us <> 0`, project).Scan(&us))

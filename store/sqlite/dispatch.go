@@ -442,10 +442,10 @@ func startRun(ctx context.Context, q sqldb.Queryer, c store.Claim, w sqlcore.Wai
 	return claimed, err
 }
 
-// Part implements sqlcore.Engine. History has no partitions.
+// Part implements sqldb.Engine. History has no partitions.
 func (e engine) Part(table string, _ uuid.UUID) string { return table }
 
-// Lists implements sqlcore.Engine.
+// Lists implements sqldb.Engine.
 func (e engine) Lists() sqldb.Queryer { return e.reader }
 
 // Replan implements store.Housekeeping. Plans depend on the schema only.
@@ -454,7 +454,7 @@ func (s *Store) Replan(context.Context) error { return nil }
 // EnsurePartitions implements store.Housekeeping. There are none.
 func (s *Store) EnsurePartitions(_ context.Context, ahead int) (int, error) { return ahead + 1, nil }
 
-// Keys implements sqlcore.Engine.
+// Keys implements sqldb.Engine.
 func (e engine) Keys(keys []store.Key, first int) (string, []any) {
 	pairs := make([][2]string, len(keys))
 	for i, key := range keys {

@@ -25,17 +25,17 @@ func (e engine) DropDays(context.Context, int64, int64, int) (dropped sqlcore.Dr
 	return dropped, nil
 }
 
-// HasPart implements sqlcore.Engine. There are no partitions.
+// HasPart implements sqldb.Engine. There are no partitions.
 func (e engine) HasPart(context.Context, sqldb.Queryer, string, uuid.UUID) (bool, error) {
 	return true, nil
 }
 
-// Days implements sqlcore.Engine. There are no partitions.
+// Days implements sqldb.Engine. There are no partitions.
 func (e engine) Days(context.Context, string) (days []int64, parted bool, err error) {
 	return nil, false, nil
 }
 
-// ProjectDays implements sqlcore.Engine. There are no partitions.
+// ProjectDays implements sqldb.Engine. There are no partitions.
 func (e engine) ProjectDays(context.Context, sqldb.Queryer, string, uuid.UUID) (days []int64, parted bool, err error) {
 	return nil, false, nil
 }

@@ -179,17 +179,17 @@ func databaseBy(path, lock, mode string, pragmas []string) database {
 // engine implements sqlcore.Engine for SQLite.
 type engine struct{ *Store }
 
-// Write implements sqlcore.Engine.
+// Write implements sqldb.Engine.
 func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	return e.writer.runOperation(ctx, fn)
 }
 
-// Single implements sqlcore.Engine.
+// Single implements sqldb.Engine.
 func (e engine) Single(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	return e.writer.runOperation(ctx, fn)
 }
 
-// Snapshot implements sqlcore.Engine.
+// Snapshot implements sqldb.Engine.
 func (e engine) Snapshot(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	select {
 	case e.snapshots <- struct{}{}:
@@ -211,7 +211,7 @@ type snapshot struct {
 	prepared *statements
 }
 
-// QueryContext implements sqlcore.Queryer.
+// QueryContext implements sqldb.Queryer.
 func (s snapshot) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if stmt := s.prepared.preparedStatement(ctx, query); stmt != nil {
 		defer s.prepared.release(stmt)
@@ -220,7 +220,7 @@ func (s snapshot) QueryContext(ctx context.Context, query string, args ...any) (
 	return s.Tx.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext implements sqlcore.Queryer.
+// QueryRowContext implements sqldb.Queryer.
 func (s snapshot) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if stmt := s.prepared.preparedStatement(ctx, query); stmt != nil {
 		defer s.prepared.release(stmt)
@@ -229,13 +229,13 @@ func (s snapshot) QueryRowContext(ctx context.Context, query string, args ...any
 	return s.Tx.QueryRowContext(ctx, query, args...)
 }
 
-// Reader implements sqlcore.Engine.
+// Reader implements sqldb.Engine.
 func (e engine) Reader() sqldb.Queryer { return e.reader }
 
-// Lock implements sqlcore.Engine. There is one writer.
+// Lock implements sqldb.Engine. There is one writer.
 func (e engine) Lock(context.Context, sqldb.Queryer, uuid.UUID) error { return nil }
 
-// TryLock implements sqlcore.Engine. There is one writer.
+// TryLock implements sqldb.Engine. There is one writer.
 func (e engine) TryLock(context.Context, sqldb.Queryer, uuid.UUID, time.Duration) (bool, error) {
 	return true, nil
 }

@@ -108,7 +108,7 @@ func closeSpare(stmt *sql.Stmt) {
 	}
 }
 
-// ExecContext implements sqlcore.Queryer.
+// ExecContext implements sqldb.Queryer.
 func (s *statements) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
 	if stmt := s.preparedStatement(ctx, query); stmt != nil {
 		defer s.release(stmt)
@@ -117,7 +117,7 @@ func (s *statements) ExecContext(ctx context.Context, query string, args ...any)
 	return s.conn.ExecContext(ctx, query, args...)
 }
 
-// QueryContext implements sqlcore.Queryer.
+// QueryContext implements sqldb.Queryer.
 func (s *statements) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
 	if stmt := s.preparedStatement(ctx, query); stmt != nil {
 		defer s.release(stmt)
@@ -126,7 +126,7 @@ func (s *statements) QueryContext(ctx context.Context, query string, args ...any
 	return s.conn.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext implements sqlcore.Queryer.
+// QueryRowContext implements sqldb.Queryer.
 func (s *statements) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if stmt := s.preparedStatement(ctx, query); stmt != nil {
 		defer s.release(stmt)

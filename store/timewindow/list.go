@@ -22,9 +22,9 @@ const (
 
 // Window is the part of a list that is read at once.
 type Window struct {
-	// all is the period of the window. Open rows are read from all of it.
+	// All is the period of the window. Open rows are read from all of it.
 	All Period
-	// history are the days with history in it, in order.
+	// History are the days with history in it, in order.
 	History []Period
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package platformkey stores which keys of the platform exist, and which process has them.
+package platformkey
 
 import (
 	"context"
@@ -16,6 +17,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
+
+// Ledger has the platform's keys, and the key of each derived secret.
+type Ledger struct{ db *sqldb.DB }
+
+// New returns a Ledger.
+func New(db *sqldb.DB) *Ledger { return &Ledger{db: db} }
 
 // Names of key rings.
 const (
@@ -42,12 +49,12 @@ func platformKeys(ctx context.Context, q sqldb.Queryer) ([]store.PlatformKey, er
 }
 
 // ReportKeys implements store.KeyRegister.
-func (c *Core) ReportKeys(ctx context.Context, process string, held map[string]string) (current []string, err error) {
+func (k *Ledger) ReportKeys(ctx context.Context, process string, held map[string]string) (current []string, err error) {
 	ids, err := sqldb.MarshalText(slices.Sorted(maps.Keys(held)))
 	if err != nil {
 		return nil, err
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		known, err := platformKeys(ctx, tx)
 		if err != nil {
 			return err
@@ -76,8 +83,8 @@ func (c *Core) ReportKeys(ctx context.Context, process string, held map[string]s
 }
 
 // ForgetProcess implements store.KeyRegister.
-func (c *Core) ForgetProcess(ctx context.Context, process string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (k *Ledger) ForgetProcess(ctx context.Context, process string) error {
+	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM key_holders WHERE process = $1 OR seen_at < now_us() - $2`,
 			sqldb.Text(process), reportsKept.Microseconds())
 		return err
@@ -93,9 +100,9 @@ func keyHolders(ctx context.Context, q sqldb.Queryer, liveFor time.Duration) ([]
 }
 
 // AdmitKeys implements store.KeyLedger.
-func (c *Core) AdmitKeys(ctx context.Context, keys []store.PlatformKey, revoked map[string]time.Duration) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.engine.Lock(ctx, tx, keysTurn); err != nil {
+func (k *Ledger) AdmitKeys(ctx context.Context, keys []store.PlatformKey, revoked map[string]time.Duration) error {
+	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := k.db.Lock(ctx, tx, keysTurn); err != nil {
 			return err
 		}
 		stored, err := platformKeys(ctx, tx)
@@ -158,7 +165,7 @@ func revokeKey(ctx context.Context, tx *sqldb.Tx, id string, within time.Duratio
 	if err != nil || changed == 0 {
 		return err
 	}
-	touched, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `UPDATE connectors SET version = `+nextVersion+`, updated_at = now_us()
+	touched, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `UPDATE connectors SET version = `+sqldb.NextConnectorVersion+`, updated_at = now_us()
 		WHERE secrets LIKE $1 RETURNING project_id, id`, `%"`+id+`"%`)
 	for _, key := range touched {
 		tx.Hint(store.TopicRoute, key)
@@ -166,8 +173,8 @@ func revokeKey(ctx context.Context, tx *sqldb.Tx, id string, within time.Duratio
 	return err
 }
 
-// keyEnds returns the ends of revoked keys.
-func keyEnds(ctx context.Context, q sqldb.Queryer) (store.KeyEnds, error) {
+// Ends returns the ends of revoked keys.
+func Ends(ctx context.Context, q sqldb.Queryer) (store.KeyEnds, error) {
 	keys, err := platformKeys(ctx, q)
 	ends := store.KeyEnds{}
 	for _, key := range keys {
@@ -178,8 +185,8 @@ func keyEnds(ctx context.Context, q sqldb.Queryer) (store.KeyEnds, error) {
 	return ends, sqldb.Wrap(err, "reading the revoked keys")
 }
 
-// parseKeyEnds parses id=microseconds,…
-func parseKeyEnds(text string) store.KeyEnds {
+// ParseEnds parses id=microseconds,…
+func ParseEnds(text string) store.KeyEnds {
 	ends := store.KeyEnds{}
 	for _, entry := range strings.Split(text, ",") {
 		id, end, _ := strings.Cut(entry, "=")
@@ -191,10 +198,10 @@ func parseKeyEnds(text string) store.KeyEnds {
 }
 
 // PromoteKeys implements store.KeyLedger.
-func (c *Core) PromoteKeys(ctx context.Context, liveFor time.Duration) (promoted []string, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (k *Ledger) PromoteKeys(ctx context.Context, liveFor time.Duration) (promoted []string, err error) {
+	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		promoted = nil
-		if err := c.engine.Lock(ctx, tx, keysTurn); err != nil {
+		if err := k.db.Lock(ctx, tx, keysTurn); err != nil {
 			return err
 		}
 		keys, err := platformKeys(ctx, tx)
@@ -225,8 +232,8 @@ func (c *Core) PromoteKeys(ctx context.Context, liveFor time.Duration) (promoted
 }
 
 // Keys implements store.KeyLedger.
-func (c *Core) Keys(ctx context.Context, liveFor time.Duration) (out []store.KeyStatus, err error) {
-	err = c.engine.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
+func (k *Ledger) Keys(ctx context.Context, liveFor time.Duration) (out []store.KeyStatus, err error) {
+	err = k.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		out = nil
 		keys, err := platformKeys(ctx, q)
 		if err != nil {
@@ -263,9 +270,9 @@ const dispensable = `revoked_at IS NOT NULL AND NOT current AND NOT EXISTS (SELE
 	AND (ends_at <= now_us() OR NOT EXISTS (SELECT 1 FROM connectors WHERE secret_key = $1 AND NOT shadowed))`
 
 // RetireKey implements store.KeyLedger.
-func (c *Core) RetireKey(ctx context.Context, keyID string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.engine.Lock(ctx, tx, keysTurn); err != nil {
+func (k *Ledger) RetireKey(ctx context.Context, keyID string) error {
+	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := k.db.Lock(ctx, tx, keysTurn); err != nil {
 			return err
 		}
 		changed, err := tx.Exec(ctx, `UPDATE platform_keys SET retired_at = COALESCE(retired_at, now_us())

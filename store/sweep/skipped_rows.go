@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package sweep
 
 import (
 	"errors"
@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// maxSkippedCalls is the maximum number of calls that skip a row.
-	maxSkippedCalls = 64
+	// MaxSkippedCalls is the maximum number of calls that skip a row.
+	MaxSkippedCalls = 64
 	// maxSkippedRows is the maximum number of skipped rows per reason.
 	maxSkippedRows = 2000
 )
 
-// skippedRows are rows that failed alone, by the name of the failed operation. Later calls skip them:
+// Skipped are rows that failed alone, by the name of the failed operation. Later calls skip them:
 // one call after the first failure, and twice as many after each further failure. Each process has
 // its own list.
-type skippedRows struct {
+type Skipped struct {
 	mutex sync.Mutex
 	of    map[string]map[store.Key]skippedRow
 }
@@ -30,12 +30,12 @@ type skippedRows struct {
 // number counts the calls since the last skip.
 type skippedRow struct{ failures, calls int }
 
-// beginCall starts a call, and removes rows that have not failed for long.
-func (a *skippedRows) beginCall(name string) {
+// BeginCall starts a call, and removes rows that have not failed for long.
+func (a *Skipped) BeginCall(name string) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	for key, row := range a.of[name] {
-		if row.calls--; row.calls < -maxSkippedCalls {
+		if row.calls--; row.calls < -MaxSkippedCalls {
 			delete(a.of[name], key)
 			continue
 		}
@@ -43,8 +43,8 @@ func (a *skippedRows) beginCall(name string) {
 	}
 }
 
-// skippedKeys returns the rows that a call skips.
-func (a *skippedRows) skippedKeys(name string) (keys []store.Key) {
+// Keys returns the rows that a call skips.
+func (a *Skipped) Keys(name string) (keys []store.Key) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	for key, row := range a.of[name] {
@@ -56,9 +56,9 @@ func (a *skippedRows) skippedKeys(name string) (keys []store.Key) {
 	return keys
 }
 
-// skipRow sets a row aside and returns a *store.SetAsideError. It returns because if there are too many
+// Skip sets a row aside and returns a *store.SetAsideError. It returns because if there are too many
 // rows.
-func (a *skippedRows) skipRow(name string, key store.Key, because error) error {
+func (a *Skipped) Skip(name string, key store.Key, because error) error {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	row, known := a.of[name][key]
@@ -71,13 +71,13 @@ func (a *skippedRows) skipRow(name string, key store.Key, because error) error {
 	if a.of[name] == nil {
 		a.of[name] = map[store.Key]skippedRow{}
 	}
-	calls := min(1<<min(row.failures, 10), maxSkippedCalls)
-	a.of[name][key] = skippedRow{row.failures + 1, calls + 1} // beginCall subtracts one when the next call starts
+	calls := min(1<<min(row.failures, 10), MaxSkippedCalls)
+	a.of[name][key] = skippedRow{row.failures + 1, calls + 1} // BeginCall subtracts one when the next call starts
 	return &store.SetAsideError{Rows: []error{sqldb.Wrap(because, "%s, which the next %d calls skip", key, calls)}}
 }
 
-// joinSetAside joins errors. The result is a *store.SetAsideError if all of them are.
-func joinSetAside(errs ...error) error {
+// JoinSetAside joins errors. The result is a *store.SetAsideError if all of them are.
+func JoinSetAside(errs ...error) error {
 	var aside, others []error
 	for _, err := range errs {
 		var found *store.SetAsideError

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package rejection stores the rejected requests of connectors: counts and samples.
+package rejection
 
 import (
 	"context"
@@ -11,8 +12,15 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
+
+// Register has the rejected requests of connectors.
+type Register struct{ db *sqldb.DB }
+
+// New returns a Register.
+func New(db *sqldb.DB) *Register { return &Register{db: db} }
 
 // rejectionRow is a row of rejections.
 type rejectionRow struct {
@@ -27,7 +35,7 @@ func scanRejections(row sqldb.Scanner) (r rejectionRow, err error) {
 
 // RecordRejections implements store.Rejections. It inserts missing rows and then locks all rows, in
 // one order, so that concurrent replicas add to each other's counts.
-func (c *Core) RecordRejections(ctx context.Context, rejected []store.Rejected) error {
+func (r *Register) RecordRejections(ctx context.Context, rejected []store.Rejected) error {
 	if len(rejected) > store.MaxRejected {
 		return fmt.Errorf("recording the rejections of %d connectors, more than %d", len(rejected), store.MaxRejected)
 	}
@@ -39,15 +47,15 @@ func (c *Core) RecordRejections(ctx context.Context, rejected []store.Rejected) 
 		return nil
 	}
 	keys := slices.SortedFunc(maps.Keys(of), sqldb.CompareKeys)
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err := r.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var made, locked sqldb.Args
 		if _, err := tx.Exec(ctx, `INSERT INTO rejections (project_id, connector_id, document, last_at)
-			SELECT project_id, id, '{}', now_us() FROM connectors WHERE `+c.KeyCondition(&made, "id", keys)+`
+			SELECT project_id, id, '{}', now_us() FROM connectors WHERE `+r.db.KeyCondition(&made, "id", keys)+`
 			ORDER BY project_id, id ON CONFLICT (project_id, connector_id) DO NOTHING`, made.Values...); err != nil {
 			return err
 		}
 		rows, err := sqldb.Collect(ctx, tx, scanRejections, `SELECT project_id, connector_id, document FROM rejections WHERE `+
-			c.KeyCondition(&locked, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.Exclusive, locked.Values...)
+			r.db.KeyCondition(&locked, "connector_id", keys)+` ORDER BY project_id, connector_id `+r.db.Exclusive, locked.Values...)
 		if err != nil {
 			return err
 		}
@@ -78,12 +86,12 @@ func (r rejectionRow) writeRow(ctx context.Context, tx *sqldb.Tx, last time.Time
 }
 
 // Rejections implements store.Rejections.
-func (c *Core) Rejections(ctx context.Context, connector store.Key) (report store.RejectionReport, err error) {
+func (r *Register) Rejections(ctx context.Context, connector store.Key) (report store.RejectionReport, err error) {
 	var now time.Time
-	rows, err := sqldb.Collect(ctx, c.engine.Reader(), scanRejections,
+	rows, err := sqldb.Collect(ctx, r.db.Reader(), scanRejections,
 		`SELECT project_id, connector_id, document FROM rejections WHERE project_id = $1 AND connector_id = $2`, connector.ProjectID, connector.ID)
 	if err == nil {
-		now, err = sqldb.ReadNow(ctx, c.engine.Reader())
+		now, err = sqldb.ReadNow(ctx, r.db.Reader())
 	}
 	if err != nil {
 		return report, sqldb.Wrap(err, "reading the rejections of connector %s", connector)
@@ -96,11 +104,11 @@ func (c *Core) Rejections(ctx context.Context, connector store.Key) (report stor
 }
 
 // TakeRejectionNews implements store.RejectionTeller.
-func (c *Core) TakeRejectionNews(ctx context.Context, limit int) (news []store.RejectionNews, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (r *Register) TakeRejectionNews(ctx context.Context, limit int) (news []store.RejectionNews, err error) {
+	err = r.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		news = nil
 		due, err := sqldb.Collect(ctx, tx, scanDueRejections, `SELECT project_id, connector_id, document, last_at FROM rejections
-			WHERE news_at <= now_us() ORDER BY news_at LIMIT $1 `+c.SkipLocked, limit)
+			WHERE news_at <= now_us() ORDER BY news_at LIMIT $1 `+r.db.SkipLocked, limit)
 		if err != nil || len(due) == 0 {
 			return err
 		}
@@ -113,9 +121,9 @@ func (c *Core) TakeRejectionNews(ctx context.Context, limit int) (news []store.R
 			if err := row.writeRow(ctx, tx, row.last); err != nil {
 				return err
 			}
-			holder, err := identityOf(ctx, tx, row.Key)
+			holder, err := object.Read(ctx, tx, row.Key)
 			if err == nil && len(counts) > 0 { // otherwise there is no object for an event
-				news = append(news, store.RejectionNews{Connector: row.Key, Ref: holder.ref, Counts: counts})
+				news = append(news, store.RejectionNews{Connector: row.Key, Ref: holder.Ref, Counts: counts})
 			}
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err

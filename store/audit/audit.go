@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package audit stores the audit log.
+package audit
 
 import (
 	"context"
@@ -15,6 +16,12 @@ import (
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
+// Log is the audit log of projects.
+type Log struct{ db *sqldb.DB }
+
+// New returns a Log.
+func New(db *sqldb.DB) *Log { return &Log{db: db} }
+
 // Maximum sizes in bytes of the texts of an audit entry.
 const (
 	maxAuditName = 253
@@ -22,8 +29,8 @@ const (
 )
 
 // RecordAudit implements store.Audit.
-func (c *Core) RecordAudit(ctx context.Context, e store.AuditEntry) (id uuid.UUID, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (a *Log) RecordAudit(ctx context.Context, e store.AuditEntry) (id uuid.UUID, err error) {
+	err = a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		id, err = insertAudit(ctx, tx, e)
 		return err
 	})
@@ -32,9 +39,9 @@ func (c *Core) RecordAudit(ctx context.Context, e store.AuditEntry) (id uuid.UUI
 
 // insertAudit records an operation in a transaction, which may be that of the operation.
 func insertAudit(ctx context.Context, tx *sqldb.Tx, e store.AuditEntry) (uuid.UUID, error) {
-	var now time.Time
-	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(sqldb.ScanTime(&now)); err != nil {
-		return uuid.Nil, fmt.Errorf("reading the database's clock: %w", err)
+	now, err := sqldb.ReadNow(ctx, tx)
+	if err != nil {
+		return uuid.Nil, err
 	}
 	id, err := auditID(now)
 	if err != nil {
@@ -60,8 +67,8 @@ func insertAudit(ctx context.Context, tx *sqldb.Tx, e store.AuditEntry) (uuid.UU
 }
 
 // RecordAuditOutcome implements store.Audit.
-func (c *Core) RecordAuditOutcome(ctx context.Context, projectID, id uuid.UUID, o store.AuditOutcome) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return insertOutcome(ctx, tx, projectID, id, o) })
+func (a *Log) RecordAuditOutcome(ctx context.Context, projectID, id uuid.UUID, o store.AuditOutcome) error {
+	err := a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return insertOutcome(ctx, tx, projectID, id, o) })
 	return sqldb.Wrap(err, "recording the outcome of audit entry %s", id)
 }
 
@@ -79,14 +86,14 @@ func insertOutcome(ctx context.Context, tx *sqldb.Tx, projectID, id uuid.UUID, o
 }
 
 // ListAudit implements store.Audit.
-func (c *Core) ListAudit(ctx context.Context, q store.AuditQuery) (entries []store.AuditEntry, err error) {
-	windows, err := timewindow.List(ctx, c.DB, c.engine.Lists(), "audit_log", q.ProjectID, timewindow.Period{From: timewindow.Always, To: timewindow.Never}, q.Before)
+func (a *Log) ListAudit(ctx context.Context, q store.AuditQuery) (entries []store.AuditEntry, err error) {
+	windows, err := timewindow.List(ctx, a.db, a.db.Lists(), "audit_log", q.ProjectID, timewindow.Period{From: timewindow.Always, To: timewindow.Never}, q.Before)
 	for _, window := range windows {
 		if err != nil || len(entries) == q.Limit {
 			break
 		}
 		var some []store.AuditEntry
-		some, err = c.auditEntries(ctx, q, window, q.Limit-len(entries))
+		some, err = a.auditEntries(ctx, q, window, q.Limit-len(entries))
 		entries = append(entries, some...)
 	}
 	return entries, sqldb.Wrap(err, "listing the audit log of project %s", q.ProjectID)
@@ -94,7 +101,7 @@ func (c *Core) ListAudit(ctx context.Context, q store.AuditQuery) (entries []sto
 
 // auditEntries returns the newest entries of a window, at most so many. The outcomes are limited to
 // the same days, so that only their partitions are read.
-func (c *Core) auditEntries(ctx context.Context, q store.AuditQuery, window timewindow.Window, most int) ([]store.AuditEntry, error) {
+func (a *Log) auditEntries(ctx context.Context, q store.AuditQuery, window timewindow.Window, most int) ([]store.AuditEntry, error) {
 	if len(window.History) == 0 {
 		return nil, nil
 	}
@@ -102,7 +109,7 @@ func (c *Core) auditEntries(ctx context.Context, q store.AuditQuery, window time
 	if q.Before != nil {
 		before = ` AND a.id < ` + l.Add(*q.Before)
 	}
-	return sqldb.Collect(ctx, c.engine.Lists(), scanAudit, `SELECT a.project_id, a.id, a.at, a.actor_kind, a.actor_name,
+	return sqldb.Collect(ctx, a.db.Lists(), scanAudit, `SELECT a.project_id, a.id, a.at, a.actor_kind, a.actor_name,
 		a.key_id, a.owner_kind, a.owner_name, a.operation, a.method, a.route, a.object_kind, a.object_id, a.object_name,
 		a.request_id, a.remote_addr, a.idempotency_key, o.at, COALESCE(o.status, 0), COALESCE(o.code, ''), COALESCE(o.object_kind, ''),
 		COALESCE(o.object_id, ''), COALESCE(o.object_name, ''), o.before, o.after

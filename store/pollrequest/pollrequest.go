@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package pollrequest stores requests to poll the repositories of projects.
+package pollrequest
 
 import (
 	"context"
@@ -12,6 +13,12 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
+
+// Inbox has the projects whose repositories are to be polled.
+type Inbox struct{ db *sqldb.DB }
+
+// New returns an Inbox.
+func New(db *sqldb.DB) *Inbox { return &Inbox{db: db} }
 
 // projectKeys returns the keys of projects, each once and in order.
 func projectKeys(projects []uuid.UUID) ([]store.Key, error) {
@@ -28,13 +35,13 @@ func projectKeys(projects []uuid.UUID) ([]store.Key, error) {
 }
 
 // HavePollRequests implements store.PollRequests.
-func (c *Core) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map[uuid.UUID]bool, error) {
+func (p *Inbox) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map[uuid.UUID]bool, error) {
 	keys, err := projectKeys(projects)
 	if err != nil {
 		return nil, err
 	}
 	asked, l := map[uuid.UUID]bool{}, sqldb.Args{}
-	_, err = sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, p.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			id uuid.UUID
 			is bool
@@ -43,26 +50,26 @@ func (c *Core) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map[
 		asked[id] = is
 		return none, err
 	}, `SELECT p.project_id, l.project_id IS NOT NULL FROM projects p LEFT JOIN looks l ON l.project_id = p.project_id
-		WHERE `+c.KeyCondition(&l, "p.project_id", keys), l.Values...)
+		WHERE `+p.db.KeyCondition(&l, "p.project_id", keys), l.Values...)
 	return asked, sqldb.Wrap(err, "reading which of %d projects exist", len(keys))
 }
 
 // ProjectIDs implements store.PollRequests.
-func (c *Core) ProjectIDs(ctx context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
-	ids, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanUUID, `SELECT project_id FROM projects WHERE project_id > $1 ORDER BY project_id LIMIT $2`, after, limit)
+func (p *Inbox) ProjectIDs(ctx context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
+	ids, err := sqldb.Collect(ctx, p.db.Reader(), sqldb.ScanUUID, `SELECT project_id FROM projects WHERE project_id > $1 ORDER BY project_id LIMIT $2`, after, limit)
 	return ids, sqldb.Wrap(err, "listing projects")
 }
 
 // RequestPolls implements store.PollRequests.
-func (c *Core) RequestPolls(ctx context.Context, projects []uuid.UUID) error {
+func (p *Inbox) RequestPolls(ctx context.Context, projects []uuid.UUID) error {
 	keys, err := projectKeys(projects)
 	if err != nil {
 		return err
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = p.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var l sqldb.Args
 		made, err := sqldb.Collect(ctx, tx, sqldb.ScanUUID, `INSERT INTO looks (project_id, asked_at)
-			SELECT project_id, now_us() FROM projects WHERE `+c.KeyCondition(&l, "project_id", keys)+`
+			SELECT project_id, now_us() FROM projects WHERE `+p.db.KeyCondition(&l, "project_id", keys)+`
 			ORDER BY project_id ON CONFLICT (project_id) DO NOTHING RETURNING project_id`, l.Values...)
 		for _, id := range made {
 			tx.Hint(store.TopicLook, store.Project{ID: id}.Key())
@@ -73,8 +80,8 @@ func (c *Core) RequestPolls(ctx context.Context, projects []uuid.UUID) error {
 }
 
 // ListPollRequests implements store.PollRequestReader.
-func (c *Core) ListPollRequests(ctx context.Context, after uuid.UUID, limit int) ([]store.PollRequest, error) {
-	looks, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (look store.PollRequest, err error) {
+func (p *Inbox) ListPollRequests(ctx context.Context, after uuid.UUID, limit int) ([]store.PollRequest, error) {
+	looks, err := sqldb.Collect(ctx, p.db.Reader(), func(row sqldb.Scanner) (look store.PollRequest, err error) {
 		err = row.Scan(&look.ProjectID, &look.Namespace)
 		return look, err
 	}, `SELECT l.project_id, o.namespace FROM looks l JOIN object_ids o ON o.project_id = l.project_id AND o.id = l.project_id
@@ -83,8 +90,8 @@ func (c *Core) ListPollRequests(ctx context.Context, after uuid.UUID, limit int)
 }
 
 // DeletePollRequest implements store.PollRequestReader.
-func (c *Core) DeletePollRequest(ctx context.Context, project uuid.UUID) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (p *Inbox) DeletePollRequest(ctx context.Context, project uuid.UUID) error {
+	err := p.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM looks WHERE project_id = $1`, project)
 		return err
 	})

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package exchangerate stores exchange rates.
+package exchangerate
 
 import (
 	"context"
@@ -9,21 +10,27 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
+// Table has the exchange rates of currencies.
+type Table struct{ db *sqldb.DB }
+
+// New returns a Table.
+func New(db *sqldb.DB) *Table { return &Table{db: db} }
+
 // PutRates implements store.Rates.
-func (c *Core) PutRates(ctx context.Context, rates []store.Rate) error {
+func (t *Table) PutRates(ctx context.Context, rates []store.Rate) error {
 	var r sqldb.RowBatch
 	for _, rate := range rates {
 		r.Add(string(rate.Currency), int64(rate.Day), rate.Micros)
 	}
-	return sqldb.Wrap(c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	return sqldb.Wrap(t.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		return r.Insert(ctx, tx, `INSERT INTO exchange_rates AS e (currency, day, micros) VALUES `, `(%, %, %)`,
 			` ON CONFLICT (currency, day) DO UPDATE SET micros = excluded.micros WHERE e.micros <> excluded.micros`)
 	}), "keeping %d exchange rates", len(rates))
 }
 
 // Rates implements store.Rates.
-func (c *Core) Rates(ctx context.Context, currency store.Currency, from, to store.Day) ([]store.Rate, error) {
-	rates, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (r store.Rate, err error) {
+func (t *Table) Rates(ctx context.Context, currency store.Currency, from, to store.Day) ([]store.Rate, error) {
+	rates, err := sqldb.Collect(ctx, t.db.Reader(), func(row sqldb.Scanner) (r store.Rate, err error) {
 		err = row.Scan(&r.Currency, &r.Day, &r.Micros)
 		return r, err
 	}, `SELECT e.currency, e.day, e.micros FROM exchange_rates e WHERE e.currency = $1 AND e.day >= $2 AND e.day <= $3 ORDER BY e.day`, string(currency), int64(from), int64(to))
@@ -31,7 +38,7 @@ func (c *Core) Rates(ctx context.Context, currency store.Currency, from, to stor
 }
 
 // LatestRate implements store.Rates.
-func (c *Core) LatestRate(ctx context.Context, currency store.Currency) (day store.Day, err error) {
-	err = sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT e.day FROM exchange_rates e WHERE e.currency = $1 ORDER BY e.day DESC LIMIT 1`, string(currency)).Scan(&day))
+func (t *Table) LatestRate(ctx context.Context, currency store.Currency) (day store.Day, err error) {
+	err = sqldb.MapNoRows(t.db.Reader().QueryRowContext(ctx, `SELECT e.day FROM exchange_rates e WHERE e.currency = $1 ORDER BY e.day DESC LIMIT 1`, string(currency)).Scan(&day))
 	return day, sqldb.Wrap(err, "reading the latest exchange rate of %s", currency)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package outbox
 
 import (
 	"testing"
@@ -11,5 +11,5 @@ import (
 // Gateways that start together serve different projects first.
 func TestTurns_BeginByLot(t *testing.T) {
 	t.Parallel()
-	require.NotEqual(t, newProjectCursor().lastProject(), newProjectCursor().lastProject())
+	require.NotEqual(t, NewCursor().Last(), NewCursor().Last())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package platformkey
 
 import (
 	"context"
@@ -10,19 +10,20 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // DerivationKey implements store.KeyLedger.
-func (c *Core) DerivationKey(ctx context.Context, connector store.Key, version int64) (id string, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT d.key_id FROM derivations d JOIN platform_keys k ON k.id = d.key_id
+func (k *Ledger) DerivationKey(ctx context.Context, connector store.Key, version int64) (id string, err error) {
+	err = k.db.Reader().QueryRowContext(ctx, `SELECT d.key_id FROM derivations d JOIN platform_keys k ON k.id = d.key_id
 		WHERE d.project_id = $1 AND d.connector_id = $2 AND d.version = $3 AND k.revoked_at IS NULL`,
 		connector.ProjectID, connector.ID, version).Scan(&id)
 	if !errors.Is(sqldb.MapNoRows(err), store.ErrNotFound) {
 		return id, sqldb.Wrap(err, "reading the derivation key of a secret")
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		id, err = c.noteDerivation(ctx, tx, connector, version)
+	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		id, err = k.noteDerivation(ctx, tx, connector, version)
 		return err
 	})
 	return id, sqldb.Wrap(err, "recording the derivation key of a secret")
@@ -33,11 +34,11 @@ func (c *Core) DerivationKey(ctx context.Context, connector store.Key, version i
 const idsAtOnce = 5000
 
 // DerivationKeys implements store.KeyLedger.
-func (c *Core) DerivationKeys(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[store.Derivation]string, error) {
+func (k *Ledger) DerivationKeys(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[store.Derivation]string, error) {
 	out := make(map[store.Derivation]string, len(connectors))
 	for ids := range slices.Chunk(connectors, idsAtOnce) {
 		l := sqldb.Args{Values: []any{projectID}}
-		_, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+		_, err := sqldb.Collect(ctx, k.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
 				d   store.Derivation
 				key string
@@ -56,8 +57,8 @@ func (c *Core) DerivationKeys(ctx context.Context, projectID uuid.UUID, connecto
 
 // noteDerivation records the current key, unless a valid one is recorded. While every key is
 // revoked, the recorded one stays.
-func (c *Core) noteDerivation(ctx context.Context, tx *sqldb.Tx, connector store.Key, version int64) (string, error) {
-	if err := c.engine.Lock(ctx, tx, keysTurn); err != nil {
+func (k *Ledger) noteDerivation(ctx context.Context, tx *sqldb.Tx, connector store.Key, version int64) (string, error) {
+	if err := k.db.Lock(ctx, tx, keysTurn); err != nil {
 		return "", err
 	}
 	var current string
@@ -84,11 +85,11 @@ func (c *Core) noteDerivation(ctx context.Context, tx *sqldb.Tx, connector store
 }
 
 // DerivedFrom implements store.KeyLedger.
-func (c *Core) DerivedFrom(ctx context.Context, keyID string, after store.Key, limit int) ([]store.ProjectedObject, error) {
-	objects, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (o store.ProjectedObject, err error) {
-		err = row.Scan(append([]any{&o.Key.ProjectID, &o.Key.ID}, refFields(&o.Ref)...)...)
+func (k *Ledger) DerivedFrom(ctx context.Context, keyID string, after store.Key, limit int) ([]store.ProjectedObject, error) {
+	objects, err := sqldb.Collect(ctx, k.db.Reader(), func(row sqldb.Scanner) (o store.ProjectedObject, err error) {
+		err = row.Scan(append([]any{&o.Key.ProjectID, &o.Key.ID}, object.RefFields(&o.Ref)...)...)
 		return o, err
-	}, `SELECT c.project_id, c.id, `+refColumns+`
+	}, `SELECT c.project_id, c.id, `+object.RefColumns+`
 		FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
 		WHERE c.secret_key = $1 AND NOT c.shadowed AND (c.project_id > $2 OR (c.project_id = $2 AND c.id > $3))
 		ORDER BY c.project_id, c.id LIMIT $4`, keyID, after.ProjectID, after.ID, limit)
@@ -96,8 +97,8 @@ func (c *Core) DerivedFrom(ctx context.Context, keyID string, after store.Key, l
 }
 
 // SealedBefore implements store.KeyLedger.
-func (c *Core) SealedBefore(ctx context.Context, keyID string, after store.Key, limit int) ([]store.SealedField, error) {
-	fields, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (f store.SealedField, err error) {
+func (k *Ledger) SealedBefore(ctx context.Context, keyID string, after store.Key, limit int) ([]store.SealedField, error) {
+	fields, err := sqldb.Collect(ctx, k.db.Reader(), func(row sqldb.Scanner) (f store.SealedField, err error) {
 		err = row.Scan(&f.Connector.ProjectID, &f.Connector.ID, &f.Sealed)
 		return f, err
 	}, `SELECT project_id, id, sealed FROM connectors WHERE sealed IS NOT NULL AND sealed_key <> $1
@@ -107,8 +108,8 @@ func (c *Core) SealedBefore(ctx context.Context, keyID string, after store.Key, 
 }
 
 // Reseal implements store.KeyLedger.
-func (c *Core) Reseal(ctx context.Context, field store.SealedField, sealed []byte, keyID string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (k *Ledger) Reseal(ctx context.Context, field store.SealedField, sealed []byte, keyID string) error {
+	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE connectors SET sealed = $1, sealed_key = $2 WHERE project_id = $3 AND id = $4 AND sealed = $5`,
 			sealed, keyID, field.Connector.ProjectID, field.Connector.ID, field.Sealed)
 		return err

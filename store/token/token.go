@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package token stores the tokens of builds and runners.
+package token
 
 import (
 	"context"
@@ -9,10 +10,16 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
+// Registry has the tokens of builds and runners.
+type Registry struct{ db *sqldb.DB }
+
+// New returns a Registry.
+func New(db *sqldb.DB) *Registry { return &Registry{db: db} }
+
 // PutToken implements store.Tokens.
-func (c *Core) PutToken(ctx context.Context, t store.Token) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.engine.Lock(ctx, tx, t.ProjectID); err != nil {
+func (r *Registry) PutToken(ctx context.Context, t store.Token) error {
+	err := r.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := r.db.Lock(ctx, tx, t.ProjectID); err != nil {
 			return err
 		}
 		others, of := `kind = 'runner' AND environment_id = $2`, t.EnvironmentID
@@ -35,9 +42,9 @@ func (c *Core) PutToken(ctx context.Context, t store.Token) error {
 }
 
 // Token implements store.Tokens.
-func (c *Core) Token(ctx context.Context, sha256 []byte) (store.Token, error) {
+func (r *Registry) Token(ctx context.Context, sha256 []byte) (store.Token, error) {
 	var t store.Token
-	err := c.engine.Reader().QueryRowContext(ctx, `SELECT t.sha256, t.kind, t.project_id, t.environment_id, t.deployment_id
+	err := r.db.Reader().QueryRowContext(ctx, `SELECT t.sha256, t.kind, t.project_id, t.environment_id, t.deployment_id
 		FROM tokens t JOIN environments e ON e.project_id = t.project_id AND e.id = t.environment_id
 		LEFT JOIN deployments d ON d.project_id = t.project_id AND d.id = t.deployment_id
 		WHERE t.sha256 = $1 AND (t.deployment_id IS NULL OR d.status IN ('pending', 'building'))`, sha256).

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package outbox
 
 import (
 	"cmp"
@@ -16,40 +16,42 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
-// endedOutboxRow is an outbox row of ended runs and connector runs.
-type endedOutboxRow struct {
+// EndedRow is an outbox row of ended runs and connector runs.
+type EndedRow struct {
 	store.Key
 	failures            int
-	postedAt            int64
-	runs, connectorRuns []store.Key
+	PostedAt            int64
+	Runs, ConnectorRuns []store.Key
 }
 
-func (e endedOutboxRow) keyAndFailures() (store.Key, int) { return e.Key, e.failures }
+// KeyAndFailures implements Row.
+func (e EndedRow) KeyAndFailures() (store.Key, int) { return e.Key, e.failures }
 
-func scanEndedOutboxRow(row sqldb.Scanner) (e endedOutboxRow, err error) {
+func scanEndedOutboxRow(row sqldb.Scanner) (e EndedRow, err error) {
 	var runs, connectorRuns []uuid.UUID
-	err = row.Scan(&e.ProjectID, &e.ID, &e.failures, &e.postedAt, sqldb.ScanIDs(&runs), sqldb.ScanIDs(&connectorRuns))
-	e.runs, e.connectorRuns = sqldb.KeysFromIDs(e.ProjectID, runs), sqldb.KeysFromIDs(e.ProjectID, connectorRuns)
+	err = row.Scan(&e.ProjectID, &e.ID, &e.failures, &e.PostedAt, sqldb.ScanIDs(&runs), sqldb.ScanIDs(&connectorRuns))
+	e.Runs, e.ConnectorRuns = sqldb.KeysFromIDs(e.ProjectID, runs), sqldb.KeysFromIDs(e.ProjectID, connectorRuns)
 	return e, err
 }
 
-// outboxColumn is a column of IDs in an outbox of ended rows.
-type outboxColumn struct{ table, column string }
+// Column is a column of IDs in an outbox of ended rows.
+type Column struct{ table, column string }
 
 var (
-	runsToRollUp          = outboxColumn{"outbox_rollups", "run_ids"}
-	connectorRunsToRollUp = outboxColumn{"outbox_rollups", "connector_run_ids"}
-	runsToIndex           = outboxColumn{"outbox_words", "run_ids"}
+	RunsToRollUp          = Column{"outbox_rollups", "run_ids"}
+	ConnectorRunsToRollUp = Column{"outbox_rollups", "connector_run_ids"}
+	RunsToIndex           = Column{"outbox_words", "run_ids"}
 )
 
 // waitingFirst is the number of outbox rows that are read at first. Many projects have no more.
 const waitingFirst = 1024
 
-// newestIDs returns the project's IDs in the column: all of them, or the newest rows with about most IDs. In
+// NewestIDs returns the project's IDs in the column: all of them, or the newest rows with about most IDs. In
 // the second case leftOut is the latest posting time of the other rows. Otherwise it is 0.
-func (e outboxColumn) newestIDs(ctx context.Context, q sqldb.Queryer, project uuid.UUID, most int) (ids []store.Key, leftOut int64, err error) {
+func (e Column) NewestIDs(ctx context.Context, q sqldb.Queryer, project uuid.UUID, most int) (ids []store.Key, leftOut int64, err error) {
 	type row struct {
 		postedAt int64
 		ids      []uuid.UUID
@@ -78,21 +80,21 @@ func (e outboxColumn) newestIDs(ctx context.Context, q sqldb.Queryer, project uu
 	}
 }
 
-// allIDs returns all IDs of a project in the column.
-func (e outboxColumn) allIDs(ctx context.Context, q sqldb.Queryer, project uuid.UUID) ([]store.Key, error) {
-	ids, _, err := e.newestIDs(ctx, q, project, math.MaxInt32)
+// AllIDs returns all IDs of a project in the column.
+func (e Column) AllIDs(ctx context.Context, q sqldb.Queryer, project uuid.UUID) ([]store.Key, error) {
+	ids, _, err := e.NewestIDs(ctx, q, project, math.MaxInt32)
 	return ids, err
 }
 
-// without returns the row without consumed runs.
-func (e endedOutboxRow) without(done map[store.Key]bool) endedOutboxRow {
+// Without returns the row without consumed runs.
+func (e EndedRow) Without(done map[store.Key]bool) EndedRow {
 	consumed := func(key store.Key) bool { return done[key] }
-	e.runs, e.connectorRuns = slices.DeleteFunc(slices.Clone(e.runs), consumed), slices.DeleteFunc(slices.Clone(e.connectorRuns), consumed)
+	e.Runs, e.ConnectorRuns = slices.DeleteFunc(slices.Clone(e.Runs), consumed), slices.DeleteFunc(slices.Clone(e.ConnectorRuns), consumed)
 	return e
 }
 
-// rowsByProject groups rows by project. The rows are in the order of their projects.
-func rowsByProject(rows []endedOutboxRow) (projects [][]endedOutboxRow) {
+// RowsByProject groups rows by project. The rows are in the order of their projects.
+func RowsByProject(rows []EndedRow) (projects [][]EndedRow) {
 	for i, row := range rows {
 		if i == 0 || row.ProjectID != rows[i-1].ProjectID {
 			projects = append(projects, nil)
@@ -102,9 +104,9 @@ func rowsByProject(rows []endedOutboxRow) (projects [][]endedOutboxRow) {
 	return projects
 }
 
-// alternate returns the keys in an order that alternates between projects. So every prefix of the
+// Alternate returns the keys in an order that alternates between projects. So every prefix of the
 // list has an equal share of each project.
-func alternate(keys []store.Key) []store.Key {
+func Alternate(keys []store.Key) []store.Key {
 	type nth struct {
 		key store.Key
 		n   int
@@ -122,23 +124,23 @@ func alternate(keys []store.Key) []store.Key {
 	return out
 }
 
-func (e endedOutboxRow) runCount() int { return len(e.runs) + len(e.connectorRuns) }
+func (e EndedRow) runCount() int { return len(e.Runs) + len(e.ConnectorRuns) }
 
 // splitHalves splits a row in two.
-func (e endedOutboxRow) splitHalves() (a, b endedOutboxRow) {
+func (e EndedRow) splitHalves() (a, b EndedRow) {
 	half := (e.runCount() + 1) / 2
-	runs := min(half, len(e.runs))
+	runs := min(half, len(e.Runs))
 	a, b = e, e
-	a.runs, b.runs = e.runs[:runs], e.runs[runs:]
-	a.connectorRuns, b.connectorRuns = e.connectorRuns[:half-runs], e.connectorRuns[half-runs:]
-	b.ID = slices.Concat(b.runs, b.connectorRuns)[0].ID
+	a.Runs, b.Runs = e.Runs[:runs], e.Runs[runs:]
+	a.ConnectorRuns, b.ConnectorRuns = e.ConnectorRuns[:half-runs], e.ConnectorRuns[half-runs:]
+	b.ID = slices.Concat(b.Runs, b.ConnectorRuns)[0].ID
 	return a, b
 }
 
-// endedOutbox is an outbox of ended rows.
-type endedOutbox struct {
+// Ended is an outbox of ended rows.
+type Ended struct {
 	// due are the rows that may be consumed.
-	due outboxSource
+	due Source
 	// take deletes and returns the rows that match a condition on keys.
 	take func(keys string) string
 	// into and row insert the remaining rows.
@@ -149,8 +151,9 @@ type endedOutbox struct {
 
 const endedColumns = `project_id, ended_id, failures, posted_at, run_ids`
 
-var rollupsOutbox = endedOutbox{
-	due: outboxSource{table: `outbox_rollups`, columns: endedColumns + `, connector_run_ids`},
+// Rollups is the outbox of the rollups.
+var Rollups = Ended{
+	due: Source{Table: `outbox_rollups`, Columns: endedColumns + `, connector_run_ids`},
 	take: func(keys string) string {
 		return `DELETE FROM outbox_rollups WHERE ` + keys + ` RETURNING ` + endedColumns + `, connector_run_ids`
 	},
@@ -158,8 +161,9 @@ var rollupsOutbox = endedOutbox{
 	wait: `UPDATE outbox_rollups SET failures = failures + 1, posted_at = now_us() + $3 WHERE project_id = $1 AND ended_id = $2 AND posted_at <= now_us()`,
 }
 
-var wordsOutbox = endedOutbox{
-	due: outboxSource{table: `outbox_words`, columns: endedColumns + `, '{}'`},
+// Words is the outbox of the search index.
+var Words = Ended{
+	due: Source{Table: `outbox_words`, Columns: endedColumns + `, '{}'`},
 	take: func(keys string) string {
 		return `DELETE FROM outbox_words WHERE ` + keys + ` RETURNING ` + endedColumns + `, '{}'`
 	},
@@ -167,8 +171,8 @@ var wordsOutbox = endedOutbox{
 	wait: `UPDATE outbox_words SET failures = failures + 1, posted_at = now_us() + $3 WHERE project_id = $1 AND ended_id = $2 AND posted_at <= now_us()`,
 }
 
-// takeRows takes rows that no other process has taken, in their current state.
-func (b endedOutbox) takeRows(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, rows []endedOutboxRow) ([]endedOutboxRow, error) {
+// Take takes rows that no other process has taken, in their current state.
+func (b Ended) Take(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, rows []EndedRow) ([]EndedRow, error) {
 	var l sqldb.Args
 	keys := make([]store.Key, len(rows))
 	for i, row := range rows {
@@ -177,30 +181,30 @@ func (b endedOutbox) takeRows(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, r
 	return sqldb.Collect(ctx, tx, scanEndedOutboxRow, b.take(db.KeyCondition(&l, "ended_id", keys)), l.Values...)
 }
 
-// insertRows inserts rows into the outbox, except empty ones.
-func (b endedOutbox) insertRows(ctx context.Context, tx *sqldb.Tx, left ...endedOutboxRow) error {
+// Insert inserts rows into the outbox, except empty ones.
+func (b Ended) Insert(ctx context.Context, tx *sqldb.Tx, left ...EndedRow) error {
 	var all sqldb.RowBatch
 	for _, e := range left {
 		if e.runCount() > 0 {
-			all.Add(e.ProjectID, e.ID, e.failures, e.postedAt, sqldb.IDsText(e.runs), sqldb.IDsText(e.connectorRuns))
+			all.Add(e.ProjectID, e.ID, e.failures, e.PostedAt, sqldb.IDsText(e.Runs), sqldb.IDsText(e.ConnectorRuns))
 		}
 	}
 	return all.Insert(ctx, tx, b.into, b.row, ``)
 }
 
-// batchPace is the batch size of a consumer. It is halved after each call that did not finish in time,
+// Pace is the batch size of a consumer. It is halved after each call that did not finish in time,
 // and doubled after each other call.
-type batchPace struct{ slow atomic.Int32 }
+type Pace struct{ slow atomic.Int32 }
 
 // maxSlow is the maximum number of halvings.
 const maxSlow = 7
 
-// batchSize returns how many of n are taken at once.
-func (p *batchPace) batchSize(n int) int { return max(n>>p.slow.Load(), 1) }
+// BatchSize returns how many of n are taken at once.
+func (p *Pace) BatchSize(n int) int { return max(n>>p.slow.Load(), 1) }
 
 // adjustPace records that rows of at most n were taken, and whether the call was late. After a late call the
 // next call takes half of them.
-func (p *batchPace) adjustPace(late bool, rows, n int) {
+func (p *Pace) adjustPace(late bool, rows, n int) {
 	slow := p.slow.Load()
 	if !late {
 		p.slow.Store(max(slow-1, 0))
@@ -219,15 +223,15 @@ const (
 	maxCollisions    = 4
 )
 
-// consume consumes an outbox in batches, so that transactions are short. It returns the number of
+// Consume consumes an outbox in batches, so that transactions are short. It returns the number of
 // rows, including partly consumed ones. Rows posted meanwhile wait for the next call, because consuming
 // rows one by one costs five times as much as in batches. A failing row blocks no other row: the consumer
 // sets it aside. If a row uses up the time of a call, the next call takes fewer rows.
-func (b endedOutbox) consume(
-	ctx context.Context, db *sqldb.DB, pace *batchPace, turns *projectCursor, limit, most int, by consumer[endedOutboxRow],
+func (b Ended) Consume(
+	ctx context.Context, db *sqldb.DB, pace *Pace, turns *Cursor, limit, most int, by Consumer[EndedRow],
 ) (n int, err error) {
-	by.DB, by.halveRow = db, func(ctx context.Context, row endedOutboxRow) (bool, error) { return b.halve(ctx, db, row) }
-	by.delayRow = func(ctx context.Context, tx *sqldb.Tx, row endedOutboxRow, wait time.Duration) error {
+	by.DB, by.halveRow = db, func(ctx context.Context, row EndedRow) (bool, error) { return b.halve(ctx, db, row) }
+	by.DelayRow = func(ctx context.Context, tx *sqldb.Tx, row EndedRow, wait time.Duration) error {
 		_, err := tx.Exec(ctx, b.wait, row.ProjectID, row.ID, wait.Microseconds())
 		return err
 	}
@@ -237,29 +241,29 @@ func (b endedOutbox) consume(
 	}
 	var aside []error
 	for collisions := 0; n < limit && collisions < maxCollisions; {
-		in := turn{limit: min(limit-n, pace.batchSize(most)), until: now.UnixMicro()}
+		in := Turn{Limit: min(limit-n, pace.BatchSize(most)), Until: now.UnixMicro()}
 		if collisions > 0 {
 			in.skip = 1 + rand.N(maxSkippedShares) //nolint:gosec // any random number will do
 		}
-		since := turns.lastProject()
-		rows, err := takeTurn(ctx, db, turns, b.due, in, scanEndedOutboxRow)
+		since := turns.Last()
+		rows, err := TakeTurn(ctx, db, turns, b.due, in, scanEndedOutboxRow)
 		if err != nil {
 			return n, sqldb.Wrap(err, "reading the outbox")
 		}
 		if len(rows) == 0 {
 			break // other gateways consume the remaining rows, if any
 		}
-		slices.SortFunc(rows, func(a, b endedOutboxRow) int { return sqldb.CompareKeys(a.Key, b.Key) }) // so that locks are taken in one order
-		err = by.consumeRows(ctx, rows)
-		if errors.Is(err, errConsumedElsewhere) {
+		slices.SortFunc(rows, func(a, b EndedRow) int { return sqldb.CompareKeys(a.Key, b.Key) }) // so that locks are taken in one order
+		err = by.Consume(ctx, rows)
+		if errors.Is(err, sweep.ErrConsumedElsewhere) {
 			collisions++
 			continue
 		}
 		late := err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
 		if whole := n == 0; whole || !late {
 			pace.adjustPace(late, len(rows), most)
-			if by.tooSlow(ctx, rows, err) {
-				err = by.setAside(ctx, rows[0], err)
+			if by.TooSlow(ctx, rows, err) {
+				err = by.SetAside(ctx, rows[0], err)
 			}
 		}
 		var found *store.SetAsideError
@@ -267,7 +271,7 @@ func (b endedOutbox) consume(
 		case errors.As(err, &found):
 			aside = append(aside, found.Rows...)
 		case err != nil:
-			turns.rewind(since) // the failing row comes again in a smaller batch
+			turns.Rewind(since) // the failing row comes again in a smaller batch
 			return n, err
 		}
 		n += len(rows)
@@ -279,21 +283,21 @@ func (b endedOutbox) consume(
 }
 
 // halve splits a row in two, unless it has a single run or connector run.
-func (b endedOutbox) halve(ctx context.Context, db *sqldb.DB, row endedOutboxRow) (halved bool, err error) {
+func (b Ended) halve(ctx context.Context, db *sqldb.DB, row EndedRow) (halved bool, err error) {
 	if row.runCount() < 2 {
 		return false, nil
 	}
 	return true, db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		taken, err := b.takeRows(ctx, db, tx, []endedOutboxRow{row})
+		taken, err := b.Take(ctx, db, tx, []EndedRow{row})
 		if err != nil {
 			return err
 		}
 		for _, row := range taken {
 			if row.runCount() < 2 {
-				return b.insertRows(ctx, tx, row)
+				return b.Insert(ctx, tx, row)
 			}
 			first, second := row.splitHalves()
-			if err := b.insertRows(ctx, tx, first, second); err != nil {
+			if err := b.Insert(ctx, tx, first, second); err != nil {
 				return err
 			}
 		}
