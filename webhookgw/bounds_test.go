@@ -155,6 +155,7 @@ func TestRunnerToken_StaysWithinStoreLimits(t *testing.T) {
 		"digest":      {"/v1/claim", `{"digests":["sha256:held"]}`, http.StatusUnprocessableEntity, "invalid_request"},
 		"runner":      {"/v1/claim", `{"runner_id":"` + strings.Repeat("r", dispatchapi.MaxRunnerID+1) + `"}`, http.StatusUnprocessableEntity, "invalid_request"},
 		"large claim": {"/v1/claim", `{"runner_id":"` + strings.Repeat("r", dispatchapi.MaxSmallRequest) + `"}`, http.StatusRequestEntityTooLarge, "request_too_large"},
+		"appends":     {"/v1/journals", `{"appends":[` + listed(`{}`, dispatchapi.MaxAppends+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
 		"entries":     {path + "/journal", `{"entries":[` + listed(`{}`, dispatchapi.MaxEntries+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
 		"trailing":    {path + "/complete", `{"journal":[` + listed(`{}`, dispatchapi.MaxEntries+1) + `]}`, http.StatusRequestEntityTooLarge, "too_large"},
 		"release":     {path + "/release", `{"token":1` + strings.Repeat(" ", dispatchapi.MaxSmallRequest) + `}`, http.StatusRequestEntityTooLarge, "request_too_large"},

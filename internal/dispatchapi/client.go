@@ -91,6 +91,8 @@ type Client struct {
 	http *http.Client
 	// large has the bytes of large requests.
 	large *semaphore.Weighted
+	// appends has the appends that share a request.
+	appends *appendQueue
 }
 
 // NewClient returns a client. The error names an invalid option.
@@ -105,7 +107,9 @@ func NewClient(opts Options) (*Client, error) {
 	if opts.Token == "" && opts.TokenFile == "" {
 		return nil, errors.New("a dispatch token or a token file is required")
 	}
-	return &Client{opts: opts, base: base, http: &http.Client{Transport: newTransport(opts.CAFile)}, large: semaphore.NewWeighted(maxLargeRequests)}, nil
+	c := &Client{opts: opts, base: base, http: &http.Client{Transport: newTransport(opts.CAFile)}, large: semaphore.NewWeighted(maxLargeRequests)}
+	c.appends = &appendQueue{send: c.sendAppends}
+	return c, nil
 }
 
 // Claim sends one claim request and waits as long as the request says. It does not retry, because
@@ -125,10 +129,15 @@ func (c *Client) Heartbeat(ctx context.Context, req HeartbeatRequest) (Heartbeat
 	return resp, c.callOnce(ctx, http.MethodPost, "/v1/heartbeat", req, &resp)
 }
 
-// Journal appends entries to a run's journal.
+// Journal appends entries to a run's journal. Small appends that come together share a request.
 func (c *Client) Journal(ctx context.Context, runID uuid.UUID, req JournalRequest) error {
-	return c.sendLarge(ctx, "/v1/runs/"+runID.String()+"/journal", req.Entries.size(), req)
+	if err := c.appends.tryAppend(ctx, RunAppend{RunID: runID, JournalRequest: req}); err == nil || isFinal(err) || ctx.Err() != nil {
+		return err
+	}
+	return c.sendLarge(ctx, journalPath(runID), req.Entries.size(), req)
 }
+
+func journalPath(runID uuid.UUID) string { return "/v1/runs/" + runID.String() + "/journal" }
 
 // Complete ends a run.
 func (c *Client) Complete(ctx context.Context, runID uuid.UUID, req CompleteRequest) error {
@@ -423,16 +432,21 @@ func responseError(method, path string, resp *http.Response) error {
 	if err != nil || json.Unmarshal(data, &problem) != nil || problem.Detail == "" {
 		problem.Detail = resp.Status
 	}
-	detail := fmt.Errorf("%s %s: %s", method, path, problem.Detail)
+	return statusError(method+" "+path, resp.StatusCode, problem.Detail)
+}
+
+// statusError converts the status and the detail of a failed call to an error.
+func statusError(call string, status int, text string) error {
+	detail := fmt.Errorf("%s: %s", call, text)
 	switch {
-	case resp.StatusCode == http.StatusConflict:
+	case status == http.StatusConflict:
 		return fmt.Errorf("%w: %w", detail, ErrFenced)
-	case resp.StatusCode == http.StatusUnauthorized:
+	case status == http.StatusUnauthorized:
 		return fmt.Errorf("%w: %w", detail, ErrUnauthorized)
-	case resp.StatusCode == http.StatusTooManyRequests:
+	case status == http.StatusTooManyRequests:
 		return fmt.Errorf("%w: %w", detail, errBusy)
-	case resp.StatusCode < http.StatusInternalServerError:
-		return fmt.Errorf("%w: %w", detail, &RejectedError{Detail: problem.Detail})
+	case status < http.StatusInternalServerError:
+		return fmt.Errorf("%w: %w", detail, &RejectedError{Detail: text})
 	default:
 		return detail
 	}

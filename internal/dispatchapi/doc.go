@@ -7,6 +7,7 @@
 //
 //	POST /v1/claim                 ClaimRequest → ClaimResponse, waits up to wait_seconds
 //	POST /v1/heartbeat             HeartbeatRequest → HeartbeatResponse
+//	POST /v1/journals              AppendRequest → AppendResponse, appends of several runs; 503 send each alone
 //	POST /v1/runs/{id}/journal     JournalRequest → 204, 409 fenced
 //	GET  /v1/runs/{id}/journal     ?token=<fencing token> → one JournalEntry per line, for a journal that was
 //	                               too large for the claim; 409 fenced

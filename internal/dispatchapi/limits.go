@@ -58,6 +58,8 @@ const (
 	MaxDayCosts    = 64
 	MaxTestResults = 3 << 18
 	MaxEntries     = 1000
+	// MaxAppends limits the appends that share a request.
+	MaxAppends = 64
 	// MaxActions limits the sending tools of an agent.
 	MaxActions = 32
 	// MaxLeases limits the claims in a heartbeat or a claim request, MaxDigests the bundles.

@@ -18,6 +18,7 @@ type (
 	Leases     []Lease
 	HeldLeases []Held
 	Entries    []JournalEntry
+	Appends    []RunAppend
 	Agents     []Agent
 	Models     []string
 	Tests      []TestResult
@@ -42,6 +43,11 @@ func (l *HeldLeases) UnmarshalJSON(data []byte) error {
 // UnmarshalJSON accepts at most MaxEntries, or returns ErrTooMany.
 func (l *Entries) UnmarshalJSON(data []byte) error {
 	return decodeList(data, (*[]JournalEntry)(l), MaxEntries)
+}
+
+// UnmarshalJSON accepts at most MaxAppends, or returns ErrTooMany.
+func (l *Appends) UnmarshalJSON(data []byte) error {
+	return decodeList(data, (*[]RunAppend)(l), MaxAppends)
 }
 
 // size returns the bytes of the data of all entries.

@@ -264,6 +264,28 @@ type SavedFile struct {
 	SHA256 string `json:"sha256"`
 }
 
+// AppendRequest appends to the journals of several runs, each under its own claim.
+type AppendRequest struct {
+	Appends Appends `json:"appends"`
+}
+
+// RunAppend is the append of a run.
+type RunAppend struct {
+	RunID uuid.UUID `json:"run_id"`
+	JournalRequest
+}
+
+// AppendResponse has the result of each append, in the order of the request.
+type AppendResponse struct {
+	Results []AppendResult `json:"results"`
+}
+
+// AppendResult has the status and the detail that a request with the append alone gets.
+type AppendResult struct {
+	Status int    `json:"status"`
+	Detail string `json:"detail,omitempty"`
+}
+
 // Final statuses of a run.
 const (
 	StatusCompleted = "completed"

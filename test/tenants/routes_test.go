@@ -393,6 +393,7 @@ var hookRoutes = map[string]func(attacker, victim *tenant, ids map[string]string
 var dispatchBodies = map[string]string{
 	"POST /v1/claim":                   `{"runner_id":"r","limit":64,"digests":["DIGEST"]}`,
 	"POST /v1/heartbeat":               `{"leases":[{"run_id":"RUN","token":1}]}`,
+	"POST /v1/journals":                `{"appends":[{"run_id":"RUN","token":1,"entries":[{"sequence":2,"kind":"model_answer","data":"x"}]}]}`,
 	"POST /v1/runs/{id}/journal":       `{"token":1,"entries":[{"sequence":2,"kind":"model_answer","data":"x"}]}`,
 	"POST /v1/runs/{id}/complete":      `{"token":1,"status":"completed","output":"x"}`,
 	"POST /v1/runs/{id}/release":       `{"token":1}`,
@@ -432,6 +433,8 @@ func (attacker *tenant) askDispatch(victim *tenant, ids map[string]string) {
 				victim.requireNothingOf(got, "%s", route)
 				if route == "POST /v1/heartbeat" && got.ok() { // the response reports each claim separately
 					require.Contains(attacker.t, got.body, `"lost":[{"run_id":"`+strings.ToLower(id)+`","token":1}]`)
+				} else if route == "POST /v1/journals" && got.ok() { // as the response reports each append
+					require.Regexp(attacker.t, `^{"results":\[{"status":404,"detail":"[^"]*"}\]}`, got.body)
 				} else if !slices.Contains(ofTheToken, route) {
 					require.False(attacker.t, got.ok(), "%s: %d %s", route, got.status, got.body)
 				}

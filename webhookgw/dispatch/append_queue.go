@@ -7,7 +7,6 @@ import (
 	"errors"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -57,46 +56,83 @@ func newAppendQueue(write func(ctx context.Context, project uuid.UUID, appends [
 // appendJournal appends to a journal. If ctx ends, the entries may be written nevertheless, and a retry gets the result. It returns
 // a Problem if there is no capacity.
 func (q *appendQueue) appendJournal(ctx context.Context, a store.JournalAppend) error {
-	project, own := a.Lease.Run.ProjectID, &pendingAppend{JournalAppend: a, done: make(chan error, 1)}
-	_, alone := q.suspect.Get(project)
-	for _, entry := range a.Entries {
-		own.size += entry.Size()
-		alone = alone || len(entry.Data) > store.MaxInlineText // its blob is written first, and no other append waits for that
+	return q.appendJournals(ctx, a.Lease.Run.ProjectID, []store.JournalAppend{a})[0]
+}
+
+// appendJournals is appendJournal for several appends of a project. Each has its own result.
+func (q *appendQueue) appendJournals(ctx context.Context, project uuid.UUID, appends []store.JournalAppend) []error {
+	errs, pending := make([]error, len(appends)), make([]*pendingAppend, len(appends))
+	var waiting []*pendingAppend
+	for i, a := range appends {
+		own := &pendingAppend{JournalAppend: a, done: make(chan error, 1)}
+		if q.isSuspect(project) || own.measure() {
+			continue
+		}
+		if err := q.slots.Take(project, 1); err != nil {
+			errs[i] = quota.Refusal(err, errProjectCalls, errCalls)
+			continue
+		}
+		defer q.slots.Give(project, 1)
+		pending[i], waiting = own, append(waiting, own)
 	}
-	if alone {
-		return q.write(ctx, project, []store.JournalAppend{a})[0]
-	}
-	if err := q.slots.Take(project, 1); err != nil {
-		return quota.Refusal(err, errProjectCalls, errCalls)
-	}
-	defer q.slots.Give(project, 1)
-	if q.addWaiting(own) {
+	if q.addWaiting(project, waiting) {
 		q.writers.Go(func() { q.writeWaiting(context.WithoutCancel(ctx), project) })
 	}
-	patience := time.NewTimer(queueTimeout)
-	defer patience.Stop()
+	patience, cancel := context.WithTimeout(ctx, queueTimeout)
+	defer cancel()
+	for i, own := range pending {
+		switch {
+		case own != nil:
+			errs[i] = q.awaitResult(ctx, patience.Done(), own)
+		case errs[i] == nil:
+			errs[i] = q.write(ctx, project, appends[i:i+1])[0]
+		}
+	}
+	return errs
+}
+
+// isSuspect reports whether the appends of a project share no statement.
+func (q *appendQueue) isSuspect(project uuid.UUID) bool {
+	_, suspect := q.suspect.Get(project)
+	return suspect
+}
+
+// measure computes the size. isLarge means that a blob is written before the entries, and no other append waits for that.
+func (a *pendingAppend) measure() (isLarge bool) {
+	for _, entry := range a.Entries {
+		a.size += entry.Size()
+		isLarge = isLarge || len(entry.Data) > store.MaxInlineText
+	}
+	return isLarge
+}
+
+// awaitResult returns the result of an append, or an error if the append is not being written when patience or ctx ends.
+func (q *appendQueue) awaitResult(ctx context.Context, patience <-chan struct{}, own *pendingAppend) error {
 	for {
 		select {
 		case err := <-own.done:
 			return err
-		case <-patience.C:
-			if q.removeWaiting(own) { // another gateway may have free capacity
-				return errCalls
-			}
 		case <-ctx.Done():
 			q.removeWaiting(own)
 			return context.Cause(ctx)
+		case <-patience:
+			if ctx.Err() == nil && q.removeWaiting(own) { // another gateway may have free capacity
+				return errCalls
+			}
+			patience = nil
 		}
 	}
 }
 
-// addWaiting adds an append. first means that none of its project is being written.
-func (q *appendQueue) addWaiting(own *pendingAppend) (first bool) {
+// addWaiting adds appends of a project. first means that none of it is being written.
+func (q *appendQueue) addWaiting(project uuid.UUID, appends []*pendingAppend) (first bool) {
+	if len(appends) == 0 {
+		return false
+	}
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	project := own.Lease.Run.ProjectID
 	_, busy := q.waiting[project]
-	q.waiting[project] = append(q.waiting[project], own)
+	q.waiting[project] = append(q.waiting[project], appends...)
 	return !busy
 }
 

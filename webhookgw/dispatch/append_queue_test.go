@@ -166,7 +166,7 @@ func TestAppendQueue_LimitsStatement(t *testing.T) {
 			q := newAppendQueue(nil)
 			for range c.appends {
 				a := appendOf(project, uuid.New(), c.bytes)
-				q.addWaiting(&pendingAppend{JournalAppend: a, size: a.Entries[0].Size()})
+				q.addWaiting(project, []*pendingAppend{{JournalAppend: a, size: a.Entries[0].Size()}})
 			}
 			batch := q.nextBatch(project)
 			require.Len(t, batch, c.want)

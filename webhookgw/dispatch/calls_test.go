@@ -117,6 +117,7 @@ var known = uuid.New()
 var asking = map[string][]struct{ path, body string }{
 	"POST /v1/claim":                   {{"/v1/claim", `{"limit":1,"runner_id":"r"}`}, {"/v1/claim", `{"runner_id":"r","draining":true}`}},
 	"POST /v1/heartbeat":               {{"/v1/heartbeat", `{"leases":[]}`}, {"/v1/heartbeat", fmt.Sprintf(`{"leases":[{"run_id":%q,"token":1}]}`, uuid.New())}},
+	"POST /v1/journals":                {{"/v1/journals", fmt.Sprintf(`{"appends":[{"run_id":%q,"token":1,"entries":[]}]}`, known)}},
 	"POST /v1/runs/{id}/journal":       {{"/v1/runs/" + known.String() + "/journal", `{"token":1,"entries":[]}`}},
 	"GET /v1/runs/{id}/journal":        {{"/v1/runs/" + known.String() + "/journal?token=1", ""}},
 	"POST /v1/runs/{id}/sends":         {{"/v1/runs/" + known.String() + "/sends", `{"token":1,"mode":"agent_tool","name":"tell","position":1,"payload":1}`}},

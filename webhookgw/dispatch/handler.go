@@ -146,6 +146,7 @@ func New(opts Options) *Handler {
 	router.Route("/v1", func(r chi.Router) {
 		r.Post("/claim", h.requireToken(store.TokenRunner, h.claimRuns))
 		r.Post("/heartbeat", h.requireToken(store.TokenRunner, h.heartbeat))
+		r.Post("/journals", h.requireToken(store.TokenRunner, h.appendJournals))
 		r.Post("/runs/{id}/journal", h.requireToken(store.TokenRunner, h.journal))
 		r.Get("/runs/{id}/journal", h.requireToken(store.TokenRunner, h.withStream(journalStream, h.readJournal)))
 		r.Post("/runs/{id}/complete", h.requireToken(store.TokenRunner, h.complete))
@@ -212,7 +213,11 @@ func (h *Handler) requireToken(kind store.TokenKind, next endpoint) http.Handler
 }
 
 func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, err error) {
-	var problem httpserver.Problem
+	httpserver.WriteProblem(w, h.problemOf(r, err))
+}
+
+// problemOf returns the problem that a caller gets for an error. It logs errors of the store.
+func (h *Handler) problemOf(r *http.Request, err error) (problem httpserver.Problem) {
 	switch {
 	case errors.As(err, &problem):
 	case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrConflict):
@@ -230,7 +235,7 @@ func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, err error) 
 		problem = httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeStoreUnavailable, "The store does not answer. Retry later.")
 		problem.RetryAfter = time.Second
 	}
-	httpserver.WriteProblem(w, problem)
+	return problem
 }
 
 // decodeRequest decodes a request body of at most limit bytes.

@@ -33,6 +33,53 @@ func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.To
 	return writeNoContent(w, h.appends.appendJournal(r.Context(), store.JournalAppend{Lease: lease, Entries: journal}))
 }
 
+// errSeparate rejects a request of several appends. One of them may be the cause of a failed statement.
+var errSeparate = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeBusy, "A statement with several appends failed. Send each append alone.")
+
+// appendJournals appends to the journals of several runs. Each append has its own result.
+func (h *Handler) appendJournals(w http.ResponseWriter, r *http.Request, token store.Token) error {
+	var req dispatchapi.AppendRequest
+	if err := decodeRequest(w, r, dispatchapi.MaxRequest, &req); err != nil {
+		return err
+	}
+	if h.appends.isSuspect(token.ProjectID) {
+		return errSeparate
+	}
+	results := make([]dispatchapi.AppendResult, len(req.Appends))
+	var appends []store.JournalAppend
+	var positions []int // of the appends in the request
+	for i, a := range req.Appends {
+		err := h.verifyOwned(r.Context(), a.RunID, token)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err // the other appends would wait for the store, too
+		}
+		var journal []store.JournalEntry
+		if err == nil {
+			journal, err = storeEntries(a.Entries)
+		}
+		if err != nil {
+			results[i] = h.appendResult(r, err)
+			continue
+		}
+		appends = append(appends, store.JournalAppend{Lease: store.Lease{Run: token.Run(a.RunID), Token: a.Token}, Entries: journal})
+		positions = append(positions, i)
+	}
+	for i, err := range h.appends.appendJournals(r.Context(), token.ProjectID, appends) {
+		results[positions[i]] = h.appendResult(r, err)
+	}
+	httpserver.WriteJSON(w, http.StatusOK, dispatchapi.AppendResponse{Results: results})
+	return nil
+}
+
+// appendResult returns the response that an append alone gets.
+func (h *Handler) appendResult(r *http.Request, err error) dispatchapi.AppendResult {
+	if err == nil {
+		return dispatchapi.AppendResult{Status: http.StatusNoContent}
+	}
+	problem := h.problemOf(r, err)
+	return dispatchapi.AppendResult{Status: problem.Status, Detail: problem.Detail}
+}
+
 // writeAppends writes appends of a project after its turn in the queue.
 func (h *Handler) writeAppends(ctx context.Context, project uuid.UUID, appends []store.JournalAppend) (errs []error) {
 	defer func() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/testenv/refpage"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -22,7 +23,8 @@ func TestReference_ListsLimits(t *testing.T) {
 				refpage.Part(totalParts/callParts), refpage.Part(totalParts/heartbeatParts), refpage.Part(callShare)),
 			Beyond: fmt.Sprintf("They wait for up to %s (heartbeats %s), then 503 `busy`. With more than %d waiting calls a project gets 429 `too_many_waiting`.",
 				patience, refpage.Time(heartbeatQueueTimeout), maxQueued) +
-				fmt.Sprintf(" Of these, a project may have %d appends to journals; up to %d share a statement.", maxQueued/callShare, maxAppends),
+				fmt.Sprintf(" Of these, a project may have %d appends to journals; up to %d of a runner share a request, and up to %d a statement.",
+					maxQueued/callShare, dispatchapi.MaxAppends, maxAppends),
 		},
 		{
 			Resource: fmt.Sprintf("Responses to requests for runs. A response has at most %d runs, %s of inputs and %s of journals. Runners fetch the rest.",

@@ -73,6 +73,40 @@ func TestJournal_RejectsPlatformEntries(t *testing.T) {
 	}
 }
 
+// TestJournals_ReportEachAppend: an append does not fail because of another one.
+func TestJournals_ReportEachAppend(t *testing.T) {
+	t.Parallel()
+	f := &fake{lost: func(l store.Lease) bool { return l.Token != 1 }}
+	h := handlerOf(f)
+	elsewhere := uuid.New()
+	h.owners.Put(store.Key{ProjectID: named("a"), ID: elsewhere}, named("b"))
+	appendOf := func(run uuid.UUID, token int, kind string) string {
+		return fmt.Sprintf(`{"run_id":%q,"token":%d,"entries":[{"sequence":1,"kind":%q,"data":{}}]}`, run, token, kind)
+	}
+	w := ask(t, h, "a", http.MethodPost, "/v1/journals", `{"appends":[`+strings.Join([]string{
+		appendOf(uuid.New(), 2, "model_answer"), appendOf(uuid.New(), 1, "model_answer"), appendOf(uuid.New(), 1, "resumed"), appendOf(elsewhere, 1, "model_answer"),
+	}, ",")+`]}`)
+	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	var got dispatchapi.AppendResponse
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &got))
+	var statuses []int
+	for _, result := range got.Results {
+		statuses = append(statuses, result.Status)
+	}
+	require.Equal(t, []int{http.StatusConflict, http.StatusNoContent, http.StatusUnprocessableEntity, http.StatusNotFound}, statuses)
+	require.Len(t, f.written, 2, "without the reserved kind and the run of another environment")
+}
+
+// TestJournals_AreSeparateAfterFailure: one of the appends of the failed statement may be the cause.
+func TestJournals_AreSeparateAfterFailure(t *testing.T) {
+	t.Parallel()
+	h := handlerOf(&fake{})
+	h.appends.suspect.Put(named("a"), struct{}{})
+	body := fmt.Sprintf(`{"appends":[{"run_id":%q,"token":1,"entries":[]}]}`, uuid.New())
+	require.Equal(t, http.StatusServiceUnavailable, ask(t, h, "a", http.MethodPost, "/v1/journals", body).Code)
+	require.Equal(t, http.StatusOK, ask(t, h, "b", http.MethodPost, "/v1/journals", body).Code)
+}
+
 // TestJournal_TruncatesModelName: the model service chooses its name.
 func TestJournal_TruncatesModelName(t *testing.T) {
 	t.Parallel()
