@@ -46,10 +46,14 @@ type SavedFiles interface {
 	OpenSavedFile(ctx context.Context, run Key, id string, offset int64) (SavedFile, io.ReadCloser, error)
 }
 
-// CheckSave returns the file of the entries for SaveFile, with the errors of CheckJournal and SaveFile.
+// CheckSave returns the file of the entries for SaveFile, with the errors of CheckJournal and SaveFile. The sequences must be
+// consecutive, because the sequence of the file's entry names the blob.
 func CheckSave(entries []JournalEntry) (file SavedFile, sequence int64, err error) {
 	others := make([]JournalEntry, 0, len(entries))
-	for _, e := range entries {
+	for i, e := range entries {
+		if e.Sequence != entries[0].Sequence+int64(i) {
+			return file, 0, fmt.Errorf("journal entry %d does not follow the entry before it: %w", e.Sequence, ErrInvalid)
+		}
 		if e.Kind != JournalFile {
 			others = append(others, e)
 			continue

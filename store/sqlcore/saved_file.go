@@ -52,7 +52,7 @@ func (c *Core) putSaved(
 		return nil, err
 	}
 	_, fresh, err := splitEntries(held.length, entries)
-	isFresh := slices.ContainsFunc(fresh, func(e store.JournalEntry) bool { return e.Sequence == sequence })
+	isFresh := slices.ContainsFunc(fresh, func(e store.JournalEntry) bool { return e.Sequence == sequence && e.Kind == store.JournalFile })
 	if err != nil || !isFresh || held.size+SizeOf(fresh) > store.MaxJournal {
 		return nil, nil
 	}

@@ -110,7 +110,11 @@ var savedFilePromises = []promise{
 			"a large file": {change(func(f *store.SavedFile) { f.Size = store.MaxSavedFile + 1 }), store.ErrTooLarge},
 			"no file":      {saveEntries(1, file)[1:], store.ErrInvalid},
 			"two files":    {append(saveEntries(1, file), saveEntries(3, file)...), store.ErrInvalid},
-			"no JSON":      {[]store.JournalEntry{{Sequence: 1, Kind: store.JournalFile, Data: json.RawMessage(`"text"`)}}, store.ErrInvalid},
+			"a sequence of two entries": {
+				[]store.JournalEntry{newEntry(1, store.JournalToolResult, false), saveEntries(1, file)[0]}, store.ErrInvalid,
+			},
+			"a gap":   {[]store.JournalEntry{saveEntries(1, file)[0], newEntry(3, store.JournalToolResult, false)}, store.ErrInvalid},
+			"no JSON": {[]store.JournalEntry{{Sequence: 1, Kind: store.JournalFile, Data: json.RawMessage(`"text"`)}}, store.ErrInvalid},
 			"a large entry": {
 				[]store.JournalEntry{{Sequence: 1, Kind: store.JournalFile, Data: json.RawMessage(`"` + strings.Repeat("x", 4<<10) + `"`)}}, store.ErrTooLarge,
 			},

@@ -74,6 +74,32 @@ func TestClaim_UnreadableJournal(t *testing.T) {
 	require.True(t, h.claims.Free(), "its memory is released")
 }
 
+// TestClaim_LimitsBytesOfJournals: whatever size a run claims to have, a journal beyond the limit and an incomplete one are not
+// part of the response.
+func TestClaim_LimitsBytesOfJournals(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		entry  string
+		length int64
+	}{
+		"large":      {`"` + strings.Repeat("e", maxInlineJournals) + `"`, 1},
+		"incomplete": {`"e"`, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fake{entry: row.entry, length: 1, claimed: []store.Claimed{{
+				Run: store.Run{ProjectID: named("a"), ID: uuid.New()}, Input: []byte("i"), JournalLength: row.length, JournalSize: 200,
+			}}}
+			w := ask(t, handlerOf(f), "a", http.MethodPost, "/v1/claim", `{"limit":1}`)
+			require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+			var resp dispatchapi.ClaimResponse
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &resp))
+			require.True(t, resp.Runs[0].JournalElsewhere)
+			require.Empty(t, resp.Runs[0].Journal)
+		})
+	}
+}
+
 // TestJournal_LimitsReadsPerProject: only the project with many concurrent reads waits.
 func TestJournal_LimitsReadsPerProject(t *testing.T) {
 	t.Parallel()

@@ -260,9 +260,9 @@ func (h *Handler) inlineContents(ctx context.Context, token store.Token, claimed
 		}
 		var entries []store.JournalEntry
 		if err := h.callStore(ctx, token.ProjectID, func(ctx context.Context) (err error) {
-			entries, err = h.opts.Store.Journal(ctx, token.Run(c.Run.ID))
+			entries, err = h.opts.Store.JournalAfter(ctx, token.Run(c.Run.ID), 0, int(c.JournalLength)) // at most a page
 			return err
-		}); err != nil {
+		}); err != nil || sizeOf(entries) > journals || int64(len(entries)) != c.JournalLength {
 			runs[i].JournalElsewhere = true
 			continue
 		}
@@ -270,6 +270,14 @@ func (h *Handler) inlineContents(ctx context.Context, token store.Token, claimed
 		runs[i].Journal = wireEntries(entries)
 	}
 	return maxInline - inputs + maxInlineJournals - journals + int64(len(runs)+1)*runOverhead
+}
+
+// sizeOf returns the size of entries in bytes.
+func sizeOf(entries []store.JournalEntry) (size int64) {
+	for _, e := range entries {
+		size += e.Size()
+	}
+	return size
 }
 
 func (h *Handler) countClaim(run store.Run) {

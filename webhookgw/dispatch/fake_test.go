@@ -147,10 +147,6 @@ func (f *fake) RunInput(context.Context, store.Key) (string, io.ReadCloser, erro
 	return "text/plain", io.NopCloser(f.body), nil
 }
 
-func (f *fake) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error) {
-	return f.JournalAfter(ctx, run, 0, int(f.length))
-}
-
 func (f *fake) JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) (entries []store.JournalEntry, err error) {
 	f.count("JournalAfter")
 	if f.unread != uuid.Nil && run.ID == f.unread {

@@ -66,7 +66,6 @@ type Store interface {
 	RunFiles(ctx context.Context, run store.Key) ([]store.File, error)
 	OpenRunFile(ctx context.Context, run store.Key, number int) (store.File, io.ReadCloser, error)
 	RunInput(ctx context.Context, key store.Key) (contentType string, body io.ReadCloser, err error)
-	Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error)
 	JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) ([]store.JournalEntry, error)
 }
 
