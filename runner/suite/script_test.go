@@ -43,6 +43,31 @@ def state(order):
 	}
 }
 
+// A mock answers the request of http.save, and the script and later calls read the file.
+func TestCase_SavesFiles(t *testing.T) {
+	t.Parallel()
+	r := ran(t, "agent: shop\ncases:\n  - name: a\n    payload: x\n    mocks: {models: {openai/gpt-5: scripted/m}, http: [{request: GET /report.csv, text: 'a,b'}]}\n"+
+		"    expected_tool_calls: [{tool: reports.fetch}, {tool: reports.read}, {tool: read_file, arguments: {id: s1}}]\n"+
+		"    expected_result: 'output.contains(\"report.csv\") && output.contains(\"a,b!\") && output.contains(\"\\\"size\\\":3\")'\n",
+		"agents/shop.yaml", "name: shop\nmodel: openai/gpt-5\ntools: ['reports.*']\n",
+		"tools/reports.star", `
+def fetch():
+    """Fetches the report."""
+    return http.save(env("SHOP_URL") + "/report.csv")
+
+def read():
+    """Reads the report."""
+    return files.text(files.list()[0]["id"]) + "!"
+`,
+		"models/m.yaml", `steps:
+  - {turn: 1, tool_calls: [{name: reports_fetch}]}
+  - {turn: 2, tool_calls: [{name: reports_read}]}
+  - {turn: 3, tool_calls: [{name: read_file, arguments: {id: s1}}]}
+  - {match: '(?s)(?P<r>.*)', text: '${r}'}
+`)
+	require.True(t, r.Passed, r.Explain())
+}
+
 // Mocks answer the requests of a tool that is a step.
 func TestCase_MocksRequestsOfSteps(t *testing.T) {
 	t.Parallel()
