@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/blob"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -103,13 +104,13 @@ func recordLastUse(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, deploym
 
 // makeLive changes the live pointer and the revisions of code-defined connectors.
 func (c *Core) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
-	if _, err := holdBundle(ctx, tx, d.ProjectID, d.BundleDigest); err != nil {
+	if _, err := blob.HoldBundle(ctx, tx, d.ProjectID, d.BundleDigest); err != nil {
 		if errors.Is(err, store.ErrNotFound) {
 			err = store.ErrBundleGone
 		}
 		return when, sqldb.Wrap(err, "keeping bundle %s", d.BundleDigest)
 	}
-	if err := holdLiveBundle(ctx, tx, d.Environment()); err != nil {
+	if err := blob.HoldLiveBundle(ctx, tx, d.Environment()); err != nil {
 		return when, err
 	}
 	if err := tx.QueryRowContext(ctx, `UPDATE environments SET live_deployment_id = $3, live_rank = $4,

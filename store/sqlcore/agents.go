@@ -20,11 +20,6 @@ import (
 // formerDeployments is the number of earlier deployments that are searched for agents.
 const formerDeployments = `20`
 
-func scanName(row sqldb.Scanner) (name string, err error) {
-	err = row.Scan(&name)
-	return name, err
-}
-
 // HasAgent implements store.Catalog.
 func (c *Core) HasAgent(ctx context.Context, deployment store.Key, name string) (has bool, err error) {
 	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
@@ -41,7 +36,7 @@ func (c *Core) SendsByMiddleware(ctx context.Context, deployment store.Key, agen
 
 // AgentNames implements store.Catalog.
 func (c *Core) AgentNames(ctx context.Context, deployment store.Key, limit int) ([]string, error) {
-	names, err := sqldb.Collect(ctx, c.engine.Reader(), scanName, `SELECT name FROM deployment_agents
+	names, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanText, `SELECT name FROM deployment_agents
 		WHERE project_id = $1 AND deployment_id = $2 AND variant_of = '' ORDER BY name LIMIT $3`, deployment.ProjectID, deployment.ID, limit)
 	return names, sqldb.Wrap(err, "listing the agents of deployment %s", deployment)
 }
@@ -121,7 +116,7 @@ func (a *agentList) addLive(ctx context.Context, q sqldb.Queryer) error {
 // addPast adds the agents of earlier deployments and of runs, with their counts. It marks linked agents.
 func (a *agentList) addPast(ctx context.Context, q sqldb.Queryer) error {
 	l := a.baseArgs()
-	former, err := sqldb.Collect(ctx, q, scanName, `SELECT DISTINCT a.name
+	former, err := sqldb.Collect(ctx, q, sqldb.ScanText, `SELECT DISTINCT a.name
 		FROM (SELECT id FROM deployments WHERE project_id = $1 AND environment_id = $2 AND status = 'deployed'
 			ORDER BY sequence DESC LIMIT `+formerDeployments+`) d
 		JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = d.id AND a.variant_of = ''`+a.nameCondition(&l, "a.name"), l.Values...)
@@ -137,7 +132,7 @@ func (a *agentList) addPast(ctx context.Context, q sqldb.Queryer) error {
 		return sqldb.Wrap(err, "counting runs")
 	}
 	l = a.baseArgs()
-	linked, err := sqldb.Collect(ctx, q, scanName, `SELECT DISTINCT l.agent_name
+	linked, err := sqldb.Collect(ctx, q, sqldb.ScanText, `SELECT DISTINCT l.agent_name
 		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
 		WHERE c.project_id = $1 AND c.environment_id = $2 AND c.mode IN ('inbound', 'sync')
 			AND NOT c.retired AND NOT c.shadowed`+a.nameCondition(&l, "l.agent_name"), l.Values...)
@@ -254,7 +249,7 @@ func (a *agentList) countedAgents(ctx context.Context, q sqldb.Queryer) ([]strin
 		return a.only, nil
 	}
 	for most := store.MaxPastAgents + len(a.agents); ; most *= 2 {
-		last, err := sqldb.Collect(ctx, q, scanName, `SELECT t.agent_name FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2
+		last, err := sqldb.Collect(ctx, q, sqldb.ScanText, `SELECT t.agent_name FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2
 			ORDER BY t.last_ended_at DESC LIMIT $3`, a.environment.ProjectID, a.environment.ID, most)
 		if err != nil {
 			return nil, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
@@ -96,7 +97,7 @@ func (c *Core) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.
 	for some := range slices.Chunk(slices.SortedFunc(maps.Keys(projects), sqldb.CompareIDs), sqldb.MaxIDs) {
 		var l sqldb.Args
 		full, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanUUID, `SELECT p.project_id FROM projects p
-			WHERE p.project_id IN `+l.AddIDs(some)+` AND p.storage > 0 AND `+countedBytes+` >= p.storage`, l.Values...)
+			WHERE p.project_id IN `+l.AddIDs(some)+` AND p.storage > 0 AND `+storedbytes.Counted+` >= p.storage`, l.Values...)
 		if err != nil {
 			full = some
 		}

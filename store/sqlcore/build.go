@@ -13,7 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/blob"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
 // ReportBuild implements store.Builds.
@@ -83,7 +85,7 @@ func appendLog(ctx context.Context, tx *sqldb.Tx, key store.Key, before, number 
 	if _, err = tx.Exec(ctx, `UPDATE deployments SET log_size = $3 WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID, used); err != nil {
 		return err
 	}
-	return addStored(ctx, tx, map[uuid.UUID]int64{key.ProjectID: used - before})
+	return storedbytes.Add(ctx, tx, map[uuid.UUID]int64{key.ProjectID: used - before})
 }
 
 // appendOutcome ends the log of a locked deployment with the outcome. A deployment without a log gets
@@ -172,7 +174,7 @@ func recordBuild(ctx context.Context, tx *sqldb.Tx, d store.Deployment, r store.
 	var size int64
 	if r.BundleDigest != "" {
 		var err error
-		if size, err = holdBundle(ctx, tx, d.ProjectID, r.BundleDigest); err != nil {
+		if size, err = blob.HoldBundle(ctx, tx, d.ProjectID, r.BundleDigest); err != nil {
 			return sqldb.Wrap(err, "keeping bundle %s", r.BundleDigest)
 		}
 	}
@@ -193,7 +195,7 @@ func recordBuild(ctx context.Context, tx *sqldb.Tx, d store.Deployment, r store.
 		d.ProjectID, d.ID, r.BundleDigest, size, agents, sqldb.JSON(r.TestResults), store.FailedTests(r.TestResults), sqldb.JSON(connectors), stored); err != nil {
 		return err
 	}
-	if err := addStored(ctx, tx, map[uuid.UUID]int64{d.ProjectID: stored}); err != nil {
+	if err := storedbytes.Add(ctx, tx, map[uuid.UUID]int64{d.ProjectID: stored}); err != nil {
 		return err
 	}
 	for part := range slices.Chunk(r.Agents, sqldb.MaxIDs) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/audit"
+	"github.com/agentplatform/agentplatform/store/blob"
 	"github.com/agentplatform/agentplatform/store/exchangerate"
 	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/platformkey"
@@ -126,6 +127,7 @@ type Core struct {
 	*pollrequest.Inbox
 	*exchangerate.Table
 	*rejection.Register
+	*blob.Archive
 
 	engine   Engine
 	atOnce   int
@@ -164,6 +166,7 @@ func (c *Core) setDB(db *sqldb.DB) {
 	c.Inbox = pollrequest.New(db)
 	c.Table = exchangerate.New(db)
 	c.Register = rejection.New(db)
+	c.Archive = blob.New(db)
 }
 
 // ListsAtOnce implements store.Store.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/blob"
 	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -159,7 +160,7 @@ func recordDeployment(ctx context.Context, tx *sqldb.Tx, s store.DeploymentSpec)
 		return err
 	}
 	if s.UploadDigest != "" && !s.Lost {
-		if _, err := keepUpload(ctx, tx, s.ProjectID, s.UploadDigest, store.UploadKept); err != nil {
+		if _, err := blob.KeepUpload(ctx, tx, s.ProjectID, s.UploadDigest, store.UploadKept); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/blob"
 	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -168,7 +169,7 @@ func settleDefault(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) error {
 // is enabled only while its environment exists), and clears the live deployment.
 func (c *Core) removeEnvironment(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 	project, id := key.ProjectID, key.ID
-	if err := holdLiveBundle(ctx, tx, key); err != nil {
+	if err := blob.HoldLiveBundle(ctx, tx, key); err != nil {
 		return err
 	}
 	var slug, name string

@@ -159,12 +159,6 @@ func (c *Core) ProjectHistoryOverdue(ctx context.Context) (time.Duration, error)
 	return time.Duration(most.us) * time.Microsecond, sqldb.Wrap(err, "reading the history beyond the retention of projects")
 }
 
-// countedBytes is an expression for the bytes of a project p that count against its limit: all
-// except days beyond its retention, which are deleted later.
-var countedBytes = `(COALESCE((SELECT s.bytes FROM stored_bytes s WHERE s.project_id = p.project_id), 0)
-	- COALESCE((SELECT CAST(SUM(d.bytes) AS bigint) FROM stored_days d WHERE d.project_id = p.project_id
-		AND p.history_us <> 0 AND d.day < (now_us() - p.history_us) / ` + sqldb.DayMicros + `), 0))`
-
 // pastLockSeed is the seed of the lock of transactions that delete history of a project. A transaction that
 // finds nothing more of a day has then seen all earlier deletes. It is also the lock of the indexer, so no
 // words of a run are left that is deleted meanwhile.
@@ -389,7 +383,7 @@ func (c *Core) deleteRows(
 	if err != nil {
 		return n, last, err
 	}
-	return n, last, c.unmarkBlobs(ctx, tx, loose)
+	return n, last, c.UnmarkBlobs(ctx, tx, loose)
 }
 
 // addFiles adds the blobs of the files of an input.
@@ -401,16 +395,6 @@ func addFiles(blobs []store.Key, project uuid.UUID, column string) ([]store.Key,
 		}
 	}
 	return blobs, err
-}
-
-// unmarkBlobs unmarks blobs, so that the next sweep deletes them.
-func (c *Core) unmarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
-	if len(blobs) == 0 {
-		return nil
-	}
-	var l sqldb.Args
-	_, err := tx.Exec(ctx, `UPDATE blobs SET mark = '' WHERE `+c.KeyCondition(&l, "id", blobs), l.Values...)
-	return sqldb.Wrap(err, "releasing blobs")
 }
 
 // deleteAudit deletes the audit log of a project before a time.

@@ -180,7 +180,7 @@ func (c *Core) putParts(ctx context.Context, project uuid.UUID, output string, e
 		}
 		large[part] = id
 		group.Go(func() error {
-			_, err := c.putBlob(ctx, store.Key{ProjectID: project, ID: id}, strings.NewReader(text))
+			_, err := c.WriteBlob(ctx, store.Key{ProjectID: project, ID: id}, strings.NewReader(text))
 			return err
 		})
 	}
@@ -262,7 +262,7 @@ func (c *Core) dropUnmarked(ctx context.Context, blobs []store.Key) {
 		if err != nil {
 			return err
 		}
-		return c.dropBlobs(ctx, tx, loose)
+		return c.DropBlobs(ctx, tx, loose)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
 // BacklogStatement returns a row for each environment of a project with open connector runs. It
@@ -20,7 +21,7 @@ const BacklogStatement = `SELECT c.environment_id, CAST(SUM(c.runs_left) AS bigi
 func (c *Core) ProjectLoad(ctx context.Context, project uuid.UUID) (store.ProjectLoad, error) {
 	load := store.ProjectLoad{Backlog: map[uuid.UUID]store.Backlog{}}
 	err := c.engine.Reader().QueryRowContext(ctx, `SELECT p.backlog_runs, p.backlog_input, p.storage, p.requests_per_minute,
-			`+countedBytes+`
+			`+storedbytes.Counted+`
 		FROM projects p WHERE p.project_id = $1`, project).
 		Scan(&load.Limits.BacklogRuns, &load.Limits.BacklogInput, &load.Limits.Storage, &load.Limits.RequestsPerMinute, &load.Stored)
 	if err != nil {

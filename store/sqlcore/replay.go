@@ -172,7 +172,7 @@ func (c *Core) copyPayload(ctx context.Context, d *requestedDelivery) (blobs []s
 		return nil, err
 	}
 	d.blob, blobs = &id, []store.Key{{ProjectID: d.ProjectID, ID: id}}
-	d.size, err = c.putBlob(ctx, blobs[0], body)
+	d.size, err = c.WriteBlob(ctx, blobs[0], body)
 	return blobs, err
 }
 

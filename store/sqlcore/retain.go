@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 	"github.com/agentplatform/agentplatform/store/sweep"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
@@ -23,19 +24,6 @@ import (
 // written at most unmarkedBlobAge before the row that names it, and that row is deleted with its whole
 // day.
 const blobMargin = 2 * sqldb.Day
-
-// addStoredOn adds to the stored bytes of projects and days.
-func addStoredOn(ctx context.Context, tx *sqldb.Tx, more map[sqldb.ProjectDay]int64) error {
-	of := map[uuid.UUID]int64{}
-	for _, on := range slices.SortedFunc(maps.Keys(more), sqldb.CompareDays) {
-		of[on.Project] += more[on]
-		if _, err := tx.Exec(ctx, `INSERT INTO stored_days AS s (project_id, day, bytes) VALUES ($1, $2, $3)
-			ON CONFLICT (project_id, day) DO UPDATE SET bytes = s.bytes + excluded.bytes`, on.Project, on.Day, more[on]); err != nil {
-			return err
-		}
-	}
-	return addStored(ctx, tx, of)
-}
 
 // undeliveredResult is the condition that a run of a project's day s has an undelivered result. A delivery
 // reads the result from the run.
@@ -170,7 +158,7 @@ func (c *Core) subtractDays(ctx context.Context, tx *sqldb.Tx, statement string,
 		return none, err
 	}, statement, args...)
 	if err == nil {
-		err = addStored(ctx, tx, less)
+		err = storedbytes.Add(ctx, tx, less)
 	}
 	for _, project := range slices.SortedFunc(maps.Keys(last), sqldb.CompareIDs) {
 		if err != nil {
@@ -279,7 +267,7 @@ func (c *Core) sweepBlobs(ctx context.Context, name, where string, limit int, ar
 		Scan: scanSized, Key: func(blob sizedBlob) store.Key { return blob.Key },
 		Move: func(ctx context.Context, tx *sqldb.Tx, blobs []sizedBlob) (store.Swept, error) {
 			some := firstBlobs(blobs)
-			return store.Swept{Cancelled: len(some)}, c.dropBlobs(ctx, tx, some)
+			return store.Swept{Cancelled: len(some)}, c.DropBlobs(ctx, tx, some)
 		},
 	}.Sweep(ctx, min(limit, sqldb.MaxIDs))
 	return swept.Runs(), err

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
 // NumberBytes is the stored size of a rollup row: about its real size with its share of the
@@ -40,5 +41,5 @@ func (g growth) insertRows(ctx context.Context, tx *sqldb.Tx, numbers sqldb.RowB
 // writeBytes adds the growth to the stored bytes of projects.
 func (g growth) writeBytes(ctx context.Context, tx *sqldb.Tx) error {
 	maps.DeleteFunc(g, func(_ uuid.UUID, bytes int64) bool { return bytes == 0 })
-	return addStored(ctx, tx, g)
+	return storedbytes.Add(ctx, tx, g)
 }

@@ -3,11 +3,9 @@
 package sqlcore
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -75,7 +73,7 @@ func (c *Core) putSaved(
 // putVerified writes the bytes of a file to a blob. It returns ErrInvalid if they do not fit the file.
 func (c *Core) putVerified(ctx context.Context, blob store.Key, file store.SavedFile, body io.Reader) error {
 	hash := sha256.New()
-	size, err := c.putBlob(ctx, blob, io.TeeReader(io.LimitReader(body, file.Size+1), hash))
+	size, err := c.WriteBlob(ctx, blob, io.TeeReader(io.LimitReader(body, file.Size+1), hash))
 	if err == nil && (size != file.Size || hex.EncodeToString(hash.Sum(nil)) != file.SHA256) {
 		err = fmt.Errorf("the bytes do not have the size and the digest of the file: %w", store.ErrInvalid)
 	}
@@ -144,26 +142,6 @@ func (c *Core) OpenSavedFile(ctx context.Context, run store.Key, id string, offs
 	if err != nil {
 		return store.SavedFile{}, nil, sqldb.Wrap(err, "reading a saved file of run %s", run)
 	}
-	body, err := c.openBlobAt(ctx, store.Key{ProjectID: run.ProjectID, ID: found[at].blob}, offset)
+	body, err := c.OpenBlobAt(ctx, store.Key{ProjectID: run.ProjectID, ID: found[at].blob}, offset)
 	return found[at].SavedFile, body, sqldb.Wrap(err, "reading a saved file of run %s", run)
-}
-
-// openBlobAt opens a blob at an offset. It skips the chunks before it.
-func (c *Core) openBlobAt(ctx context.Context, key store.Key, offset int64) (io.ReadCloser, error) {
-	body, err := c.OpenBlob(ctx, key)
-	if err != nil {
-		return nil, err
-	}
-	blob, ok := body.(*blobReader)
-	if !ok {
-		return nil, errors.New("the blob cannot be read from an offset")
-	}
-	if offset >= blob.left {
-		return io.NopCloser(bytes.NewReader(nil)), nil
-	}
-	blob.next, blob.left = int(offset/store.BlobChunk), blob.left-offset/store.BlobChunk*store.BlobChunk
-	if _, err := io.CopyN(io.Discard, blob, offset%store.BlobChunk); err != nil {
-		return nil, err
-	}
-	return blob, nil
 }

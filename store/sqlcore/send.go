@@ -14,6 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
 // Send implements store.Sends. A payload that is too large for a row is written first, unless it is
@@ -34,7 +35,7 @@ func (c *Core) Send(ctx context.Context, s store.Send) (sent store.Sent, err err
 		}
 		blob := store.Key{ProjectID: s.Lease.Run.ProjectID, ID: id}
 		blobs = append(blobs, blob)
-		if _, err := c.putBlob(ctx, blob, bytes.NewReader(s.Payload)); err != nil {
+		if _, err := c.WriteBlob(ctx, blob, bytes.NewReader(s.Payload)); err != nil {
 			c.dropUnmarked(ctx, blobs)
 			return sent, sqldb.Wrap(err, "storing the payload of run %s", s.Lease.Run)
 		}
@@ -50,7 +51,7 @@ func (c *Core) Send(ctx context.Context, s store.Send) (sent store.Sent, err err
 // storage. The transaction checks again.
 func (c *Core) checkSend(ctx context.Context, s store.Send) (refused, err error) {
 	run := s.Lease.Run
-	if refused, err = c.storageFull(ctx, run.ProjectID); refused != nil || err != nil || len(s.Payload) <= store.MaxInlineInput {
+	if refused, err = storedbytes.CheckLimit(ctx, c.DB, run.ProjectID); refused != nil || err != nil || len(s.Payload) <= store.MaxInlineInput {
 		return refused, err
 	}
 	claims, err := c.currentClaims(ctx, []store.Lease{s.Lease})
@@ -80,22 +81,6 @@ func refusalOf(err error) (refused, failed error) {
 		return err, nil
 	}
 	return nil, err
-}
-
-// storageFull returns a *store.StorageFullError if the project's storage is full.
-func (c *Core) storageFull(ctx context.Context, project uuid.UUID) (full, err error) {
-	var stored, limit int64
-	err = sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT p.storage, `+countedBytes+`
-		FROM projects p WHERE p.project_id = $1`, project).Scan(&limit, &stored))
-	switch {
-	case errors.Is(err, store.ErrNotFound): // the project is deleted
-		return nil, nil
-	case err != nil:
-		return nil, sqldb.Wrap(err, "reading the stored bytes of project %s", project)
-	case limit > 0 && stored >= limit:
-		return &store.StorageFullError{Stored: stored, Limit: limit}, nil
-	}
-	return nil, nil
 }
 
 // sendPayload creates the delivery of a payload, which is in the first of the blobs if there is one.

@@ -45,8 +45,8 @@ var ofAll = map[string]string{
 	"ProjectIDs":           "lists all IDs",
 
 	"TakeRejectionNews": "connectors of all projects reject requests",
-	"dropUploads":       "expires uploads of all projects",
-	"dropBundles":       "expires bundles of all projects",
+	"DropUploads":       "expires uploads of all projects",
+	"DropBundles":       "expires bundles of all projects",
 	"ListPollRequests":  "repositories of all projects are polled",
 	"NextReplay":        "replays of all projects advance",
 	"TakeReplays":       "replays of all projects advance",

@@ -10,6 +10,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
@@ -236,8 +237,8 @@ func (c *Core) expiredKinds() []sweep.Expired {
 						WHERE r.ended_at < now_us() - $2`+narrow+` ORDER BY r.ended_at LIMIT $1 `+c.SkipLocked+`)`, l.Values...)
 			},
 		},
-		{What: "uploads", Table: "uploads", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: c.dropUploads},
-		{What: "bundles", Table: "bundles", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: c.dropBundles},
+		{What: "uploads", Table: "uploads", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: c.DropUploads},
+		{What: "bundles", Table: "bundles", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: c.DropBundles},
 	}
 }
 
@@ -268,7 +269,7 @@ func (c *Core) CountStored(ctx context.Context, limit int) (n int, err error) {
 		if err != nil {
 			return err
 		}
-		return addStoredOn(ctx, tx, bytes)
+		return storedbytes.AddByDay(ctx, tx, bytes)
 	})
 	if err != nil {
 		return 0, sqldb.Wrap(err, "counting stored bytes") // nothing was counted

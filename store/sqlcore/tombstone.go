@@ -10,7 +10,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/blob"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
@@ -133,7 +135,7 @@ func (c *Core) dropObject(ctx context.Context, d deletedObject, before int64, li
 // environment, the source of a connector in effect, or the deployment of an open run.
 const isInUse = `SELECT EXISTS (SELECT 1 FROM deployments d JOIN environments e ON e.project_id = d.project_id AND e.id = d.environment_id
 		JOIN object_ids k ON k.project_id = e.project_id AND k.id = e.id AND k.kind = '` + store.KindEnvironment + `'
-		WHERE d.project_id = $1 AND d.id = $2 AND (d.id = e.live_deployment_id OR ` + isOneOfTheLast + `))
+		WHERE d.project_id = $1 AND d.id = $2 AND (d.id = e.live_deployment_id OR ` + blob.IsOneOfTheLast + `))
 	OR EXISTS (SELECT 1 FROM connectors c WHERE c.project_id = $1 AND c.deployment_id = $2 AND NOT c.retired)
 	OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.deployment_id = $2)`
 
@@ -216,7 +218,7 @@ func (c *Core) dropBlobsOf(ctx context.Context, tx *sqldb.Tx, project uuid.UUID,
 		return 0, err
 	}
 	some := firstBlobs(blobs)
-	if err := c.dropBlobs(ctx, tx, some); err != nil || len(some) == len(blobs) {
+	if err := c.DropBlobs(ctx, tx, some); err != nil || len(some) == len(blobs) {
 		return len(some), err
 	}
 	return limit, nil // there are more
@@ -306,7 +308,7 @@ func dropDeployment(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 	case errors.Is(err, store.ErrNotFound):
 		return nil
 	case err == nil:
-		err = addStored(ctx, tx, map[uuid.UUID]int64{key.ProjectID: -size})
+		err = storedbytes.Add(ctx, tx, map[uuid.UUID]int64{key.ProjectID: -size})
 	}
 	return sqldb.Wrap(err, "deleting deployment %s", key)
 }

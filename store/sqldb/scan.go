@@ -61,3 +61,9 @@ func Wrap(err error, format string, args ...any) error {
 	}
 	return fmt.Errorf(format+": %w", append(args, err)...)
 }
+
+// ScanText scans a text.
+func ScanText(row Scanner) (name string, err error) {
+	err = row.Scan(&name)
+	return name, err
+}

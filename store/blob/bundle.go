@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package blob
 
 import (
 	"context"
@@ -15,45 +15,46 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
 // PutBundle implements store.Bundles.
-func (c *Core) PutBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
-	size, err := c.keepBundle(ctx, deployment, digest)
+func (a *Archive) PutBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
+	size, err := a.keepBundle(ctx, deployment, digest)
 	if errors.Is(err, store.ErrNotFound) {
 		var full error
-		if full, err = c.storageFull(ctx, deployment.ProjectID); full != nil {
+		if full, err = storedbytes.CheckLimit(ctx, a.db, deployment.ProjectID); full != nil {
 			return 0, full
 		}
 		if err == nil {
-			size, err = c.putBundle(ctx, deployment, digest, r, limit)
+			size, err = a.putBundle(ctx, deployment, digest, r, limit)
 		}
 	}
 	return size, sqldb.Wrap(err, "storing bundle %s", digest)
 }
 
 // keepBundle keeps a stored bundle as long as a new one.
-func (c *Core) keepBundle(ctx context.Context, deployment store.Key, digest string) (size int64, err error) {
-	return size, c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.onlyBundle(ctx, tx, deployment, digest); err != nil {
+func (a *Archive) keepBundle(ctx context.Context, deployment store.Key, digest string) (size int64, err error) {
+	return size, a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := a.onlyBundle(ctx, tx, deployment, digest); err != nil {
 			return err
 		}
-		size, err = holdBundle(ctx, tx, deployment.ProjectID, digest)
+		size, err = HoldBundle(ctx, tx, deployment.ProjectID, digest)
 		return err
 	})
 }
 
-// holdBundle keeps a bundle for at least BundleAge from now and returns its size. The sweep does
-// not delete it during this transaction or that time. If the sweep has deleted it, holdBundle
+// HoldBundle keeps a bundle for at least BundleAge from now and returns its size. The sweep does
+// not delete it during this transaction or that time. If the sweep has deleted it, HoldBundle
 // returns ErrNotFound.
-func holdBundle(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, digest string) (size int64, err error) {
+func HoldBundle(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, digest string) (size int64, err error) {
 	return size, sqldb.MapNoRows(tx.QueryRowContext(ctx, `UPDATE bundles SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
 		WHERE project_id = $1 AND digest = $2 RETURNING size`, project, digest, store.BundleAge.Microseconds()).Scan(&size))
 }
 
-// holdLiveBundle keeps the bundle of the live deployment for at least BundleAge from now. During that
+// HoldLiveBundle keeps the bundle of the live deployment for at least BundleAge from now. During that
 // time it has uses that no row shows: runs that start with it, and users who want it back.
-func holdLiveBundle(ctx context.Context, tx *sqldb.Tx, environment store.Key) error {
+func HoldLiveBundle(ctx context.Context, tx *sqldb.Tx, environment store.Key) error {
 	_, err := tx.Exec(ctx, `UPDATE bundles SET kept_until = now_us() + $3 WHERE kept_until < now_us() + $3 AND project_id = $1 AND digest =
 		(SELECT d.bundle_digest FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 			WHERE e.project_id = $1 AND e.id = $2)`, environment.ProjectID, environment.ID, store.BundleAge.Microseconds())
@@ -62,8 +63,8 @@ func holdLiveBundle(ctx context.Context, tx *sqldb.Tx, environment store.Key) er
 
 // onlyBundle records this bundle as the one that the build of a deployment has stored, in place of
 // an earlier one. A deleted deployment has none.
-func (c *Core) onlyBundle(ctx context.Context, tx *sqldb.Tx, deployment store.Key, digest string) error {
-	if err := c.engine.Lock(ctx, tx, deployment.ProjectID); err != nil {
+func (a *Archive) onlyBundle(ctx context.Context, tx *sqldb.Tx, deployment store.Key, digest string) error {
+	if err := a.db.Lock(ctx, tx, deployment.ProjectID); err != nil {
 		return fmt.Errorf("locking project %s: %w", deployment.ProjectID, err)
 	}
 	var before string
@@ -88,18 +89,18 @@ func (c *Core) onlyBundle(ctx context.Context, tx *sqldb.Tx, deployment store.Ke
 	if err != nil || len(replaced) == 0 {
 		return err
 	}
-	return c.dropBlobs(ctx, tx, replaced) // at once: a sweep would leave them for a day
+	return a.DropBlobs(ctx, tx, replaced) // at once: a sweep would leave them for a day
 }
 
 // putBundle writes the bytes to a blob and names it as the bundle after verifying its digest.
-func (c *Core) putBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
+func (a *Archive) putBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return 0, fmt.Errorf("generating an ID: %w", err)
 	}
 	blob := store.Key{ProjectID: deployment.ProjectID, ID: id}
 	hash := sha256.New()
-	size, err := c.putBlob(ctx, blob, io.TeeReader(io.LimitReader(r, limit+1), hash))
+	size, err := a.WriteBlob(ctx, blob, io.TeeReader(io.LimitReader(r, limit+1), hash))
 	var refused error
 	switch got := "sha256:" + hex.EncodeToString(hash.Sum(nil)); {
 	case err != nil:
@@ -109,36 +110,36 @@ func (c *Core) putBundle(ctx context.Context, deployment store.Key, digest strin
 	case got != digest:
 		refused = fmt.Errorf("the bytes have digest %s: %w", got, store.ErrConflict)
 	default:
-		refused = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-			if err := c.onlyBundle(ctx, tx, deployment, digest); err != nil {
+		refused = a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			if err := a.onlyBundle(ctx, tx, deployment, digest); err != nil {
 				return err
 			}
-			return c.nameBlob(ctx, tx, `INSERT INTO bundles AS t (project_id, digest, size, blob_id, created_at, kept_until)`+insertNamed,
+			return a.nameBlob(ctx, tx, `INSERT INTO bundles AS t (project_id, digest, size, blob_id, created_at, kept_until)`+insertNamed,
 				"bundle", blob, digest, size, store.BundleAge)
 		})
 	}
 	if refused != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime) // the request may have been cancelled
 		defer cancel()
-		return 0, errors.Join(refused, c.DropBlob(ctx, blob))
+		return 0, errors.Join(refused, a.DropBlob(ctx, blob))
 	}
 	return size, nil
 }
 
 // OpenBundle implements store.Bundles.
-func (c *Core) OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error) {
-	id, err := sqldb.ScanUUID(c.engine.Reader().QueryRowContext(ctx,
+func (a *Archive) OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error) {
+	id, err := sqldb.ScanUUID(a.db.Reader().QueryRowContext(ctx,
 		`SELECT blob_id FROM bundles WHERE project_id = $1 AND digest = $2`, projectID, digest))
 	if err != nil {
 		return nil, sqldb.Wrap(sqldb.MapNoRows(err), "opening bundle %s", digest)
 	}
-	return c.OpenBlob(ctx, store.Key{ProjectID: projectID, ID: id})
+	return a.OpenBlob(ctx, store.Key{ProjectID: projectID, ID: id})
 }
 
 // NamesBundle implements store.Bundles.
-func (c *Core) NamesBundle(ctx context.Context, environment store.Key, digest string) error {
+func (a *Archive) NamesBundle(ctx context.Context, environment store.Key, digest string) error {
 	var one int
-	err := sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM deployments
+	err := sqldb.MapNoRows(a.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM deployments
 		WHERE project_id = $1 AND environment_id = $2 AND bundle_digest = $3 LIMIT 1`,
 		environment.ProjectID, environment.ID, digest).Scan(&one))
 	return sqldb.Wrap(err, "reading bundle %s of environment %s", digest, environment)
@@ -155,12 +156,12 @@ func scanBundle(row sqldb.Scanner) (b bundle, err error) {
 	return b, err
 }
 
-// dropBundles deletes expired bundles that nothing needs, and extends the others by BundleAge. A
-// transaction that is about to need a bundle holds it (holdBundle): either before the bundle is
+// DropBundles deletes expired bundles that nothing needs, and extends the others by BundleAge. A
+// transaction that is about to need a bundle holds it (HoldBundle): either before the bundle is
 // picked here, and then it is kept, or afterwards, and then it is missing.
-func (c *Core) dropBundles(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
+func (a *Archive) DropBundles(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 	due, err := sqldb.Collect(ctx, tx, scanBundle, `SELECT r.project_id, r.digest FROM bundles r
-		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+c.SkipLocked, l.Values...)
+		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+a.db.SkipLocked, l.Values...)
 	if err != nil {
 		return 0, err
 	}
@@ -172,9 +173,9 @@ func (c *Core) dropBundles(ctx context.Context, tx *sqldb.Tx, narrow string, l s
 			return 0, sqldb.Wrap(err, "checking the uses of bundle %s", b.digest)
 		}
 		if needed {
-			_, err = holdBundle(ctx, tx, b.project, b.digest)
+			_, err = HoldBundle(ctx, tx, b.project, b.digest)
 		} else {
-			_, err = c.deleteAndUnmark(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2 RETURNING project_id, blob_id, size`, b.project, b.digest)
+			_, err = a.deleteAndUnmark(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2 RETURNING project_id, blob_id, size`, b.project, b.digest)
 		}
 		if err != nil {
 			return 0, sqldb.Wrap(err, "deleting bundle %s", b.digest)
@@ -188,11 +189,11 @@ func (c *Core) dropBundles(ctx context.Context, tx *sqldb.Tx, narrow string, l s
 const selectBundleUse = `SELECT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.wanted_bundle_digest = $2)
 	OR EXISTS (SELECT 1 FROM deployments d JOIN environments e ON e.project_id = d.project_id AND e.id = d.environment_id
 		WHERE d.project_id = $1 AND d.bundle_digest = $2 AND (d.status = 'building' OR d.id = e.live_deployment_id
-			OR ` + isOneOfTheLast + `))`
+			OR ` + IsOneOfTheLast + `))`
 
-// isOneOfTheLast is the condition that a deployment d is one of the last $3 deployed ones of its
+// IsOneOfTheLast is the condition that a deployment d is one of the last $3 deployed ones of its
 // environment.
-const isOneOfTheLast = `d.status = 'deployed' AND (SELECT count(*) FROM (SELECT 1 AS one FROM deployments n WHERE n.project_id = $1 AND n.environment_id = d.environment_id
+const IsOneOfTheLast = `d.status = 'deployed' AND (SELECT count(*) FROM (SELECT 1 AS one FROM deployments n WHERE n.project_id = $1 AND n.environment_id = d.environment_id
 	AND n.sequence > d.sequence AND n.status = 'deployed' ORDER BY n.sequence LIMIT $3) newer) < $3`
 
 // needsBundle reports whether a bundle is needed. Open runs are checked last because there may be
@@ -203,7 +204,7 @@ func needsBundle(ctx context.Context, tx *sqldb.Tx, b bundle, open map[uuid.UUID
 	}
 	digests, known := open[b.project]
 	if !known {
-		if digests, err = sqldb.Collect(ctx, tx, scanName, bundlesOfOpen, b.project); err != nil {
+		if digests, err = sqldb.Collect(ctx, tx, sqldb.ScanText, bundlesOfOpen, b.project); err != nil {
 			return false, err
 		}
 		open[b.project] = digests

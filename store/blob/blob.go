@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package blob stores bytes in chunks: blobs, and the uploads and bundles that name them.
+package blob
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -11,15 +13,21 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
+// Archive has the blobs, uploads and bundles of projects.
+type Archive struct{ db *sqldb.DB }
+
+// New returns an Archive.
+func New(db *sqldb.DB) *Archive { return &Archive{db: db} }
+
 // PutBlob implements store.Blobs.
-func (c *Core) PutBlob(ctx context.Context, key store.Key, r io.Reader) (int64, error) {
-	size, err := c.putBlob(ctx, key, r)
+func (a *Archive) PutBlob(ctx context.Context, key store.Key, r io.Reader) (int64, error) {
+	size, err := a.WriteBlob(ctx, key, r)
 	return size, sqldb.Wrap(err, "storing blob %s", key)
 }
 
-// putBlob writes the chunks one by one. The last chunk completes the blob, so a small blob is one
+// WriteBlob writes the chunks one by one. The last chunk completes the blob, so a small blob is one
 // transaction.
-func (c *Core) putBlob(ctx context.Context, key store.Key, r io.Reader) (size int64, err error) {
+func (a *Archive) WriteBlob(ctx context.Context, key store.Key, r io.Reader) (size int64, err error) {
 	buffer, ahead := make([]byte, store.BlobChunk), make([]byte, store.BlobChunk)
 	n, err := readChunk(r, buffer)
 	for number := 0; err == nil; number++ {
@@ -31,7 +39,7 @@ func (c *Core) putBlob(ctx context.Context, key store.Key, r io.Reader) (size in
 		}
 		size += int64(n)
 		chunk := blobChunk{key: key, number: number, data: buffer[:n], size: size, last: more == 0}
-		if err = c.Write(ctx, chunk.writeChunk); err != nil || chunk.last {
+		if err = a.db.Write(ctx, chunk.writeChunk); err != nil || chunk.last {
 			break
 		}
 		buffer, ahead, n = ahead, buffer, more
@@ -82,25 +90,25 @@ func (b blobChunk) writeChunk(ctx context.Context, tx *sqldb.Tx) error {
 }
 
 // OpenBlob implements store.Blobs.
-func (c *Core) OpenBlob(ctx context.Context, key store.Key) (io.ReadCloser, error) {
+func (a *Archive) OpenBlob(ctx context.Context, key store.Key) (io.ReadCloser, error) {
 	var size int64
-	err := c.engine.Reader().QueryRowContext(ctx, `SELECT size FROM blobs WHERE project_id = $1 AND id = $2 AND complete`,
+	err := a.db.Reader().QueryRowContext(ctx, `SELECT size FROM blobs WHERE project_id = $1 AND id = $2 AND complete`,
 		key.ProjectID, key.ID).Scan(&size)
 	if err != nil {
 		return nil, sqldb.Wrap(sqldb.MapNoRows(err), "opening blob %s", key)
 	}
-	return &blobReader{ctx: ctx, core: c, key: key, left: size}, nil
+	return &blobReader{ctx: ctx, archive: a, key: key, left: size}, nil
 }
 
 // blobReader reads a blob chunk by chunk. It keeps the context of OpenBlob, because io.Reader has
 // no other way to get one.
 type blobReader struct {
-	ctx   context.Context //nolint:containedctx // methods of io.Reader take no context
-	core  *Core
-	key   store.Key
-	next  int
-	chunk []byte
-	left  int64
+	ctx     context.Context //nolint:containedctx // methods of io.Reader take no context
+	archive *Archive
+	key     store.Key
+	next    int
+	chunk   []byte
+	left    int64
 }
 
 // Read implements io.Reader.
@@ -109,7 +117,7 @@ func (b *blobReader) Read(p []byte) (int, error) {
 		if b.left <= 0 {
 			return 0, io.EOF
 		}
-		err := b.core.engine.Reader().QueryRowContext(b.ctx,
+		err := b.archive.db.Reader().QueryRowContext(b.ctx,
 			`SELECT data FROM blob_chunks WHERE project_id = $1 AND blob_id = $2 AND number = $3`,
 			b.key.ProjectID, b.key.ID, b.next).Scan(&b.chunk)
 		if err != nil {
@@ -130,8 +138,8 @@ func (b *blobReader) Close() error {
 }
 
 // DropBlob implements store.Blobs.
-func (c *Core) DropBlob(ctx context.Context, key store.Key) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (a *Archive) DropBlob(ctx context.Context, key store.Key) error {
+	err := a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var mark string
 		err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT mark FROM blobs WHERE project_id = $1 AND id = $2 `+tx.Exclusive,
 			key.ProjectID, key.ID).Scan(&mark))
@@ -143,20 +151,50 @@ func (c *Core) DropBlob(ctx context.Context, key store.Key) error {
 		case mark != "":
 			return store.ErrConflict
 		}
-		return c.dropBlobs(ctx, tx, []store.Key{key})
+		return a.DropBlobs(ctx, tx, []store.Key{key})
 	})
 	return sqldb.Wrap(err, "deleting blob %s", key)
 }
 
-// dropBlobs deletes blobs and their chunks.
-func (c *Core) dropBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
+// DropBlobs deletes blobs and their chunks.
+func (a *Archive) DropBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
 	var chunks, rows sqldb.Args
-	if _, err := tx.Exec(ctx, `DELETE FROM blob_chunks WHERE `+c.KeyCondition(&chunks, "blob_id", blobs), chunks.Values...); err != nil {
+	if _, err := tx.Exec(ctx, `DELETE FROM blob_chunks WHERE `+a.db.KeyCondition(&chunks, "blob_id", blobs), chunks.Values...); err != nil {
 		return sqldb.Wrap(err, "deleting the chunks of blobs")
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM blobs WHERE `+c.KeyCondition(&rows, "id", blobs), rows.Values...)
+	_, err := tx.Exec(ctx, `DELETE FROM blobs WHERE `+a.db.KeyCondition(&rows, "id", blobs), rows.Values...)
 	return sqldb.Wrap(err, "deleting blobs")
+}
+
+// UnmarkBlobs unmarks blobs, so that the next sweep deletes them.
+func (a *Archive) UnmarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
+	if len(blobs) == 0 {
+		return nil
+	}
+	var l sqldb.Args
+	_, err := tx.Exec(ctx, `UPDATE blobs SET mark = '' WHERE `+a.db.KeyCondition(&l, "id", blobs), l.Values...)
+	return sqldb.Wrap(err, "releasing blobs")
+}
+
+// OpenBlobAt opens a blob at an offset. It skips the chunks before it.
+func (a *Archive) OpenBlobAt(ctx context.Context, key store.Key, offset int64) (io.ReadCloser, error) {
+	body, err := a.OpenBlob(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	blob, ok := body.(*blobReader)
+	if !ok {
+		return nil, errors.New("the blob cannot be read from an offset")
+	}
+	if offset >= blob.left {
+		return io.NopCloser(bytes.NewReader(nil)), nil
+	}
+	blob.next, blob.left = int(offset/store.BlobChunk), blob.left-offset/store.BlobChunk*store.BlobChunk
+	if _, err := io.CopyN(io.Discard, blob, offset%store.BlobChunk); err != nil {
+		return nil, err
+	}
+	return blob, nil
 }

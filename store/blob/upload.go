@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package blob
 
 import (
 	"context"
@@ -9,51 +9,50 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
 // dropTime limits cleaning up after a failed upload.
 const dropTime = 5 * time.Second
 
 // PutUpload implements store.Uploads.
-func (c *Core) PutUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (store.Upload, error) {
-	full, err := c.storageFull(ctx, projectID)
+func (a *Archive) PutUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (store.Upload, error) {
+	full, err := storedbytes.CheckLimit(ctx, a.db, projectID)
 	if full != nil {
 		return store.Upload{}, full
 	}
 	var upload store.Upload
 	if err == nil {
-		upload, err = c.putUpload(ctx, projectID, r, limit)
+		upload, err = a.putUpload(ctx, projectID, r, limit)
 	}
 	return upload, sqldb.Wrap(err, "storing an upload of project %s", projectID)
 }
 
 // putUpload writes the bytes to a blob and names it once its digest is known.
-func (c *Core) putUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (u store.Upload, err error) {
+func (a *Archive) putUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (u store.Upload, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return u, fmt.Errorf("generating an ID: %w", err)
 	}
 	blob, hash := store.Key{ProjectID: projectID, ID: id}, sha256.New()
-	u.Size, err = c.putBlob(ctx, blob, io.TeeReader(io.LimitReader(r, limit+1), hash))
+	u.Size, err = a.WriteBlob(ctx, blob, io.TeeReader(io.LimitReader(r, limit+1), hash))
 	if err == nil && u.Size > limit {
 		err = fmt.Errorf("more than %d bytes: %w", limit, store.ErrTooLarge)
 	}
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime) // the request may have been cancelled
 		defer cancel()
-		return store.Upload{}, errors.Join(err, c.DropBlob(ctx, blob))
+		return store.Upload{}, errors.Join(err, a.DropBlob(ctx, blob))
 	}
 	u.Digest = "sha256:" + hex.EncodeToString(hash.Sum(nil))
-	return u, c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		return c.nameBlob(ctx, tx, `INSERT INTO uploads AS t (project_id, digest, size, blob_id, created_at, kept_until)`+insertNamed,
+	return u, a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		return a.nameBlob(ctx, tx, `INSERT INTO uploads AS t (project_id, digest, size, blob_id, created_at, kept_until)`+insertNamed,
 			"upload", blob, u.Digest, u.Size, store.UploadAge)
 	})
 }
@@ -65,64 +64,64 @@ const insertNamed = ` VALUES ($1, $2, $3, $4, now_us(), now_us() + $5) ON CONFLI
 
 // nameBlob makes a blob the bytes of an upload or bundle, with a statement, and sets its expiry. If
 // it exists, its expiry is extended and the blob is deleted.
-func (c *Core) nameBlob(ctx context.Context, tx *sqldb.Tx, statement, what string, blob store.Key, digest string, size int64, age time.Duration) error {
+func (a *Archive) nameBlob(ctx context.Context, tx *sqldb.Tx, statement, what string, blob store.Key, digest string, size int64, age time.Duration) error {
 	kept, err := sqldb.ScanUUID(tx.QueryRowContext(ctx, statement, blob.ProjectID, digest, size, blob.ID, age.Microseconds()))
 	switch {
 	case err != nil:
 		return sqldb.Wrap(err, "naming %s %s", what, digest)
 	case kept != blob.ID:
-		return c.dropBlobs(ctx, tx, []store.Key{blob})
+		return a.DropBlobs(ctx, tx, []store.Key{blob})
 	}
 	if _, err := tx.Exec(ctx, `UPDATE blobs SET mark = $3 WHERE project_id = $1 AND id = $2`, blob.ProjectID, blob.ID, what); err != nil {
 		return err
 	}
-	return addStored(ctx, tx, map[uuid.UUID]int64{blob.ProjectID: size})
+	return storedbytes.Add(ctx, tx, map[uuid.UUID]int64{blob.ProjectID: size})
 }
 
-// keepUpload extends the expiry of an upload, if it exists.
-func keepUpload(ctx context.Context, tx *sqldb.Tx, projectID uuid.UUID, digest string, age time.Duration) (int64, error) {
+// KeepUpload extends the expiry of an upload, if it exists.
+func KeepUpload(ctx context.Context, tx *sqldb.Tx, projectID uuid.UUID, digest string, age time.Duration) (int64, error) {
 	n, err := tx.Exec(ctx, `UPDATE uploads SET kept_until = CASE WHEN kept_until < now_us() + $3 THEN now_us() + $3 ELSE kept_until END
 		WHERE project_id = $1 AND digest = $2`, projectID, digest, age.Microseconds())
 	return n, sqldb.Wrap(err, "keeping upload %s", digest)
 }
 
 // HasUpload implements store.Uploads.
-func (c *Core) HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error {
+func (a *Archive) HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error {
 	var one int
-	err := sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM uploads WHERE project_id = $1 AND digest = $2`, projectID, digest).Scan(&one))
+	err := sqldb.MapNoRows(a.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM uploads WHERE project_id = $1 AND digest = $2`, projectID, digest).Scan(&one))
 	return sqldb.Wrap(err, "reading upload %s", digest)
 }
 
 // OpenUpload implements store.Uploads.
-func (c *Core) OpenUpload(ctx context.Context, deployment store.Key) (io.ReadCloser, error) {
-	id, err := sqldb.ScanUUID(c.engine.Reader().QueryRowContext(ctx, `SELECT u.blob_id FROM deployments d
+func (a *Archive) OpenUpload(ctx context.Context, deployment store.Key) (io.ReadCloser, error) {
+	id, err := sqldb.ScanUUID(a.db.Reader().QueryRowContext(ctx, `SELECT u.blob_id FROM deployments d
 		JOIN uploads u ON u.project_id = d.project_id AND u.digest = d.upload_digest
 		WHERE d.project_id = $1 AND d.id = $2`, deployment.ProjectID, deployment.ID))
 	if err != nil {
 		return nil, sqldb.Wrap(sqldb.MapNoRows(err), "opening the upload of deployment %s", deployment)
 	}
-	return c.OpenBlob(ctx, store.Key{ProjectID: deployment.ProjectID, ID: id})
+	return a.OpenBlob(ctx, store.Key{ProjectID: deployment.ProjectID, ID: id})
 }
 
-// dropUploads deletes expired uploads. It extends the expiry of uploads with a live deployment,
+// DropUploads deletes expired uploads. It extends the expiry of uploads with a live deployment,
 // which is built from them again if its outcome is lost.
-func (c *Core) dropUploads(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
+func (a *Archive) DropUploads(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 	if _, err := tx.Exec(ctx, `UPDATE uploads SET kept_until = now_us() + $1 WHERE kept_until <= now_us() AND EXISTS (SELECT 1
 		FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 		WHERE e.project_id = uploads.project_id AND d.upload_digest = uploads.digest)`, store.UploadKept.Microseconds()); err != nil {
 		return 0, sqldb.Wrap(err, "keeping the uploads of live deployments")
 	}
-	return c.deleteAndUnmark(ctx, tx, `DELETE FROM uploads WHERE (project_id, digest) IN (SELECT r.project_id, r.digest FROM uploads r
-		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+c.SkipLocked+`) RETURNING project_id, blob_id, size`, l.Values...)
+	return a.deleteAndUnmark(ctx, tx, `DELETE FROM uploads WHERE (project_id, digest) IN (SELECT r.project_id, r.digest FROM uploads r
+		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+a.db.SkipLocked+`) RETURNING project_id, blob_id, size`, l.Values...)
 }
 
 // deleteAndUnmark deletes rows with a statement. Their blobs become unmarked, and the sweep deletes them.
-func (c *Core) deleteAndUnmark(ctx context.Context, tx *sqldb.Tx, statement string, args ...any) (int64, error) {
+func (a *Archive) deleteAndUnmark(ctx context.Context, tx *sqldb.Tx, statement string, args ...any) (int64, error) {
 	blobs, err := deleteAndSubtract(ctx, tx, statement, args...)
 	if err != nil {
 		return 0, err
 	}
-	return int64(len(blobs)), c.unmarkBlobs(ctx, tx, blobs)
+	return int64(len(blobs)), a.UnmarkBlobs(ctx, tx, blobs)
 }
 
 // deleteAndSubtract deletes uploads or bundles with a statement, subtracts their stored bytes, and returns
@@ -138,16 +137,5 @@ func deleteAndSubtract(ctx context.Context, tx *sqldb.Tx, statement string, args
 	if err != nil || len(blobs) == 0 {
 		return nil, err
 	}
-	return blobs, addStored(ctx, tx, less)
-}
-
-// addStored adds to the stored bytes of projects.
-func addStored(ctx context.Context, tx *sqldb.Tx, bytes map[uuid.UUID]int64) error {
-	for _, project := range slices.SortedFunc(maps.Keys(bytes), sqldb.CompareIDs) {
-		if _, err := tx.Exec(ctx, `INSERT INTO stored_bytes AS s (project_id, bytes) VALUES ($1, $2)
-			ON CONFLICT (project_id) DO UPDATE SET bytes = s.bytes + excluded.bytes`, project, bytes[project]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return blobs, storedbytes.Add(ctx, tx, less)
 }

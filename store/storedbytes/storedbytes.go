@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package storedbytes counts the bytes that projects store.
+package storedbytes
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+)
+
+// Counted is an expression for the bytes of a project p that count against its limit: all
+// except days beyond its retention, which are deleted later.
+var Counted = `(COALESCE((SELECT s.bytes FROM stored_bytes s WHERE s.project_id = p.project_id), 0)
+	- COALESCE((SELECT CAST(SUM(d.bytes) AS bigint) FROM stored_days d WHERE d.project_id = p.project_id
+		AND p.history_us <> 0 AND d.day < (now_us() - p.history_us) / ` + sqldb.DayMicros + `), 0))`
+
+// AddByDay adds to the stored bytes of projects and days.
+func AddByDay(ctx context.Context, tx *sqldb.Tx, more map[sqldb.ProjectDay]int64) error {
+	of := map[uuid.UUID]int64{}
+	for _, on := range slices.SortedFunc(maps.Keys(more), sqldb.CompareDays) {
+		of[on.Project] += more[on]
+		if _, err := tx.Exec(ctx, `INSERT INTO stored_days AS s (project_id, day, bytes) VALUES ($1, $2, $3)
+			ON CONFLICT (project_id, day) DO UPDATE SET bytes = s.bytes + excluded.bytes`, on.Project, on.Day, more[on]); err != nil {
+			return err
+		}
+	}
+	return Add(ctx, tx, of)
+}
+
+// CheckLimit returns a *store.StorageFullError if the project's storage is full.
+func CheckLimit(ctx context.Context, db *sqldb.DB, project uuid.UUID) (full, err error) {
+	var stored, limit int64
+	err = sqldb.MapNoRows(db.Reader().QueryRowContext(ctx, `SELECT p.storage, `+Counted+`
+		FROM projects p WHERE p.project_id = $1`, project).Scan(&limit, &stored))
+	switch {
+	case errors.Is(err, store.ErrNotFound): // the project is deleted
+		return nil, nil
+	case err != nil:
+		return nil, sqldb.Wrap(err, "reading the stored bytes of project %s", project)
+	case limit > 0 && stored >= limit:
+		return &store.StorageFullError{Stored: stored, Limit: limit}, nil
+	}
+	return nil, nil
+}
+
+// Add adds to the stored bytes of projects.
+func Add(ctx context.Context, tx *sqldb.Tx, bytes map[uuid.UUID]int64) error {
+	for _, project := range slices.SortedFunc(maps.Keys(bytes), sqldb.CompareIDs) {
+		if _, err := tx.Exec(ctx, `INSERT INTO stored_bytes AS s (project_id, bytes) VALUES ($1, $2)
+			ON CONFLICT (project_id) DO UPDATE SET bytes = s.bytes + excluded.bytes`, project, bytes[project]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
