@@ -8,8 +8,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
@@ -222,4 +226,41 @@ func TestResume_ReadsWaits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The runs of an engine save three files at a time, because each of them is in memory until it is stored.
+func TestEffects_LimitFilesInMemory(t *testing.T) {
+	t.Parallel()
+	const runs, limit = 6, 3
+	p := project(t, "agents/main.yaml", "name: main\nmodel: scripted/main\ntools: [script]\n",
+		"models/main.yaml", "steps: [{turn: 1, tool_calls: [{name: script}]}, {text: done}]")
+	synctest.Test(t, func(t *testing.T) {
+		var active atomic.Int64
+		gate := make(chan struct{})
+		tool := engine.Tool{Name: "script", Idempotent: true, Run: func(ctx context.Context, call *engine.Call) (map[string]any, error) {
+			result, err := call.Effects().Do(ctx, engine.Effect{Name: "http.save", Read: true, Save: func(context.Context) (engine.NewFile, error) {
+				active.Add(1)
+				defer active.Add(-1)
+				<-gate
+				return engine.NewFile{Name: "a", Data: []byte("a")}, nil
+			}})
+			return result.Value, err
+		}}
+		e := engine.New(engine.Config{Models: &house{}, Tools: []engine.Tool{tool}})
+		var group sync.WaitGroup
+		for range runs {
+			group.Go(func() {
+				h := &house{}
+				in := input(p, h)
+				in.SavedFiles = &engine.MemoryFiles{Journal: h}
+				assert.Equal(t, engine.Completed, e.Execute(t.Context(), in).Status)
+			})
+		}
+		for left := runs; left > 0; left-- {
+			synctest.Wait()
+			require.EqualValues(t, min(left, limit), active.Load())
+			gate <- struct{}{}
+		}
+		group.Wait()
+	})
 }

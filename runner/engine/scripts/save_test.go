@@ -10,11 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
@@ -162,40 +160,4 @@ func TestSave_NeedsPlace(t *testing.T) {
 	out := b.engine.Execute(t.Context(), engine.Input{RunID: "r1", AgentName: "main", Project: b.project, Message: "hi", Journal: &journal, Context: map[string]any{}})
 	require.Contains(t, out.Output, "http.save: files cannot be saved here")
 	require.Zero(t, requests.Load())
-}
-
-// The runs of a runner save three files at a time, because each of them is in memory until it is stored.
-func TestSave_LimitsFilesInMemory(t *testing.T) {
-	t.Parallel()
-	const runs, limit = 6, 3
-	var active, most atomic.Int64
-	arrived, gate := make(chan struct{}, runs), make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		most.Store(max(most.Load(), active.Add(1)))
-		arrived <- struct{}{}
-		<-gate
-		active.Add(-1)
-		_, _ = w.Write([]byte("a"))
-	}))
-	t.Cleanup(server.Close)
-	b := newBench(t, saves(server.URL, "/", `return f["size"]`), "{name: t_run}")
-	var group sync.WaitGroup
-	for range runs {
-		group.Go(func() {
-			list := &memory{}
-			out := b.engine.Execute(t.Context(), engine.Input{
-				RunID: "r", AgentName: "main", Project: b.project, Message: "hi", Journal: list, Context: map[string]any{},
-				SavedFiles: &engine.MemoryFiles{Journal: list},
-			})
-			assert.Contains(t, out.Output, `{"result":1}`)
-		})
-	}
-	for range limit {
-		<-arrived
-	}
-	for range runs {
-		gate <- struct{}{}
-	}
-	group.Wait()
-	require.LessOrEqual(t, most.Load(), int64(limit))
 }
