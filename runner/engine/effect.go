@@ -92,13 +92,13 @@ func (e *Effects) Do(ctx context.Context, effect Effect) (Result, error) {
 		},
 	}
 	if effect.Save != nil {
-		return e.save(ctx, effect, a)
+		return e.saveFile(ctx, effect, a)
 	}
 	return e.scope.perform(ctx, a)
 }
 
-// save performs an effect that saves a file. Other saves wait until the file is stored, because it is in memory until then.
-func (e *Effects) save(ctx context.Context, effect Effect, a action) (Result, error) {
+// saveFile performs an effect that saves a file. Other saves wait until the file is stored, because it is in memory until then.
+func (e *Effects) saveFile(ctx context.Context, effect Effect, a action) (Result, error) {
 	waiting, held := e.scope.engine.saves, false
 	a.file = &NewFile{}
 	a.run = func(ctx context.Context, _ startedTool) (_ map[string]any, err error) {
