@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"mime"
 	"strings"
 	"unicode/utf8"
 )
@@ -17,10 +18,12 @@ const (
 	MaxSavedFile  = 10 << 20
 	MaxSavedBytes = 50 << 20
 	MaxSavedFiles = 100
-	// maxSavedFileEntry limits the data of the journal entry of a file.
-	maxSavedFileEntry = 4 << 10
+	// maxSavedFileEntry limits the data of the journal entry of a file, which includes texts of a model.
+	maxSavedFileEntry = 64 << 10
 	// maxSavedFileID limits the ID of a file, which is unique in its run.
 	maxSavedFileID = 32
+	// maxMediaType limits the media type of a file.
+	maxMediaType = 127
 )
 
 // SavedFile is a file that a run saved. It is in the data of a journal entry of the kind JournalFile, whose row names the
@@ -38,7 +41,8 @@ type SavedFile struct {
 type SavedFiles interface {
 	// SaveFile appends entries to the journal of a claimed run, like Dispatch.AppendJournal. One of them is of the kind
 	// JournalFile, and body has its bytes. If all entries are repeated, it stores nothing. It returns ErrTooLarge beyond the
-	// limits of this file, and ErrInvalid if the bytes do not fit the entry.
+	// limits of this file, ErrInvalid if the bytes do not fit the entry or another file of the run has its ID, and
+	// *StorageFullError.
 	SaveFile(ctx context.Context, l Lease, entries []JournalEntry, body io.Reader) error
 	// RunSavedFiles returns the files that a run has saved, in their order; ErrNotFound without the run.
 	RunSavedFiles(ctx context.Context, run Key) ([]SavedFile, error)
@@ -81,11 +85,14 @@ func (e JournalEntry) savedFile() (file SavedFile, err error) {
 		return file, fmt.Errorf("journal entry %d is no file: %w", e.Sequence, ErrInvalid)
 	}
 	digest, err := hex.DecodeString(file.SHA256)
+	_, _, typeErr := mime.ParseMediaType(file.MIMEType)
 	switch {
 	case file.ID == "" || len(file.ID) > maxSavedFileID || strings.Trim(file.ID, "abcdefghijklmnopqrstuvwxyz0123456789") != "":
 		return file, fmt.Errorf("journal entry %d: the ID of the file must have 1 to %d lower-case letters and digits: %w", e.Sequence, maxSavedFileID, ErrInvalid)
 	case len(file.Name) > MaxFileName || !utf8.ValidString(file.Name):
 		return file, fmt.Errorf("journal entry %d: the name of the file has more than %d bytes: %w", e.Sequence, MaxFileName, ErrInvalid)
+	case typeErr != nil || len(file.MIMEType) > maxMediaType:
+		return file, fmt.Errorf("journal entry %d: mime_type must be a media type of at most %d bytes: %w", e.Sequence, maxMediaType, ErrInvalid)
 	case file.Size < 0 || err != nil || len(digest) != 32:
 		return file, fmt.Errorf("journal entry %d: the size or the digest of the file is invalid: %w", e.Sequence, ErrInvalid)
 	case file.Size > MaxSavedFile:

@@ -40,7 +40,7 @@ func (c *Core) SaveFile(ctx context.Context, l store.Lease, entries []store.Jour
 }
 
 // putSaved writes the blobs of a saved file and of the entries that come with it. It writes none if the transaction would not
-// store anything, like putLarge.
+// store anything, like putLarge, or if the file must not be stored.
 func (c *Core) putSaved(
 	ctx context.Context, l store.Lease, entries []store.JournalEntry, file store.SavedFile, sequence int64, body io.Reader,
 ) (Large, error) {
@@ -53,6 +53,9 @@ func (c *Core) putSaved(
 	isFresh := slices.ContainsFunc(fresh, func(e store.JournalEntry) bool { return e.Sequence == sequence && e.Kind == store.JournalFile })
 	if err != nil || !isFresh || held.size+SizeOf(fresh) > store.MaxJournal {
 		return nil, nil
+	}
+	if err := c.checkNewFile(ctx, l.Run, held.length, file); err != nil {
+		return nil, err
 	}
 	large, err := c.putParts(ctx, l.Run.ProjectID, "", fresh, 1)
 	if err != nil {
@@ -68,6 +71,20 @@ func (c *Core) putSaved(
 		return nil, err
 	}
 	return large, nil
+}
+
+// checkNewFile returns why a run whose journal has a length cannot save a new file: its ID, or the storage of the project. If the
+// journal grows meanwhile, the entry of the file does not continue it any more, or is repeated.
+func (c *Core) checkNewFile(ctx context.Context, run store.Key, length int64, file store.SavedFile) error {
+	full, err := c.storageFull(ctx, run.ProjectID)
+	if err = errors.Join(full, err); err != nil {
+		return err
+	}
+	files, err := c.savedFiles(ctx, c.engine.Reader(), run, ` AND j.sequence <= $3`, length)
+	if err == nil && slices.ContainsFunc(files, func(f savedFile) bool { return f.ID == file.ID }) {
+		err = fmt.Errorf("the run has saved another file with the ID: %w", store.ErrInvalid)
+	}
+	return err
 }
 
 // putVerified writes the bytes of a file to a blob. It returns ErrInvalid if they do not fit the file.
@@ -105,13 +122,13 @@ type savedFile struct {
 	blob uuid.UUID
 }
 
-// savedFiles reads the files of a run, if narrow matches its journal rows j.
-func (c *Core) savedFiles(ctx context.Context, q sqldb.Queryer, run store.Key, narrow string) ([]savedFile, error) {
+// savedFiles reads the files of a run, if narrow matches its journal rows j. The arguments of narrow begin with $3.
+func (c *Core) savedFiles(ctx context.Context, q sqldb.Queryer, run store.Key, narrow string, args ...any) ([]savedFile, error) {
 	return sqldb.PastRows(ctx, c.DB, q, run.ID, func(row sqldb.Scanner) (f savedFile, err error) {
 		err = row.Scan(sqldb.ScanJSON(&f.SavedFile), &f.blob)
 		return f, err
 	}, `SELECT j.data, j.blob_id FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.kind = 'file'`+narrow+` ORDER BY j.sequence`,
-		run.ProjectID, run.ID)
+		append([]any{run.ProjectID, run.ID}, args...)...)
 }
 
 // RunSavedFiles implements store.SavedFiles.

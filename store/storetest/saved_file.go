@@ -105,6 +105,9 @@ var savedFilePromises = []promise{
 			"more bytes":   {change(func(f *store.SavedFile) { f.Size = 3 }), store.ErrInvalid},
 			"no digest":    {change(func(f *store.SavedFile) { f.SHA256 = "x" }), store.ErrInvalid},
 			"no ID":        {change(func(f *store.SavedFile) { f.ID = "" }), store.ErrInvalid},
+			"no type":      {change(func(f *store.SavedFile) { f.MIMEType = "" }), store.ErrInvalid},
+			"a header":     {change(func(f *store.SavedFile) { f.MIMEType = "text/plain\r\nX: y" }), store.ErrInvalid},
+			"a long type":  {change(func(f *store.SavedFile) { f.MIMEType = "text/" + strings.Repeat("x", 123) }), store.ErrInvalid},
 			"a path as ID": {change(func(f *store.SavedFile) { f.ID = "../s1" }), store.ErrInvalid},
 			"a long name":  {change(func(f *store.SavedFile) { f.Name = strings.Repeat("n", store.MaxFileName+1) }), store.ErrInvalid},
 			"a large file": {change(func(f *store.SavedFile) { f.Size = store.MaxSavedFile + 1 }), store.ErrTooLarge},
@@ -116,7 +119,7 @@ var savedFilePromises = []promise{
 			"a gap":   {[]store.JournalEntry{saveEntries(1, file)[0], newEntry(3, store.JournalToolResult, false)}, store.ErrInvalid},
 			"no JSON": {[]store.JournalEntry{{Sequence: 1, Kind: store.JournalFile, Data: json.RawMessage(`"text"`)}}, store.ErrInvalid},
 			"a large entry": {
-				[]store.JournalEntry{{Sequence: 1, Kind: store.JournalFile, Data: json.RawMessage(`"` + strings.Repeat("x", 4<<10) + `"`)}}, store.ErrTooLarge,
+				[]store.JournalEntry{{Sequence: 1, Kind: store.JournalFile, Data: json.RawMessage(`"` + strings.Repeat("x", 64<<10) + `"`)}}, store.ErrTooLarge,
 			},
 		} {
 			w.ErrorIs(w.s.SaveFile(w.ctx, leaseOf(c), row.entries, strings.NewReader(text)), row.want, name)
@@ -128,6 +131,37 @@ var savedFilePromises = []promise{
 		w.Equal(store.RunFailed, w.run(c.Run.ID).Status, "its trailing entries have no bytes")
 		w.recorded(c.Run.ID, nil)
 		w.requireSaved(c.Run.Key())
+	}},
+	{"a run saves an ID once", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.NoError(w.saveText(leaseOf(c), 1, "s1", "text"))
+		w.missing("blobs", func() { w.ErrorIs(w.saveText(leaseOf(c), 3, "s1", "other"), store.ErrInvalid) })
+		w.requireSaved(c.Run.Key(), "s1", "text")
+	}},
+	{"the entry of a file can have long texts of a model", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		entries := saveEntries(1, savedFileOf("s1", "text"))
+		entries[0].Data = append(entries[0].Data[:len(entries[0].Data)-1], `,"call_id":"`+strings.Repeat("c", 60<<10)+`"}`...)
+		w.NoError(w.s.SaveFile(w.ctx, leaseOf(c), entries, strings.NewReader("text")))
+		w.requireSaved(c.Run.Key(), "s1", "text")
+		w.recorded(c.Run.ID, entries)
+	}},
+	{"a project with full storage saves no further file", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.NoError(w.saveText(leaseOf(c), 1, "s1", "text"))
+		w.countStored(10)
+		w.project.Limits.Storage = 1
+		w.project.Ref.Generation++
+		w.NoError(w.s.PutProject(w.ctx, w.project))
+		w.missing("blobs", func() {
+			var full *store.StorageFullError
+			w.ErrorAs(w.saveText(leaseOf(c), 3, "s2", "text"), &full)
+			w.NoError(w.saveText(leaseOf(c), 1, "s1", "text"), "again")
+		})
+		w.requireSaved(c.Run.Key(), "s1", "text")
 	}},
 	{"the bytes of a run's files are limited", func(w *world) {
 		w.deploy("one", "first")
