@@ -19,7 +19,8 @@
 //	GET  /v1/runs/{id}/files       → Files, the attachments of the input
 //	GET  /v1/runs/{id}/files/{n}   → the bytes of an accepted attachment by its number, from 0
 //	PUT  /v1/runs/{id}/saved       ?journal=<bytes>: a SaveRequest of this size, and then the bytes of the file that it
-//	                               saves → 204, 409 fenced, 413 too large, 422 other bytes
+//	                               saves → 204, 409 fenced, 413 too large, 422 other bytes, or with the code
+//	                               project_storage_full a project whose storage is full: nothing is appended
 //	GET  /v1/runs/{id}/saved/{file} ?token=<fencing token>&offset=&length= → a part of a saved file; 409 fenced
 //	GET  /v1/bundles/{digest}      → the bundle's bytes
 //	POST /v1/build/report          BuildReport → 204

@@ -86,7 +86,7 @@ const (
 	CodeTooManyWaiting      Code = "too_many_waiting"         // 429: the project has too many requests in progress
 	CodeTooManyCallers      Code = "too_many_callers"         // 429: too many callers wait for results
 	CodeBacklogFull         Code = "backlog_full"             // 429: the environment has too many open runs
-	CodeStorageFull         Code = "project_storage_full"     // 429: the storage limit of the project is reached; 422 for data that a run sends
+	CodeStorageFull         Code = "project_storage_full"     // 429: the storage limit of the project is reached; 422 for data that a run sends or saves
 	CodeTooManyUnknown      Code = "too_many_unknown_urls"    // 503: too many requests go to unknown URLs
 	CodeGatewayStopping     Code = "gateway_stopping"         // 504: the gateway stops; the run continues
 	CodeStopping            Code = "stopping"                 // 503: the gateway stops

@@ -55,17 +55,58 @@ func (h *Handler) callStore(ctx context.Context, project uuid.UUID, do func(ctx 
 }
 
 func runInQueue(ctx context.Context, line *quota.Budget, project uuid.UUID, do func(ctx context.Context) error) error {
-	turn, err := line.Wait(ctx, project, 1)
-	switch {
-	case errors.Is(err, quota.ErrWaitTimeout): // another gateway may have free capacity
-		return errCalls
-	case err != nil:
-		return quota.Refusal(err, errProjectCalls, errCalls)
+	turn, err := waitForTurn(ctx, line, project)
+	if err != nil {
+		return err
 	}
 	defer turn.End()
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return do(ctx)
+}
+
+// waitForTurn waits for a project's turn in a queue of store calls.
+func waitForTurn(ctx context.Context, line *quota.Budget, project uuid.UUID) (*quota.Grant, error) {
+	turn, err := line.Wait(ctx, project, 1)
+	if errors.Is(err, quota.ErrWaitTimeout) { // another gateway may have free capacity
+		return nil, errCalls
+	}
+	return turn, quota.Refusal(err, errProjectCalls, errCalls)
+}
+
+// writeFairly runs a store call that stores a body. The call has the project's turn, except while it waits for a chunk of the
+// body. If it takes too long in a turn, its context ends.
+func (h *Handler) writeFairly(ctx context.Context, project uuid.UUID, body io.Reader, do func(ctx context.Context, body io.Reader) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	end := func() {}
+	begin := func() error {
+		turn, err := waitForTurn(ctx, h.calls, project)
+		if err == nil {
+			limit := time.AfterFunc(callTimeout, func() { cancel(context.DeadlineExceeded) })
+			end = func() {
+				limit.Stop()
+				turn.End()
+			}
+		}
+		return err
+	}
+	if err := begin(); err != nil {
+		return err
+	}
+	defer func() { end() }()
+	return do(ctx, readerFunc(func(p []byte) (int, error) {
+		end()
+		end = func() {}
+		n, err := io.ReadFull(body, p)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = nil // the next read returns io.EOF
+		}
+		if turn := begin(); turn != nil {
+			err = turn
+		}
+		return n, err
+	}))
 }
 
 // readFairly reads a stream from the store. Each chunk waits for the project's turn. If a chunk takes

@@ -125,7 +125,7 @@ var asking = map[string][]struct{ path, body string }{
 	"GET /v1/runs/{id}/input":          {{"/v1/runs/" + known.String() + "/input", ""}},
 	"GET /v1/runs/{id}/files":          {{"/v1/runs/" + known.String() + "/files", ""}},
 	"GET /v1/runs/{id}/files/{number}": {{"/v1/runs/" + known.String() + "/files/0", ""}},
-	"PUT /v1/runs/{id}/saved":          nil, // stored while it arrives, with the limits of streams
+	"PUT /v1/runs/{id}/saved":          nil, // see TestSaveFile_WaitsForTurn
 	"GET /v1/runs/{id}/saved/{file}":   {{"/v1/runs/" + known.String() + "/saved/s1?token=1&offset=0&length=1", ""}},
 	"GET /v1/bundles/{digest}":         {{"/v1/bundles/sha256:" + strings.Repeat("0", 64), ""}},
 	"POST /v1/build/report":            {{"/v1/build/report", `{}`}},

@@ -100,10 +100,10 @@ type Handler struct {
 	idleRunners *idleRunners
 	ends        *endCommitter
 	appends     *appendQueue
-	// inFlight limits the memory of requests, claims that of claim responses, and streams that of
-	// streams.
-	inFlight        *quota.SlotSet
-	claims, streams *quota.Budget
+	// inFlight limits the memory of requests, claims that of claim responses, streams that of
+	// streams, and saves that of files that runs save.
+	inFlight               *quota.SlotSet
+	claims, streams, saves *quota.Budget
 	// calls is the queue for store calls, and beats that for heartbeats.
 	calls, beats *quota.Budget
 	// owners caches the environments of runs, which never change. So a call about another
@@ -130,7 +130,7 @@ func New(opts Options) *Handler {
 	wakeups := newWakeups()
 	h := &Handler{
 		opts: opts, wakeups: wakeups, idleRunners: newIdleRunners(), ends: newEndCommitter(opts.Store),
-		inFlight: quota.NewSlotSet(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes),
+		inFlight: quota.NewSlotSet(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes), saves: newBudget(maxSaveBytes),
 		calls: newCalls(opts.Store.Connections(), callParts, queueTimeout), beats: newCalls(opts.Store.Connections(), heartbeatParts, heartbeatQueueTimeout),
 		tokens:       newTokenCache(opts.Store, wakeups),
 		actions:      newToolCache(),
@@ -154,7 +154,7 @@ func New(opts Options) *Handler {
 		r.Get("/runs/{id}/input", h.requireToken(store.TokenRunner, h.withStream(blobStream, h.streamInput)))
 		r.Get("/runs/{id}/files", h.requireToken(store.TokenRunner, h.listFiles))
 		r.Get("/runs/{id}/files/{number}", h.requireToken(store.TokenRunner, h.withStream(blobStream, h.streamFile)))
-		r.Put("/runs/{id}/saved", h.requireToken(store.TokenRunner, h.withStream(saveStream, h.saveFile)))
+		r.Put("/runs/{id}/saved", h.requireToken(store.TokenRunner, h.saveFile))
 		r.Get("/runs/{id}/saved/{file}", h.requireToken(store.TokenRunner, h.withStream(blobStream, h.streamSaved)))
 		r.Get("/bundles/{digest}", h.requireToken(store.TokenRunner, h.withStream(blobStream, h.streamBundle)))
 		r.Post("/build/report", h.requireToken(store.TokenBuild, h.reportBuild))

@@ -24,9 +24,10 @@ const (
 	// maxInFlight limits the memory of larger requests. They do not wait: the sender retries.
 	maxInFlight = 96 << 20
 	// maxClaimBytes limits claim responses until their runners have read them. maxStreamBytes
-	// limits inputs, journals and bundles in transfer.
+	// limits inputs, journals and bundles in transfer, maxSaveBytes files that runs save.
 	maxClaimBytes  = 48 << 20
 	maxStreamBytes = 48 << 20
+	maxSaveBytes   = 24 << 20
 	// maxQueued limits the waiting requests of a project. queueTimeout is how long they wait, which is
 	// shorter than the runner's timeout.
 	maxQueued    = 512

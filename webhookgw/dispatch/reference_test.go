@@ -32,9 +32,15 @@ func TestReference_ListsLimits(t *testing.T) {
 			Value: refpage.Bytes(maxClaimBytes), Beyond: "They wait for up to " + patience + ", then " + full + ".",
 		},
 		{
-			Resource: fmt.Sprintf("Downloads of inputs, files, journals and bundles, and uploads of bundles and of files that runs save. A journal download counts %s, "+
-				"an upload of a file %s, any other transfer %s.", refpage.Bytes(journalStream), refpage.Bytes(saveStream), refpage.Bytes(blobStream)),
+			Resource: fmt.Sprintf("Downloads of inputs, files, journals and bundles, and uploads of bundles. A journal download counts %s, any other transfer %s.",
+				refpage.Bytes(journalStream), refpage.Bytes(blobStream)),
 			Value: refpage.Bytes(maxStreamBytes), Beyond: "as above",
+		},
+		{
+			Resource: fmt.Sprintf("Uploads of files that runs save. An upload counts %s.", refpage.Bytes(saveStream)),
+			Value:    refpage.Bytes(maxSaveBytes),
+			Beyond: fmt.Sprintf("as above. An upload of less than %s a second, or of more than %s, gets 503 `busy`.",
+				refpage.Bytes(savePace.BytesPerSecond), refpage.Time(saveTimeout)),
 		},
 		{
 			Resource: "Files that a run saves",

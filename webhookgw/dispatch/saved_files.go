@@ -33,11 +33,21 @@ func (h *Handler) saveFile(w http.ResponseWriter, r *http.Request, token store.T
 	if err != nil {
 		return err
 	}
-	if err := h.verifyOwned(r.Context(), id, token); err != nil {
+	ctx, cancel := context.WithTimeout(r.Context(), saveTimeout)
+	defer cancel()
+	if err := h.verifyOwned(ctx, id, token); err != nil {
 		return err
 	}
+	grant, err := waitForMemory(ctx, h.saves, token.ProjectID, saveStream)
+	if err != nil {
+		return err
+	}
+	defer grant.End()
+	body := pacedSave(w, r)
 	journal := make([]byte, size)
-	if _, err := io.ReadFull(r.Body, journal); err != nil {
+	if _, err := io.ReadFull(body, journal); httpserver.TooSlow(err) {
+		return errSlowSave
+	} else if err != nil {
 		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalid, "The request ended before the file.")
 	}
 	var req dispatchapi.SaveRequest
@@ -48,9 +58,33 @@ func (h *Handler) saveFile(w http.ResponseWriter, r *http.Request, token store.T
 	if err != nil {
 		return err
 	}
-	err = h.opts.Store.SaveFile(r.Context(), store.Lease{Run: token.Run(id), Token: req.Token}, entries, r.Body)
+	err = h.writeFairly(ctx, token.ProjectID, body, func(ctx context.Context, body io.Reader) error {
+		return h.opts.Store.SaveFile(ctx, store.Lease{Run: token.Run(id), Token: req.Token}, entries, body)
+	})
+	switch full := (*store.StorageFullError)(nil); {
+	case errors.As(err, &full): // not 429, because the run continues and does not wait for a larger plan
+		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeStorageFull, "Not saved: "+full.Error()+".")
+	case httpserver.TooSlow(err):
+		return errSlowSave
+	}
 	return writeNoContent(w, err)
 }
+
+// pacedSave reads the body of a save as long as it keeps the pace.
+func pacedSave(w http.ResponseWriter, r *http.Request) io.Reader {
+	body := httpserver.Paced(w, r.Body, savePace)
+	return readerFunc(func(p []byte) (int, error) {
+		n, err := body.Read(p)
+		if errors.Is(err, io.EOF) {
+			httpserver.BodyRead(w)
+		}
+		return n, err
+	})
+}
+
+// errSlowSave is no 408, because the runner repeats the request.
+var errSlowSave = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeBusy,
+	fmt.Sprintf("The file did not arrive in time. Send at least %d KiB a second.", savePace.BytesPerSecond>>10))
 
 // streamSaved streams a part of a file that a run has saved to the runner that holds the run.
 func (h *Handler) streamSaved(w http.ResponseWriter, r *http.Request, token store.Token) error {

@@ -7,13 +7,18 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -73,6 +78,8 @@ func TestSaveFile_RejectsInvalidRequests(t *testing.T) {
 		"the largest":     {whole, saveJournal + strings.Repeat("x", dispatchapi.MaxSavedFile), nil, http.StatusNoContent},
 		"a stale claim":   {whole, saveJournal, store.ErrFenced, http.StatusConflict},
 		"too much":        {whole, saveJournal, store.ErrTooLarge, http.StatusRequestEntityTooLarge},
+		"full storage":    {whole, saveJournal, fmt.Errorf("saving: %w", &store.StorageFullError{Stored: 7, Limit: 5}), http.StatusUnprocessableEntity},
+		"a slow body":     {whole, saveJournal, os.ErrDeadlineExceeded, http.StatusServiceUnavailable},
 		"other bytes":     {whole, saveJournal, store.ErrInvalid, http.StatusUnprocessableEntity},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,6 +89,91 @@ func TestSaveFile_RejectsInvalidRequests(t *testing.T) {
 			require.Equal(t, row.want, w.Code, w.Body)
 		})
 	}
+}
+
+// TestSaveFile_WaitsForTurn: a save has a turn in the queue of store calls, except while it waits for bytes of the file.
+func TestSaveFile_WaitsForTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &saving{fake: &fake{}}
+		h := New(Options{Store: s})
+		body, sender := io.Pipe()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, fmt.Sprintf("/v1/runs/%s/saved?journal=%d", known, len(saveJournal)), body)
+		r.Header.Set("Authorization", "Bearer a")
+		w := httptest.NewRecorder()
+		done := make(chan struct{})
+		go func() {
+			h.ServeHTTP(w, r)
+			close(done)
+		}()
+		_, err := sender.Write([]byte(saveJournal + "the"))
+		require.NoError(t, err)
+		synctest.Wait()
+		require.True(t, h.calls.Free(), "it waits for the body")
+		var grants []*quota.Grant
+		for range connectionShare(fakeConnections, callParts) / callShare {
+			grant, err := h.calls.Wait(t.Context(), named("a"), 1)
+			require.NoError(t, err)
+			grants = append(grants, grant)
+		}
+		_, err = sender.Write([]byte(" bytes"))
+		require.NoError(t, err)
+		require.NoError(t, sender.Close())
+		synctest.Wait()
+		select {
+		case <-done:
+			require.Fail(t, "the save took no turn")
+		default:
+		}
+		for _, grant := range grants {
+			grant.End()
+		}
+		<-done
+		require.Equal(t, http.StatusNoContent, w.Code, w.Body)
+		require.Equal(t, "the bytes", s.body)
+		require.True(t, h.calls.Free())
+		require.True(t, h.saves.Free())
+	})
+}
+
+// TestSaveFile_UsesItsOwnMemory: saves that take all of their memory leave the memory of other transfers.
+func TestSaveFile_UsesItsOwnMemory(t *testing.T) {
+	t.Parallel()
+	h := New(Options{Store: &saving{fake: &fake{}}})
+	grant, err := h.streams.Wait(t.Context(), named("a"), maxStreamBytes)
+	require.NoError(t, err)
+	defer grant.End()
+	w := ask(t, h, "a", http.MethodPut, fmt.Sprintf("/v1/runs/%s/saved?journal=%d", known, len(saveJournal)), saveJournal)
+	require.Equal(t, http.StatusNoContent, w.Code, w.Body)
+}
+
+// deadlineRecorder records the deadlines of reading a request.
+type deadlineRecorder struct {
+	*httptest.ResponseRecorder
+	deadlines []time.Time
+}
+
+func (d *deadlineRecorder) SetReadDeadline(at time.Time) error {
+	d.deadlines = append(d.deadlines, at)
+	return nil
+}
+
+// TestSaveFile_LimitsTimeOfBody: each read of the body has a deadline, and the end of the body removes it.
+func TestSaveFile_LimitsTimeOfBody(t *testing.T) {
+	t.Parallel()
+	h := New(Options{Store: &saving{fake: &fake{}}})
+	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, fmt.Sprintf("/v1/runs/%s/saved?journal=%d", known, len(saveJournal)),
+		strings.NewReader(saveJournal+"the bytes"))
+	r.Header.Set("Authorization", "Bearer a")
+	begin := time.Now()
+	h.ServeHTTP(w, r)
+	require.Equal(t, http.StatusNoContent, w.Code, w.Body)
+	require.GreaterOrEqual(t, len(w.deadlines), 3)
+	for _, at := range w.deadlines[:2] { // of the entries and of the file
+		require.WithinRange(t, at, begin, time.Now().Add(saveTimeout))
+	}
+	require.True(t, w.deadlines[len(w.deadlines)-1].IsZero(), "the handler can take longer")
 }
 
 func TestSavedFile_ReadsParts(t *testing.T) {
