@@ -262,7 +262,7 @@ func (h *Handler) inlineContents(ctx context.Context, token store.Token, claimed
 		if err := h.callStore(ctx, token.ProjectID, func(ctx context.Context) (err error) {
 			entries, err = h.opts.Store.JournalAfter(ctx, token.Run(c.Run.ID), 0, int(c.JournalLength)) // at most a page
 			return err
-		}); err != nil || sizeOf(entries) > journals || int64(len(entries)) != c.JournalLength {
+		}); err != nil || journalBytes(entries) > journals || int64(len(entries)) != c.JournalLength {
 			runs[i].JournalElsewhere = true
 			continue
 		}
@@ -272,8 +272,8 @@ func (h *Handler) inlineContents(ctx context.Context, token store.Token, claimed
 	return maxInline - inputs + maxInlineJournals - journals + int64(len(runs)+1)*runOverhead
 }
 
-// sizeOf returns the size of entries in bytes.
-func sizeOf(entries []store.JournalEntry) (size int64) {
+// journalBytes returns the bytes of journal entries.
+func journalBytes(entries []store.JournalEntry) (size int64) {
 	for _, e := range entries {
 		size += e.Size()
 	}
