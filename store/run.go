@@ -185,6 +185,8 @@ type Dispatch interface {
 	// claim, also after a sweep if no other claim came since. The run has then not lost its runner.
 	// The first report about a run is recorded.
 	Heartbeat(ctx context.Context, environment Key, held []Held, lease time.Duration) (lost []Lease, err error)
+	// CheckClaim returns the error of AppendJournal for a claim that is not current. It locks nothing.
+	CheckClaim(ctx context.Context, l Lease) error
 	// AppendJournal appends entries in order. Repeated entries with the same token are no error. It
 	// returns ErrTooLarge and ErrInvalid as CheckJournal documents, and ErrTooLarge above
 	// MaxJournal.

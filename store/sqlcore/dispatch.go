@@ -189,6 +189,17 @@ func lockClaim(ctx context.Context, tx *sqldb.Tx, l store.Lease) (held claimedSt
 	return held, err
 }
 
+// CheckClaim implements store.Dispatch.
+func (c *Core) CheckClaim(ctx context.Context, l store.Lease) error {
+	var one int
+	err := sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
+		WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running'`, l.Run.ProjectID, l.Run.ID, l.Token).Scan(&one))
+	if errors.Is(err, store.ErrNotFound) {
+		err = c.claimError(ctx, c.engine.Reader(), l)
+	}
+	return sqldb.Wrap(err, "checking the claim of run %s", l.Run)
+}
+
 // claimError returns why no running run has this claim.
 func (c *Core) claimError(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
 	var exists int

@@ -33,7 +33,7 @@ func (c *Core) SaveFile(ctx context.Context, l store.Lease, entries []store.Jour
 			if blob == nil || !slices.Contains(tx.Kept, store.Key{ProjectID: l.Run.ProjectID, ID: *blob}) {
 				return nil // the entries are repeated
 			}
-			return c.countSaved(ctx, tx, l.Run, file.Size)
+			return countSaved(ctx, tx, l.Run, file.Size)
 		})
 	}
 	return sqldb.Wrap(err, "saving a file of run %s", l.Run)
@@ -98,22 +98,14 @@ func (c *Core) putVerified(ctx context.Context, blob store.Key, file store.Saved
 }
 
 // countSaved counts a file towards the limits of its run, in the transaction that appends its entry.
-func (c *Core) countSaved(ctx context.Context, tx *sqldb.Tx, run store.Key, size int64) error {
-	n, err := tx.Exec(ctx, `UPDATE open_runs SET saved_size = saved_size + $3 WHERE project_id = $1 AND id = $2 AND saved_size + $3 <= $4`,
-		run.ProjectID, run.ID, size, store.MaxSavedBytes)
-	if err != nil {
-		return err
+func countSaved(ctx context.Context, tx *sqldb.Tx, run store.Key, size int64) error {
+	n, err := tx.Exec(ctx, `UPDATE open_runs SET saved_size = saved_size + $3, saved_files = saved_files + 1
+		WHERE project_id = $1 AND id = $2 AND saved_size + $3 <= $4 AND saved_files < $5`,
+		run.ProjectID, run.ID, size, store.MaxSavedBytes, store.MaxSavedFiles)
+	if err == nil && n == 0 {
+		err = fmt.Errorf("the run saves more than %d files or %d bytes: %w", store.MaxSavedFiles, store.MaxSavedBytes, store.ErrTooLarge)
 	}
-	files, err := c.savedFiles(ctx, tx, run, ``)
-	switch {
-	case err != nil:
-		return err
-	case n == 0:
-		return fmt.Errorf("the run saves more than %d bytes of files: %w", store.MaxSavedBytes, store.ErrTooLarge)
-	case len(files) > store.MaxSavedFiles:
-		return fmt.Errorf("the run saves more than %d files: %w", store.MaxSavedFiles, store.ErrTooLarge)
-	}
-	return nil
+	return err
 }
 
 // savedFile is a file with its blob.

@@ -45,14 +45,26 @@ var journalPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}))
+		w.NoError(w.s.CheckClaim(w.ctx, leaseOf(c)))
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
+		w.ErrorIs(w.s.CheckClaim(w.ctx, leaseOf(c)), store.ErrFenced)
 		late := []store.JournalEntry{newEntry(2, store.JournalModelAnswer, false)}
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), late), store.ErrFenced)
 		again := w.claim(1, lease)
 		w.Len(again, 1)
 		w.Len(w.journalOf(again[0]), 1, "the next claim gets the recorded entries")
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), late), store.ErrFenced)
+		w.ErrorIs(w.s.CheckClaim(w.ctx, leaseOf(c)), store.ErrFenced)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(again[0]), late))
+		w.NoError(w.complete(completed(again[0])))
+		w.ErrorIs(w.s.CheckClaim(w.ctx, leaseOf(again[0])), store.ErrFenced)
+	}},
+	{"a new claim does not record the entries of an old one again", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}))
+		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
+		again := w.claim(1, lease)
 		w.Error(w.s.AppendJournal(w.ctx, leaseOf(again[0]), []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)}),
 			"a new claim cannot record the entries of an old one again")
 	}},

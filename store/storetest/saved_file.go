@@ -180,11 +180,12 @@ var savedFilePromises = []promise{
 	{"the number of a run's files is limited", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
-		for i := range int64(store.MaxSavedFiles) {
-			w.NoError(w.saveText(leaseOf(c), 2*i+1, fmt.Sprintf("s%d", i+1), "x"))
-		}
-		w.ErrorIs(w.saveText(leaseOf(c), 2*store.MaxSavedFiles+1, "more", "x"), store.ErrTooLarge)
-		w.EqualValues(store.MaxSavedFiles, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark <> 'bundle'`))
+		w.NoError(w.saveText(leaseOf(c), 1, "s1", "x"))
+		w.EqualValues(1, w.queryCount(`SELECT saved_files FROM open_runs WHERE project_id = $1`))
+		w.updateRows(`UPDATE open_runs SET saved_files = saved_files + $2`, store.MaxSavedFiles-2)
+		w.NoError(w.saveText(leaseOf(c), 3, "s2", "x"))
+		w.ErrorIs(w.saveText(leaseOf(c), 5, "more", "x"), store.ErrTooLarge)
+		w.EqualValues(2, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark <> 'bundle'`))
 	}},
 	{"saved files count as stored until their run is deleted", func(w *world) {
 		w.deploy("one", "first")

@@ -53,6 +53,7 @@ var runStrangers = map[string]func(s *stranger){
 		s.NoError(err)
 		s.Equal([]store.Lease{s.someLease()}, lost)
 	},
+	"CheckClaim": func(s *stranger) { s.requireNotFound(s.s.CheckClaim(s.ctx, s.someLease())) },
 	"AppendJournals": func(s *stranger) {
 		s.requireNotFound(s.s.AppendJournals(s.ctx, []store.JournalAppend{
 			{Lease: s.someLease(), Entries: []store.JournalEntry{newEntry(2, store.JournalModelAnswer, false)}},

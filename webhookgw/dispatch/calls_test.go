@@ -56,6 +56,8 @@ func (s *hanging) Heartbeat(ctx context.Context, _ store.Key, _ []store.Held, _ 
 	return nil, s.hang(ctx)
 }
 
+func (s *hanging) CheckClaim(ctx context.Context, _ store.Lease) error { return s.hang(ctx) }
+
 func (s *hanging) AppendJournal(ctx context.Context, _ store.Lease, _ []store.JournalEntry) error {
 	return s.hang(ctx)
 }

@@ -166,6 +166,13 @@ func (f *fake) JournalAfter(ctx context.Context, run store.Key, sequence int64, 
 	return entries, nil
 }
 
+func (f *fake) CheckClaim(_ context.Context, l store.Lease) error {
+	if f.lost != nil && f.lost(l) {
+		return store.ErrFenced
+	}
+	return nil
+}
+
 func (f *fake) AppendJournal(_ context.Context, l store.Lease, entries []store.JournalEntry) error {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()

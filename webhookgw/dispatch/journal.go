@@ -141,7 +141,7 @@ func (h *Handler) readJournal(w http.ResponseWriter, r *http.Request, token stor
 
 // checkClaim returns an error unless the claim is current.
 func (h *Handler) checkClaim(ctx context.Context, lease store.Lease) error {
-	return h.callStore(ctx, lease.Run.ProjectID, func(ctx context.Context) error { return h.opts.Store.AppendJournal(ctx, lease, nil) })
+	return h.callStore(ctx, lease.Run.ProjectID, func(ctx context.Context) error { return h.opts.Store.CheckClaim(ctx, lease) })
 }
 
 // leaseOfQuery returns the claim of a request without a body.

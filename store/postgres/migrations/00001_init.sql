@@ -506,6 +506,7 @@ CREATE TABLE open_runs (
     journal_length bigint NOT NULL DEFAULT 0,
     journal_size bigint NOT NULL DEFAULT 0,
     saved_size bigint NOT NULL DEFAULT 0,
+    saved_files bigint NOT NULL DEFAULT 0,
     open_tools bigint NOT NULL DEFAULT 0 CHECK (open_tools >= 0),
     -- '' without one, NULL while nobody knows it. blocked: another open run has it.
     concurrency_key text COLLATE "C" DEFAULT '' CHECK (octet_length(concurrency_key) <= 256),
@@ -950,6 +951,7 @@ CREATE TABLE journal (
     -- The blob of a saved file has the bytes of the file, not the data of its entry.
     CHECK (data IS NULL OR blob_id IS NULL OR kind = 'file')
 ) PARTITION BY RANGE (run_id);
+CREATE INDEX journal_files ON journal (project_id, run_id, sequence) WHERE kind = 'file';
 
 -- What each call of a model cost, by the journal entry that holds its answer.
 CREATE TABLE model_calls (

@@ -462,6 +462,7 @@ CREATE TABLE open_runs (
     journal_length INTEGER NOT NULL DEFAULT 0,
     journal_size INTEGER NOT NULL DEFAULT 0,
     saved_size INTEGER NOT NULL DEFAULT 0,
+    saved_files INTEGER NOT NULL DEFAULT 0,
     open_tools INTEGER NOT NULL DEFAULT 0 CHECK (open_tools >= 0),
     -- '' without one, NULL while nobody knows it. blocked: another open run has it.
     concurrency_key TEXT DEFAULT '' CHECK (octet_length(concurrency_key) <= 256),
@@ -894,6 +895,7 @@ CREATE TABLE journal (
     -- The blob of a saved file has the bytes of the file, not the data of its entry.
     CHECK (data IS NULL OR blob_id IS NULL OR kind = 'file')
 );
+CREATE INDEX journal_files ON journal (project_id, run_id, sequence) WHERE kind = 'file';
 
 -- What each call of a model cost, by the journal entry that holds its answer.
 CREATE TABLE model_calls (
