@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
 // SaveFile implements store.SavedFiles.
@@ -76,11 +78,11 @@ func (c *Core) putSaved(
 // checkNewFile returns why a run whose journal has a length cannot save a new file: its ID, or the storage of the project. If the
 // journal grows meanwhile, the entry of the file does not continue it any more, or is repeated.
 func (c *Core) checkNewFile(ctx context.Context, run store.Key, length int64, file store.SavedFile) error {
-	full, err := c.storageFull(ctx, run.ProjectID)
+	full, err := storedbytes.CheckLimit(ctx, c.DB, run.ProjectID)
 	if err = errors.Join(full, err); err != nil {
 		return err
 	}
-	files, err := c.savedFiles(ctx, c.engine.Reader(), run, ` AND j.sequence <= $3`, length)
+	files, err := c.savedFiles(ctx, c.Reader(), run, ` AND j.sequence <= $3`, length)
 	if err == nil && slices.ContainsFunc(files, func(f savedFile) bool { return f.ID == file.ID }) {
 		err = fmt.Errorf("the run has saved another file with the ID: %w", store.ErrInvalid)
 	}
