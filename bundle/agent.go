@@ -99,7 +99,7 @@ type Tool struct {
 
 // ToolOptions configure how results of tools reach the model.
 type ToolOptions struct {
-	MaxResult     int    `yaml:"max_result" min:"1024" max:"262144" example:"32768" doc:"Maximum size of a result that the model sees, in bytes of JSON. The middle of a longer result is left out. The run keeps up to 256 KiB of each result. MCP servers have a 'max_result' of their own."`
+	MaxResult     int    `yaml:"max_result" min:"1024" max:"262144" example:"32768" doc:"Maximum size of a result that the model sees, in bytes of JSON. The middle of a longer result is left out. The run keeps up to 256 KiB of each result, and saves a larger one as a file. MCP servers have a 'max_result' of their own."`
 	OnInterrupted string `yaml:"on_interrupted" enum:"fail,tell" without:"fail" example:"tell" doc:"What happens if the runner is lost during a call or a request that is not idempotent: 'fail' fails the run with 'tool_interrupted', 'tell' tells the model that the outcome is unknown."`
 }
 

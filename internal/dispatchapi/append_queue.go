@@ -170,7 +170,11 @@ func (c *Client) sendAppends(ctx context.Context, appends []RunAppend) ([]error,
 	}
 	errs := make([]error, len(appends))
 	for i, result := range resp.Results {
-		if result.Status >= http.StatusBadRequest {
+		switch {
+		case result.Status == http.StatusNoContent: // the append is stored
+		case result.Status < http.StatusBadRequest:
+			errs[i] = errAlone
+		default:
 			errs[i] = statusError("POST "+journalPath(appends[i].RunID), result.Status, result.Detail)
 		}
 	}

@@ -174,6 +174,11 @@ func TestJournal_ReachesEachGateway(t *testing.T) {
 		"current":                respondToAppends,
 		"of an earlier release":  http.NotFound,
 		"that sends nothing":     func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) },
+		"without a result": func(w http.ResponseWriter, r *http.Request) {
+			var req AppendRequest
+			_ = json.NewDecoder(r.Body).Decode(&req)
+			_ = json.NewEncoder(w).Encode(AppendResponse{Results: make([]AppendResult, len(req.Appends))})
+		},
 		"that rejects the token": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -321,3 +321,36 @@ func TestReadFile_KeepsOwnTool(t *testing.T) {
 	require.Len(t, h.requests[1].Tools, 2)
 	require.Equal(t, "own", h.requests[1].Tools[1].Description)
 }
+
+// The model of an agent with hooks sees only what they return, so no large result is saved beside them.
+func TestLargeResult_IsNotSavedBesideHooks(t *testing.T) {
+	t.Parallel()
+	agent := strings.Replace(greeter, "broken", "huge", 1)
+	h := &house{says: []*model.Content{calls(1), says("done")}}
+	h.huge = func(context.Context, *engine.Call) (map[string]any, error) {
+		return map[string]any{"result": strings.Repeat("x", 300_000)}, nil
+	}
+	p := project(t, "agents/main.yaml", agent, "models/main.yaml", script,
+		"hooks/main.star", "def after(tool, params, result, context):\n    return {\"left\": len(result)}\n")
+	out := h.engine().Execute(t.Context(), input(p, h))
+	require.Equal(t, "done", out.Output, "%s %v", out.Error, out.Cause)
+	require.Empty(t, h.saved)
+	require.False(t, slices.ContainsFunc(h.requests[1].Tools, func(t model.ToolDeclaration) bool { return t.Name == bundle.ReadFile }))
+}
+
+// A result that the model may see whole leaves room for what else its entry has, and names its file.
+func TestLargeResult_FitsItsEntry(t *testing.T) {
+	t.Parallel()
+	agent := strings.Replace(greeter, "broken", "huge", 1) + "tool_options: {max_result: 262144}\n"
+	h := &house{says: []*model.Content{calls(1), says("done")}}
+	h.huge = func(context.Context, *engine.Call) (map[string]any, error) {
+		return map[string]any{"result": "BEGIN" + strings.Repeat("x", 300_000) + "END"}, nil
+	}
+	out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", agent, "models/main.yaml", script), h))
+	require.Equal(t, "done", out.Output, "%s %v", out.Error, out.Cause)
+	seen := h.requests[1].Contents
+	shown := seen[len(seen)-1].Parts[0].Result.Response
+	text, _ := shown["result"].(string)
+	require.Contains(t, shown["note"], "the file s1 of the run")
+	require.True(t, strings.HasPrefix(text, "BEGINx") && strings.HasSuffix(text, "xEND"), "both ends of the result")
+}

@@ -22,7 +22,7 @@ func runCall(ctx context.Context, call *Call) (Result, error) {
 	tells := !tool.Idempotent && s.agent.ToolOptions.TellsInterrupted()
 	return s.perform(ctx, action{
 		started: toolStarted{Agent: s.path, CallID: call.ID, Tool: tool.Name, Type: tool.Type, Arguments: call.Arguments, Sends: tool.sends, Tells: tells},
-		unsafe:  !tool.Idempotent && !tells, positioned: tool.sends, shown: s.maxResult(tool),
+		unsafe:  !tool.Idempotent && !tells, positioned: tool.sends, shown: s.savedAbove(tool),
 		run: func(ctx context.Context, began startedTool) (map[string]any, error) {
 			call.Position, call.Began = began.position, began.at
 			return s.runTool(ctx, call)
@@ -181,7 +181,14 @@ func (s *Scope) recordOutcome(ctx context.Context, a action, out toolResult, fai
 	if failed != nil && !errors.As(failed, &out.Stop) {
 		out.Result, out.Error = nil, failed.Error()
 	}
-	recorded, isSaved, err := s.record(a, out)
+	file := s.largeResult(a, out)
+	if file != nil { // in memory until it is stored, like the file of an effect
+		if err := s.engine.saves.Acquire(context.WithoutCancel(ctx), 1); err != nil {
+			return Result{}, err
+		}
+		defer s.engine.saves.Release(1)
+	}
+	recorded, isSaved, err := s.record(a, file, out)
 	if err != nil {
 		return Result{}, err
 	}
@@ -193,15 +200,14 @@ func (s *Scope) recordOutcome(ctx context.Context, a action, out toolResult, fai
 	return s.conclude(recorded)
 }
 
-// record records the result of an action, with the file that the action or its result is saved as.
-func (s *Scope) record(a action, out toolResult) (recorded toolResult, isSaved bool, err error) {
-	own := out.Error == "" && out.Stop == nil && s.in.SavedFiles != nil
-	switch file := largeResult(a, out); {
-	case own && a.file != nil:
+// record records the result of an action, with the file that the action saves, or that has its large result.
+func (s *Scope) record(a action, large *NewFile, out toolResult) (recorded toolResult, isSaved bool, err error) {
+	switch {
+	case a.file != nil && out.Error == "" && out.Stop == nil:
 		recorded, err = s.journal.recordFile(s.path, a.file, out)
 		return recorded, true, err
-	case own && file != nil:
-		recorded, err = s.journal.recordLarge(s.path, file, out, a)
+	case large != nil:
+		recorded, err = s.journal.recordLarge(s.path, large, out, a)
 		return recorded, true, err
 	}
 	recorded, err = s.journal.recordResult(out, a.unsafe)

@@ -35,24 +35,35 @@ var (
 	readSchema = mustCompile(readParameters)
 )
 
-// fileReader returns the tool that reads the files that the run has saved. An agent has it in each attempt. Requests have it once the
-// run has saved a file, and only if that does not make too many tools.
+// fileReader returns the tool that reads the large results of the agent's calls. An agent has it in each attempt. Requests have it
+// once there is such a result, and only if that does not make too many tools.
 func (l *llmAgent) fileReader() Tool {
-	fits := len(l.tools) < bundle.MaxTools
-	return Tool{
-		Name: bundle.ReadFile, Description: "Reads a part of a text file that the run has saved, such as a large result of a tool.",
-		Parameters: readParameters, Schema: readSchema, Idempotent: true, MaxResult: dispatchapi.MaxToolResult, Run: l.readFile,
-		isNeeded: func() bool { return fits && len(l.journal.savedFiles()) > 0 },
+	declared := 0
+	for _, t := range l.tools {
+		if !t.Discoverable {
+			declared++
+		}
 	}
+	fits := declared < bundle.MaxTools
+	return Tool{
+		Name: bundle.ReadFile, Description: "Reads a part of a large result of a tool, which is a file of the run.",
+		Parameters: readParameters, Schema: readSchema, Idempotent: true, MaxResult: dispatchapi.MaxToolResult, Run: l.readFile,
+		isNeeded: func() bool { return fits && len(l.largeResults()) > 0 },
+	}
+}
+
+// largeResults returns the files with the large results of the agent's calls.
+func (l *llmAgent) largeResults() []fileEntry {
+	return slices.DeleteFunc(slices.Clone(l.journal.savedFiles()), func(f fileEntry) bool { return !f.IsResult || f.Agent != l.path })
 }
 
 // readFile returns a part of a file as whole characters.
 func (l *llmAgent) readFile(ctx context.Context, call *Call) (map[string]any, error) {
 	id, _ := call.Arguments["id"].(string)
-	files := l.journal.savedFiles()
+	files := l.largeResults()
 	at := slices.IndexFunc(files, func(f fileEntry) bool { return f.ID == id })
 	if at < 0 {
-		return nil, fmt.Errorf("the run has no file %q", truncateText(id, maxToolName))
+		return nil, fmt.Errorf("no result of a tool is the file %q", truncateText(id, maxToolName))
 	}
 	size := files[at].Size
 	offset := min(integerOf(call.Arguments["offset"], 0), size)

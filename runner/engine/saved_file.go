@@ -15,7 +15,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/excerpt"
 )
@@ -53,6 +52,8 @@ type fileEntry struct {
 	// Agent is the path of the agent, CallID the action that saved the file.
 	Agent  string `json:"agent,omitempty"`
 	CallID string `json:"call_id"`
+	// IsResult is true for the large result of a call, which the agent may read.
+	IsResult bool `json:"is_result,omitempty"`
 	dispatchapi.SavedFile
 	// position is the sequence of the entry.
 	position int64
@@ -111,7 +112,7 @@ func (r *recorder) recordFile(agent string, f *NewFile, t toolResult) (toolResul
 		t.Result, t.Error = nil, problem
 		return r.addResult(t, false)
 	}
-	return r.addSaved(agent, f, t, false, fileEntry.about)
+	return r.addSaved(fileEntry{Agent: agent}, f, t, false, fileEntry.about)
 }
 
 // recordLarge records the result of a call that is too large for the journal, and saves it as a file. Beyond a limit of the run
@@ -119,18 +120,33 @@ func (r *recorder) recordFile(agent string, f *NewFile, t toolResult) (toolResul
 func (r *recorder) recordLarge(agent string, f *NewFile, t toolResult, a action) (toolResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.rejectFile(f) != "" {
+	t, err := withoutSides(t)
+	if err != nil || t.Error != "" || r.rejectFile(f) != "" {
 		return r.addResult(t, a.unsafe)
 	}
-	return r.addSaved(agent, f, t, a.unsafe, func(entry fileEntry) map[string]any {
-		return shortenedResult(string(f.Data), a.shown, fmt.Sprintf(
-			"The result has %d bytes. All of it is the file %s of the run; %s reads parts of it.", entry.Size, entry.ID, bundle.ReadFile))
+	t.Result = nil
+	sides, err := json.Marshal(t)
+	if err != nil {
+		return toolResult{}, fmt.Errorf("encoding a tool's result: %w", err)
+	}
+	shown := min(a.shown, dispatchapi.MaxToolResult-len(sides)-len(`,"result":`))
+	return r.addSaved(fileEntry{Agent: agent, IsResult: true}, f, t, a.unsafe, func(entry fileEntry) map[string]any {
+		return shortenedResult(string(f.Data), shown, fmt.Sprintf("The result has %d bytes. All of it is the file %s of the run.", entry.Size, entry.ID))
 	})
 }
 
+// savedAbove returns the limit for results of a tool as the model sees them, above which a result that is too large for the journal is
+// saved. It is 0 for an agent with hooks, because the model must see only what they return.
+func (s *Scope) savedAbove(t *Tool) int {
+	if s.in.Project.Hooks(s.in.Project.BaseName(s.agent.Name)) != nil {
+		return 0
+	}
+	return s.maxResult(t)
+}
+
 // largeResult returns the file of a result that is too large for the journal, nil for any other result.
-func largeResult(a action, t toolResult) *NewFile {
-	if a.shown == 0 || t.Result == nil {
+func (s *Scope) largeResult(a action, t toolResult) *NewFile {
+	if a.shown == 0 || t.Result == nil || t.Error != "" || t.Stop != nil || s.in.SavedFiles == nil {
 		return nil
 	}
 	whole, err := json.Marshal(t)
@@ -149,12 +165,14 @@ func largeResult(a action, t toolResult) *NewFile {
 }
 
 // addSaved adds the entry of a file and the result that names it, with the lock held.
-func (r *recorder) addSaved(agent string, f *NewFile, t toolResult, unsafe bool, resultOf func(fileEntry) map[string]any) (toolResult, error) {
+func (r *recorder) addSaved(
+	entry fileEntry, f *NewFile, t toolResult, unsafe bool, resultOf func(fileEntry) map[string]any,
+) (toolResult, error) {
 	digest := sha256.Sum256(f.Data)
-	entry := fileEntry{Agent: agent, CallID: t.CallID, position: r.next, SavedFile: dispatchapi.SavedFile{
+	entry.CallID, entry.position, entry.SavedFile = t.CallID, r.next, dispatchapi.SavedFile{
 		ID: savedPrefix + strconv.Itoa(len(r.files)+1), Name: fileName(f.Name), MIMEType: fileType(f.MIMEType), Size: int64(len(f.Data)),
 		SHA256: hex.EncodeToString(digest[:]),
-	}}
+	}
 	data, err := json.Marshal(entry)
 	if err != nil {
 		return toolResult{}, fmt.Errorf("encoding a saved file: %w", err)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -58,9 +59,14 @@ func newOpenAI(p runnerconfig.Provider, model string, settings Settings, client 
 	return m
 }
 
+// openAIHosts end the hosts of OpenAI's service.
+var openAIHosts = []string{
+	".api.openai.com", ".openai.azure.com", ".openai.azure.us", ".cognitiveservices.azure.com", ".services.ai.azure.com",
+}
+
 // isOpenAI reports whether a host belongs to OpenAI's service, at OpenAI or at Azure.
 func isOpenAI(host string) bool {
-	return host == "api.openai.com" || strings.HasSuffix(host, ".api.openai.com") || strings.HasSuffix(host, ".openai.azure.com")
+	return slices.ContainsFunc(openAIHosts, func(suffix string) bool { return strings.HasSuffix("."+host, suffix) })
 }
 
 // withQuery adds the query of the base URL, such as ?api-version=…, to each request, because the

@@ -42,6 +42,7 @@ func TestOpenAI_LimitsOutputTokens(t *testing.T) {
 		{"OpenAI in a region", "https://eu.api.openai.com/v1", 2000, map[string]any{"max_completion_tokens": 2000.0}},
 		{"Azure", "https://ours.openai.azure.com/openai/v1/", 1, map[string]any{"max_completion_tokens": 1.0}},
 		{"other service", "https://models.example.com/v1", 2000, map[string]any{"max_tokens": 2000.0}},
+		{"Azure AI", "https://ours.cognitiveservices.azure.com/openai/v1", 7, map[string]any{"max_completion_tokens": 7.0}},
 		{"similar host", "https://api.openai.com.example.com/v1", 2000, map[string]any{"max_tokens": 2000.0}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
