@@ -171,9 +171,9 @@ func TestJournal_ReachesEachGateway(t *testing.T) {
 	t.Parallel()
 	const appends = 8
 	for name, shared := range map[string]http.HandlerFunc{
-		"current":                respondToAppends,
-		"of an earlier release":  http.NotFound,
-		"that sends nothing":     func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) },
+		"current":               respondToAppends,
+		"of an earlier release": http.NotFound,
+		"that sends nothing":    func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{}`)) },
 		"without a result": func(w http.ResponseWriter, r *http.Request) {
 			var req AppendRequest
 			_ = json.NewDecoder(r.Body).Decode(&req)

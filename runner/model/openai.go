@@ -8,8 +8,8 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strconv"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
