@@ -330,7 +330,10 @@ func (r *recorder) appendBatch(ctx context.Context, batch []dispatchapi.JournalE
 	r.mu.Lock()
 	data := r.unsaved[batch[0].Sequence]
 	r.mu.Unlock()
-	return r.saver.Save(ctx, batch, data)
+	if err := r.saver.Save(ctx, batch, data); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnsavedFile, err)
+	}
+	return nil
 }
 
 // shorten appends pending entries that do not fit into the request that ends a run.

@@ -37,8 +37,12 @@ type SavedFiles interface {
 	ReadPart(ctx context.Context, id string, offset, length int64) ([]byte, error)
 }
 
-// ErrSavedFile is the cause of an attempt that could not read a saved file.
-var ErrSavedFile = errors.New("reading the saved file")
+var (
+	// ErrSavedFile is the cause of an attempt that could not read a saved file.
+	ErrSavedFile = errors.New("reading the saved file")
+	// ErrUnsavedFile is the cause of an attempt that could not save a file.
+	ErrUnsavedFile = errors.New("saving a file of the run")
+)
 
 // NewFile is a file that an effect adds to the run.
 type NewFile struct {

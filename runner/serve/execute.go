@@ -47,11 +47,7 @@ func (s *Server) execute(l life, c *claim) (status string) {
 		return metrics.RunLost
 	}
 	if out.Status == engine.Unfinished && errors.Is(out.Cause, dispatchapi.ErrRejected) {
-		message := notStored
-		if errors.Is(out.Cause, engine.ErrSavedFile) {
-			message = "a saved file of the run could not be read"
-		}
-		return s.fallback(l, c, log, out.Cause, message)
+		return s.fallback(l, c, log, out.Cause, rejection(out.Cause))
 	}
 	if out.Status == engine.Unfinished {
 		log.Info("releasing run", "cause", out.Cause)
@@ -85,6 +81,18 @@ func endLevel(out engine.Outcome) slog.Level {
 }
 
 const notStored = "the journal of the run could not be stored"
+
+// rejection returns the message of a run whose data the gateway rejects.
+func rejection(cause error) string {
+	var rejected *dispatchapi.RejectedError
+	switch {
+	case errors.Is(cause, engine.ErrSavedFile):
+		return "a saved file of the run could not be read"
+	case errors.Is(cause, engine.ErrUnsavedFile) && errors.As(cause, &rejected):
+		return "a file of the run could not be saved. " + rejected.Detail
+	}
+	return notStored
+}
 
 // fallback reports a run whose journal or outcome dispatch rejects, or that crashes the runner, so
 // that the run does not return forever.

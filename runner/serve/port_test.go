@@ -46,6 +46,7 @@ type port struct {
 	released int
 
 	rejectJournal bool
+	rejectSave    string       // detail of the response to saves; "" accepts them
 	loseAnswers   int          // number of claim responses with runs that are lost
 	repeat        bool         // also hands out runs that the runner names
 	onBundle      func() error // called before a bundle is sent
@@ -329,6 +330,9 @@ func (r *runnerPort) File(_ context.Context, id uuid.UUID, number int, _ int64) 
 }
 
 func (r *runnerPort) Save(_ context.Context, id uuid.UUID, req dispatchapi.SaveRequest, data []byte) error {
+	if r.rejectSave != "" {
+		return &dispatchapi.RejectedError{Detail: r.rejectSave}
+	}
 	var file dispatchapi.SavedFile
 	if err := json.Unmarshal(req.Entries[0].Data, &file); err != nil {
 		return err

@@ -51,3 +51,23 @@ func TestSavedFile_IsReadByNextRunner(t *testing.T) {
 	require.Len(t, p.runs[id].saved["s1"], 300_003)
 	require.NoError(t, two.end(t))
 }
+
+// A file that the gateway rejects ends the run with the reason, so that the run does not return forever.
+func TestSavedFile_ShowsWhyItIsRejected(t *testing.T) {
+	t.Parallel()
+	files := repo()
+	files["agents/reader.yaml"] = []byte("name: reader\nmodel: scripted/reader\ntools: [export]\n")
+	files["models/reader.yaml"] = []byte("steps: [{turn: 1, tool_calls: [{name: export}]}, {text: done}]\n")
+	p := newPort(t, files)
+	p.rejectSave = "Not saved: the storage of the project is full."
+	one := started(t, p, "one", nil, func(o *serve.Options) {
+		o.Engine = engine.New(engine.Config{Models: &model.Registry{}, Tools: []engine.Tool{
+			{Name: "export", Run: func(context.Context, *engine.Call) (map[string]any, error) {
+				return map[string]any{"result": strings.Repeat("x", 300_000)}, nil
+			}},
+		}})
+	})
+	end := p.await(t, p.queue("reader", "application/json", `{}`))
+	require.Equal(t, "a file of the run could not be saved. Not saved: the storage of the project is full.", end.Error)
+	require.NoError(t, one.end(t))
+}
