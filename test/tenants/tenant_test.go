@@ -275,6 +275,7 @@ func (t *tenant) work() {
 	t.told(t.runnerToken, http.MethodPost, "/v1/runs/"+run.ID.String()+"/journal", dispatchapi.JournalRequest{
 		Token: run.Token, Entries: []dispatchapi.JournalEntry{{Sequence: 1, Kind: dispatchapi.JournalModelAnswer, Data: json.RawMessage(`"` + t.canary + `"`)}},
 	})
+	t.saveFile(run)
 	t.told(t.runnerToken, http.MethodPost, "/v1/runs/"+run.ID.String()+"/complete", dispatchapi.CompleteRequest{
 		Token: run.Token, Status: dispatchapi.StatusFailed, ErrorCode: "model_error", Error: t.canary + " in the error", Output: t.canary + " in the output",
 	})
@@ -285,6 +286,19 @@ func (t *tenant) work() {
 	require.True(t.t, t.hook(t.hookPath(), t.secret, `{"patient":"`+t.canary+`"}`).ok())
 	t.replay = t.waitingReplay()
 	require.NoError(t.t, t.store.CancelReplay(t.t.Context(), t.row(t.replay)))
+}
+
+// saveFile saves the first file of a run.
+func (t *tenant) saveFile(run dispatchapi.Run) {
+	t.t.Helper()
+	content := t.canary + " in the saved file"
+	digest := sha256.Sum256([]byte(content))
+	data, err := json.Marshal(store.SavedFile{
+		ID: "s1", Name: "a.txt", MIMEType: "text/plain", Size: int64(len(content)), SHA256: hex.EncodeToString(digest[:]),
+	})
+	require.NoError(t.t, err)
+	require.NoError(t.t, t.store.SaveFile(t.t.Context(), store.Lease{Run: t.row(run.ID.String()), Token: run.Token},
+		[]store.JournalEntry{{Sequence: 2, Kind: store.JournalFile, Data: data}}, strings.NewReader(content)))
 }
 
 // waitingReplay returns the ID of a replay that continues in an hour.
