@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -206,7 +207,7 @@ func TestResume_AtEachEntry(t *testing.T) {
 				continue // The entry of a file and the result that names it are one append.
 			}
 			had := count(prior)
-			h := &house{saved: first.saved}
+			h := &house{saved: maps.Clone(first.saved)} // which parallel scripts may fill in another order
 			in := input(p, h)
 			in.Prior = prior
 			out := h.engine().Execute(t.Context(), in)
@@ -248,7 +249,7 @@ func TestResume_AfterEachFailedAppend(t *testing.T) {
 			require.ErrorIs(t, out.Cause, errFenced)
 			require.Empty(t, out.Trailing)
 
-			h := &house{saved: lost.saved}
+			h := &house{saved: maps.Clone(lost.saved)}
 			in := input(p, h)
 			in.Prior = lost.appended
 			out = h.engine().Execute(t.Context(), in)
