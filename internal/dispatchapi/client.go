@@ -48,8 +48,8 @@ var errBusy = errors.New("too many requests")
 // requestTimeout limits one attempt of a call that does not wait for work.
 const requestTimeout = 30 * time.Second
 
-// slowestSave is the slowest pace of a request with a file, in bytes per second after requestTimeout.
-const slowestSave = 128 << 10
+// SaveTimeout limits one attempt to save a file, in the runner and in the gateway. A slow store needs most of it.
+const SaveTimeout = 2 * time.Minute
 
 // claimTimeout is the time of a claim request beyond its own wait.
 const claimTimeout = 10 * time.Second
@@ -249,9 +249,8 @@ func (c *Client) Save(ctx context.Context, runID uuid.UUID, req SaveRequest, dat
 		method: http.MethodPut, path: "/v1/runs/" + runID.String() + "/saved", contentType: "application/octet-stream",
 		query: url.Values{"journal": {strconv.Itoa(len(journal))}}, body: slices.Concat(journal, data),
 	}
-	limit := requestTimeout + time.Duration(len(call.body)/slowestSave)*time.Second
 	return c.retryCall(ctx, func(context.Context) error {
-		once, cancel := context.WithTimeout(ctx, limit)
+		once, cancel := context.WithTimeout(ctx, SaveTimeout)
 		defer cancel()
 		return c.sendExchange(once, call)
 	})

@@ -150,7 +150,7 @@ func (d *DB) CanWrite(ctx context.Context) bool {
 	}), ErrTrial)
 }
 
-// ReadTimeout limits reading the contents of claimed deliveries.
+// ReadTimeout limits trials and other calls after a failed one, and reading the contents of claimed deliveries.
 const ReadTimeout = 10 * time.Second
 
 // ErrTrial rolls back a trial.

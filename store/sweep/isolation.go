@@ -35,7 +35,7 @@ func (i Isolation[R]) Process(ctx context.Context, rows []R) error {
 	return i.IsolateAfter(ctx, rows, i.ProcessAll(ctx, rows))
 }
 
-// IsolateAfter is apart for rows that have just failed with err.
+// IsolateAfter is Process for rows that have just failed with err.
 func (i Isolation[R]) IsolateAfter(ctx context.Context, rows []R, err error) error {
 	if err == nil || errors.Is(err, ErrConsumedElsewhere) {
 		return err

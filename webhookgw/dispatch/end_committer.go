@@ -27,7 +27,7 @@ const (
 	maxWaitingEnds = 32 << 20
 	endOverhead    = 1 << 10
 	// maxSeparate limits the projects whose completions are stored separately at the same time.
-	// apartFor is how long a project stays separate.
+	// separateTime is how long a project stays separate.
 	maxSeparate  = 4
 	separateTime = time.Minute
 	// endTimeout limits a transaction.
@@ -42,7 +42,7 @@ var errStopped = errors.New("the gateway is stopping")
 // If a batch fails, its completions are stored one by one, and the whole batch waits. These
 // completions are therefore stored beside the common batch:
 //
-//   - completions of a project with a failed completion, for apartFor
+//   - completions of a project with a failed completion, for separateTime
 //   - completions of a failed batch
 //   - completions of a run that was already reported as ended
 //   - completions with texts that are first stored as blobs

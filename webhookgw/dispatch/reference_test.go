@@ -40,7 +40,7 @@ func TestReference_ListsLimits(t *testing.T) {
 			Resource: fmt.Sprintf("Uploads of files that runs save. An upload counts %s.", refpage.Bytes(saveStream)),
 			Value:    refpage.Bytes(maxSaveBytes),
 			Beyond: fmt.Sprintf("as above. An upload of less than %s a second, or of more than %s, gets 503 `busy`.",
-				refpage.Bytes(savePace.BytesPerSecond), refpage.Time(saveTimeout)),
+				refpage.Bytes(savePace.BytesPerSecond), refpage.Time(dispatchapi.SaveTimeout)),
 		},
 		{
 			Resource: "Files that a run saves",

@@ -33,7 +33,7 @@ func (h *Handler) saveFile(w http.ResponseWriter, r *http.Request, token store.T
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), saveTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), dispatchapi.SaveTimeout)
 	defer cancel()
 	if err := h.verifyOwned(ctx, id, token); err != nil {
 		return err

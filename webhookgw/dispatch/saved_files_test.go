@@ -171,7 +171,7 @@ func TestSaveFile_LimitsTimeOfBody(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, w.Code, w.Body)
 	require.GreaterOrEqual(t, len(w.deadlines), 3)
 	for _, at := range w.deadlines[:2] { // of the entries and of the file
-		require.WithinRange(t, at, begin, time.Now().Add(saveTimeout))
+		require.WithinRange(t, at, begin, time.Now().Add(dispatchapi.SaveTimeout))
 	}
 	require.True(t, w.deadlines[len(w.deadlines)-1].IsZero(), "the handler can take longer")
 }

@@ -24,11 +24,9 @@ const (
 	responseTimeout = 30 * time.Second
 	// streamTimeout limits reading a stream from the store.
 	streamTimeout = time.Minute
-	// saveTimeout limits a save, with its body and its turns in the queue. It is the runner's timeout.
-	saveTimeout = 30 * time.Second
 )
 
-// savePace is the minimum rate of the body of a save. The largest body takes less than saveTimeout.
+// savePace is the minimum rate of the body of a save. The largest body takes less than dispatchapi.SaveTimeout.
 var savePace = httpserver.Pace{BytesPerSecond: 512 << 10, Grace: 5 * time.Second}
 
 // withStream wraps an endpoint that streams. It reserves memory of the project's budget and limits
