@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// maxWarm limits idle children. An idle child ends after warmTime.
-	maxWarm  = 4
+	// warmTime is the time after which an idle child ends.
 	warmTime = time.Minute
 	// defaultMaxChildren limits children of a pool.
 	defaultMaxChildren = 32
@@ -34,7 +33,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Pool executes scripts in child processes. It starts a child when a call needs one, and keeps a few idle children.
+// Pool executes scripts in child processes. It starts a child when a call needs one, because a start takes as long as hundreds of
+// short scripts. It keeps as many idle children as scripts can compute at the same time, while scripts leave memory for them.
 type Pool struct {
 	options Options
 	clock   clock
@@ -238,7 +238,7 @@ func (p *Pool) keepChild(child *process) {
 	memory := p.measure(child.cmd.Process.Pid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.idle) >= maxWarm {
+	if p.closed || len(p.idle) >= p.slots.limits.computing {
 		p.discard(child)
 		return
 	}

@@ -154,10 +154,26 @@ func TestPool_ReloadsSources(t *testing.T) {
 	require.Len(t, pool.pids(), 2)
 }
 
-func TestPool_LimitsWarmChildren(t *testing.T) {
+func TestPool_KeepsAsManyChildrenAsCompute(t *testing.T) {
 	t.Parallel()
-	pool := newPool(t, Options{})
-	const calls = maxWarm + 2
+	for name, row := range map[string]struct{ computing, kept int }{
+		"all of them":                  {computing: 32, kept: 8},
+		"memory for two that compute":  {computing: 2, kept: 2},
+		"memory for one that computes": {computing: 1, kept: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pool := newPool(t, Options{})
+			pool.slots.limits.computing = row.computing
+			callAtOnce(t, pool, 8)
+			require.Len(t, pool.pids(), row.kept)
+		})
+	}
+}
+
+// callAtOnce executes scripts that all have begun before the first one ends.
+func callAtOnce(t *testing.T, pool *Pool, calls int) {
+	t.Helper()
 	arrived := make(chan struct{}, calls)
 	start := make(chan struct{})
 	host := hostFunc(func(context.Context, Request) (json.RawMessage, error) {
@@ -177,7 +193,6 @@ func TestPool_LimitsWarmChildren(t *testing.T) {
 	}
 	close(start)
 	group.Wait()
-	require.Len(t, pool.pids(), maxWarm)
 }
 
 func TestPool_LimitsChildren(t *testing.T) {
