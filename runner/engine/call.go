@@ -162,8 +162,8 @@ func (s *Scope) announce(ctx context.Context, a action) (began startedTool, err 
 	return began, s.journal.flushOld(ctx)
 }
 
-// recordOutcome records the result of an action, or its own error. The effect of an unsafe action is recorded before
-// anything else happens, whatever happens to this runner.
+// recordOutcome records the result of an action, or its own error. The result of an unsafe action is appended at once: with the
+// entries of the next action or of the end if that follows within maxResultAge.
 func (s *Scope) recordOutcome(ctx context.Context, a action, out toolResult, failed error) (Result, error) {
 	out.CallID, out.Tool, out.Digest = a.started.CallID, a.started.Tool, a.started.Digest
 	if a.read {
@@ -192,10 +192,13 @@ func (s *Scope) recordOutcome(ctx context.Context, a action, out toolResult, fai
 	if err != nil {
 		return Result{}, err
 	}
-	if a.unsafe || a.started.Tells || isSaved {
+	switch {
+	case isSaved:
 		if err := s.journal.flushPending(context.WithoutCancel(ctx)); err != nil {
 			return Result{}, err
 		}
+	case a.unsafe || a.started.Tells:
+		s.journal.flushSoon()
 	}
 	return s.conclude(recorded)
 }

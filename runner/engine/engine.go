@@ -195,7 +195,8 @@ func (e *Engine) Execute(ctx context.Context, in Input) Outcome {
 	}
 	a.journal.prices = e.cfg.Prices
 	a.journal.flushAged = func() {
-		if err := a.journal.flushPending(own); err != nil && own.Err() == nil {
+		// An append that has begun is not given up, because it may have the result of an action that must not happen twice.
+		if err := a.journal.flushPending(context.WithoutCancel(own)); err != nil && own.Err() == nil {
 			_ = a.stopAttempt(err)
 		}
 	}

@@ -283,13 +283,7 @@ steps:
 `), h))
 	require.Equal(t, engine.Completed, out.Status, out.Cause)
 	require.Equal(t, "Charged.", out.Output)
-	kinds := []string{}
-	for i, e := range append(slices.Clone(h.appended), out.Trailing...) {
-		require.EqualValues(t, i+1, e.Sequence)
-		kinds = append(kinds, e.Kind)
-	}
-	require.Equal(t, []string{"model_answer", "tool_started", "tool_result", "model_answer"}, kinds)
-	require.Equal(t, 2, h.appends)
+	require.Equal(t, []string{"model_answer", "tool_started", "tool_result", "model_answer"}, kindsOf(t, append(slices.Clone(h.appended), out.Trailing...)))
 }
 
 func TestSequence_PassesAnswersOn(t *testing.T) {

@@ -42,7 +42,7 @@ type recorder struct {
 	pending []dispatchapi.JournalEntry
 	since   time.Time // when the oldest pending entry was added
 	aging   *time.Timer
-	// flushAged appends entries that are maxPendingAge old. It is called in a goroutine of its own.
+	// flushAged appends entries that are old enough. It is called in a goroutine of its own.
 	flushAged func()
 	answers   map[turnKey]modelAnswer
 	started   map[string]startedTool
@@ -284,6 +284,19 @@ func (r *recorder) addEntry(entry dispatchapi.JournalEntry) error {
 // maxPendingAge is the age at which an entry is appended, also if no effect needs it to be durable. A runner that is
 // killed repeats at most the model requests and reads of this time.
 const maxPendingAge = 250 * time.Millisecond
+
+// maxResultAge is the age at which the result of an action that must not happen twice is appended. The next action and the end
+// of the run append it earlier. So actions that follow each other share an append.
+const maxResultAge = 2 * time.Millisecond
+
+// flushSoon appends pending entries in maxResultAge.
+func (r *recorder) flushSoon() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.pending) > 0 && r.aging != nil {
+		r.aging.Reset(maxResultAge)
+	}
+}
 
 // flushOld appends pending entries if the oldest is older than maxPendingAge.
 func (r *recorder) flushOld(ctx context.Context) error {
