@@ -30,7 +30,7 @@ type ClientOptions struct {
 	// HeaderTimeout limits the wait for the response's first byte; 0 means only the request's
 	// context.
 	HeaderTimeout time.Duration
-	// MaxIdlePerHost limits the idle connections to a host; 0 means 16.
+	// MaxIdlePerHost limits the idle connections to a host; 0 means 64, so that all runs of a busy runner keep theirs.
 	MaxIdlePerHost int
 	// TLS contains the trusted certificate authorities; optional.
 	TLS *tls.Config
@@ -57,7 +57,7 @@ func newTransport(dial func(context.Context, string, string) (net.Conn, error), 
 		ResponseHeaderTimeout:  opts.HeaderTimeout,
 		IdleConnTimeout:        90 * time.Second,
 		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    cmp.Or(opts.MaxIdlePerHost, 16),
+		MaxIdleConnsPerHost:    cmp.Or(opts.MaxIdlePerHost, 64),
 		ForceAttemptHTTP2:      true,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
