@@ -224,42 +224,47 @@ func (c *Core) dropBlobsOf(ctx context.Context, tx *sqldb.Tx, project uuid.UUID,
 	return limit, nil // there are more
 }
 
-// projectStatements returns statements that delete $2 rows of a project ($1) in every table except
-// history and blobs. Each table follows the tables that refer to it.
-func projectStatements() []string {
-	return []string{
-		`DELETE FROM build_log WHERE project_id = $1 AND (deployment_id, number) IN (SELECT deployment_id, number FROM build_log WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM deployment_agents WHERE project_id = $1 AND (deployment_id, name) IN (SELECT deployment_id, name FROM deployment_agents WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM deployments WHERE project_id = $1 AND id IN (SELECT id FROM deployments WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM run_rollups WHERE project_id = $1 AND id IN (SELECT id FROM run_rollups WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM usage_rollups WHERE project_id = $1 AND id IN (SELECT id FROM usage_rollups WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM connector_rollups WHERE project_id = $1 AND (connector_id, grain, begins_at, trigger_type, status) IN
-			(SELECT connector_id, grain, begins_at, trigger_type, status FROM connector_rollups WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM agent_totals WHERE project_id = $1 AND (environment_id, agent_name, test_name) IN
-			(SELECT environment_id, agent_name, test_name FROM agent_totals WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM bundles WHERE project_id = $1 AND digest IN (SELECT digest FROM bundles WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM uploads WHERE project_id = $1 AND digest IN (SELECT digest FROM uploads WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM idempotency_keys WHERE project_id = $1 AND (connector_id, key) IN (SELECT connector_id, key FROM idempotency_keys WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM links WHERE project_id = $1 AND id IN (SELECT id FROM links WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM connectors WHERE project_id = $1 AND id IN (SELECT id FROM connectors WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM cron_ticks WHERE project_id = $1 AND connector_id IN (SELECT connector_id FROM cron_ticks WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM destinations WHERE project_id = $1 AND connector_id IN (SELECT connector_id FROM destinations WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM rejections WHERE project_id = $1 AND connector_id IN (SELECT connector_id FROM rejections WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM replays WHERE project_id = $1 AND id IN (SELECT id FROM replays WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM derivations WHERE project_id = $1 AND (connector_id, version) IN (SELECT connector_id, version FROM derivations WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM concurrency_slots WHERE project_id = $1 AND run_id IN (SELECT run_id FROM concurrency_slots WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM sends WHERE project_id = $1 AND (run_id, position) IN (SELECT run_id, position FROM sends WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM audit_days WHERE project_id = $1 AND day IN (SELECT day FROM audit_days WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM tokens WHERE project_id = $1 AND sha256 IN (SELECT sha256 FROM tokens WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM runners WHERE project_id = $1 AND (environment_id, id) IN (SELECT environment_id, id FROM runners WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM pools WHERE project_id = $1 AND environment_id IN (SELECT environment_id FROM pools WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM environment_places WHERE project_id = $1 AND environment_id IN (SELECT environment_id FROM environment_places WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM environments WHERE project_id = $1 AND id IN (SELECT id FROM environments WHERE project_id = $1 LIMIT $2)`,
-		`DELETE FROM departed WHERE project_id = $1 AND kind <> '` + store.KindProject + `' AND (kind, id) IN (SELECT kind, id FROM departed
-			WHERE project_id = $1 AND kind <> '` + store.KindProject + `' LIMIT $2)`,
+// projectTables are the tables with rows of a project, except history, blobs and deleted objects, with their primary keys without
+// project_id. Each table follows the tables that refer to it.
+var projectTables = []struct{ name, key string }{
+	{"build_log", "deployment_id, number"},
+	{"deployment_agents", "deployment_id, name"},
+	{"deployments", "id"},
+	{"run_rollups", "id"},
+	{"usage_rollups", "id"},
+	{"connector_rollups", "connector_id, grain, begins_at, trigger_type, status"},
+	{"agent_totals", "environment_id, agent_name, test_name"},
+	{"bundles", "digest"},
+	{"uploads", "digest"},
+	{"idempotency_keys", "connector_id, key"},
+	{"links", "id"},
+	{"connectors", "id"},
+	{"cron_ticks", "connector_id"},
+	{"destinations", "connector_id"},
+	{"rejections", "connector_id"},
+	{"replays", "id"},
+	{"derivations", "connector_id, version"},
+	{"concurrency_slots", "run_id"},
+	{"sends", "run_id, position"},
+	{"audit_days", "day"},
+	{"tokens", "sha256"},
+	{"runners", "environment_id, id"},
+	{"pools", "environment_id"},
+	{"environment_places", "environment_id"},
+	{"environments", "id"},
+}
+
+// projectStatements returns statements that delete $2 rows of a project ($1) in every table except history and blobs.
+func projectStatements() (out []string) {
+	for _, t := range projectTables {
+		out = append(out, `DELETE FROM `+t.name+` WHERE project_id = $1 AND (`+t.key+`) IN (SELECT `+t.key+` FROM `+t.name+` WHERE project_id = $1 LIMIT $2)`)
+	}
+	return append(out,
+		`DELETE FROM departed WHERE project_id = $1 AND kind <> '`+store.KindProject+`' AND (kind, id) IN (SELECT kind, id FROM departed
+			WHERE project_id = $1 AND kind <> '`+store.KindProject+`' LIMIT $2)`,
 		`DELETE FROM looks WHERE project_id = $1 AND $2 > 0`,
 		`DELETE FROM stored_bytes WHERE project_id = $1 AND $2 > 0`,
-	}
+	)
 }
 
 // environmentRollupStatements returns statements for the rollups of an environment ($3). Its deployments
