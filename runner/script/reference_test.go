@@ -181,8 +181,8 @@ func referencePage() string {
   is cut at 240 KiB (`+"`truncated`"+`). With its escapes as a JSON string and its headers, a response has at most 252 KiB.
 - Log of a run: %d lines and %d KiB, %d KiB a line.
 
-A script beyond a limit fails with %s. Other errors are %s. Models see the message of an error. The journal
-of the run has the log, and the position and call stack of errors. [See what a run did](../traces.md) explains how to read it.
+A script beyond a limit fails with %s. Other errors are %s. Models see the message of an error. The log
+of the run also has the position and the call stack. [See what a run did](../traces.md) explains how to read it.
 
 ## Values
 
@@ -207,6 +207,11 @@ func totalTime(limit time.Duration) string {
 	return limit.String()
 }
 
+// ownerNames are the names of owners on the page. The scripts of steps have the owner of tools.
+var ownerNames = map[bundle.ScriptOwner]string{
+	bundle.OwnerTool: "tools and steps", bundle.OwnerMiddleware: "middleware", bundle.OwnerHook: "hooks",
+}
+
 // writeBuiltin writes the section of a built-in.
 func writeBuiltin(page *strings.Builder, b *bundle.Builtin) {
 	fmt.Fprintf(page, "\n### %s\n\n```python\n%s(%s)\n```\n\n%s\n", b.Name, b.Name, b.Signature, b.Doc)
@@ -216,10 +221,10 @@ func writeBuiltin(page *strings.Builder, b *bundle.Builtin) {
 	if b.Owners != nil {
 		var owners []string
 		for _, owner := range b.Owners {
-			owners = append(owners, string(owner))
+			owners = append(owners, ownerNames[owner])
 		}
 		slices.Sort(owners)
-		fmt.Fprintf(page, "\nOnly for scripts of: %s.\n", strings.Join(owners, ", "))
+		fmt.Fprintf(page, "\nOnly in scripts of: %s.\n", strings.Join(owners, ", "))
 	}
 	fmt.Fprintf(page, "\n```python\n%s", b.Example)
 	if b.Result != "" {
