@@ -129,7 +129,7 @@ func TestAuth_EnforcesEnvironmentsOnEachEndpoint(t *testing.T) {
 	require.Len(t, apiservertest.Decode[[]environments.Environment](t, body), 1)
 }
 
-// Keys with the same key ID are told apart by their hash.
+// The hash distinguishes keys with the same key ID.
 func TestAuth_ComparesHashesOfSameKeyID(t *testing.T) {
 	t.Parallel()
 	w := apiservertest.NewProject(t)

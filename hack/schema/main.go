@@ -86,7 +86,7 @@ var sqlite = dialect{
 	column: sqliteColumn,
 }
 
-// sqliteTypes are the types of SQLite by those of PostgreSQL. IDs are lower-case text there.
+// sqliteTypes maps types of PostgreSQL to types of SQLite. IDs are lower-case text there.
 var sqliteTypes = map[string]string{
 	"uuid": "TEXT", "text": "TEXT", "bytea": "BLOB", "boolean": "BOOLEAN", "bigint": "INTEGER", "smallint": "INTEGER",
 }

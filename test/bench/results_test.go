@@ -54,7 +54,7 @@ func BenchmarkResults(b *testing.B) {
 	print(b, Cost("memory/runner/results", "MiB", p.peak(b), resultsAim, 1))
 }
 
-// runnerProcess starts a runner process with a slot for each run. Its models are those of a service.
+// runnerProcess starts a runner process with a slot for each run. It asks the models of a service.
 func runnerProcess(b *testing.B, dispatch, token, service string) *process {
 	b.Helper()
 	dir := b.TempDir()

@@ -438,7 +438,7 @@ func TestExporter_KeepsToAllowedAddresses(t *testing.T) {
 	require.Empty(t, requests)
 }
 
-// A gateway without keys exports the traces of projects without headers. Those of others fail until they are dropped.
+// A gateway without keys exports the traces of projects without headers. Other traces fail until they are dropped.
 func TestExporter_NeedsKeysForHeaders(t *testing.T) {
 	t.Parallel()
 	url, requests := newCollector(t, http.StatusOK)
