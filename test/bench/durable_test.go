@@ -27,8 +27,8 @@ var durableRuns = flag.Int("durable.runs", 10_000, "queued runs of three steps t
 // durableAim is the least ratio to the rate of DBOS.
 const durableAim = 3
 
-// threeSteps returns a repository with two agents of three steps. Each step of answers returns a text. Each step of writes sends a
-// POST and returns a text.
+// threeSteps returns a repository with three agents of three steps. Each step returns a text: of answers from a model, of scripts
+// from a script in a process of its own, of writes after a POST.
 func threeSteps(url string) fstest.MapFS {
 	files := fstest.MapFS{}
 	add := func(path, format string, args ...any) {
@@ -39,6 +39,8 @@ func threeSteps(url string) fstest.MapFS {
 		add("agents/"+name+".yaml", "name: %s\nmodel: scripted/step\nsystem_prompt: Greet.\n", name)
 	}
 	add("models/step.yaml", "steps: [{text: %s}]\n", output)
+	add("agents/scripts.yaml", "name: scripts\ntype: sequential\nsteps: [{tool: say.text}, {tool: say.text}, {tool: say.text, as: last}]\noutput: last.result\n")
+	add("tools/say.star", "def text():\n    \"\"\"Says a text.\"\"\"\n    return \"%s\"\n", output)
 	add("agents/writes.yaml", "name: writes\ntype: sequential\nsteps: [{tool: bench.write}, {tool: bench.write}, {tool: bench.write, as: last}]\noutput: last.result\n")
 	add("tools/bench.yaml", "base_url: %s\ntools:\n  write: {description: Writes., request: POST /, result: '\"%s\"'}\n", url, output)
 	return files
@@ -54,15 +56,18 @@ func BenchmarkDurable(b *testing.B) {
 		require.NoError(b, err, string(out))
 	}
 	url := "http://" + serveEmpty(b, filepath.Join(bin, "empty"))
-	for agent, target := range map[string]string{"answers": "", "writes": url} {
-		b.Run(agent, func(b *testing.B) {
-			title := "durable/three " + agent
+	for _, row := range []struct {
+		agent, target string
+		aim           float64
+	}{{"answers", "", durableAim}, {"scripts", "", 0}, {"writes", url, durableAim}} {
+		b.Run(row.agent, func(b *testing.B) {
+			title := "durable/three " + row.agent
 			alternate(b, func() (figures []Figure) {
 				b.Run("round", func(b *testing.B) { // closes the round's resources at its end
-					dbos := paceOfDBOS(b, filepath.Join(bin, "dbos"), target)
-					platform := paceOfSteps(b, openPostgres(b), threeSteps(url), agent)
+					dbos := paceOfDBOS(b, filepath.Join(bin, "dbos"), row.target)
+					platform := paceOfSteps(b, openPostgres(b), threeSteps(url), row.agent)
 					figures = []Figure{
-						Rate(title, "runs/s", platform.rate, dbos.rate, durableAim),
+						Rate(title, "runs/s", platform.rate, dbos.rate, row.aim),
 						Cost(title+"/cpu a run", "ms", platform.cpu(), dbos.cpu(), 0),
 						Cost(title+"/cpu a run/of that the engine", "ms", platform.own, dbos.own, 0),
 						Cost(title+"/cpu a run/of that the database server", "ms", platform.server, dbos.server, 0),
