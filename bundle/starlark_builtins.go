@@ -222,7 +222,7 @@ var hostBuiltins = []Builtin{
 	{Name: "http.save", Signature: `url, headers={}, name=""`, Effect: EffectRead,
 		Doc: "Stores the body of a GET request as a file of the run, at most 10 MiB. Returns a map with `id`, `name`, `size` and `mime_type`. " +
 			"Without a `name` the file has the name of the response or of the URL. It counts as one of the 20 requests of a call.",
-		Errors:  "As `http.request`, a body that is too large, more than 50 MiB or 100 files in a run.",
+		Errors:  "As `http.request`, a body that is too large, more than 50 MiB or 100 files in a run, a project whose storage is full.",
 		Example: `http.save("https://shop.example/invoice.pdf", name="invoice.pdf")["mime_type"]`, Result: `"application/pdf"`},
 	{Name: SendConnector, Signature: `action_name, payload`, Effect: EffectWrite, Owners: []ScriptOwner{OwnerMiddleware},
 		Doc: "Sends to an outbound connector, by its name. A link in the mode `middleware` joins the connector and the agent of the run. " +

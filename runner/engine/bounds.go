@@ -113,7 +113,11 @@ const shortenedOverhead = len(`{"result":"","note":""}`)
 
 // shortenedResult returns the beginning and the end of a long text with a note, together at most limit bytes of JSON.
 func shortenedResult(text string, limit int, note string) map[string]any {
-	return map[string]any{"result": excerpt.Ends(text, limit-shortenedOverhead-len(note), encodedLen), "note": note}
+	size := limit - shortenedOverhead
+	for _, r := range note {
+		size -= encodedLen(r)
+	}
+	return map[string]any{"result": excerpt.Ends(text, size, encodedLen), "note": note}
 }
 
 // maxSide limits each of the log and the context of a large result, as JSON in bytes.

@@ -289,21 +289,55 @@ func TestLargeResult_IsSavedAsFile(t *testing.T) {
 	}
 }
 
-// A result beyond the size of a file is cut.
-func TestLargeResult_IsCutBeyondFileSize(t *testing.T) {
+// A result that is not saved as a file is shortened, with the reason. It is the same in each attempt.
+func TestLargeResult_IsShortenedIfNotSaved(t *testing.T) {
 	t.Parallel()
-	agent := strings.Replace(greeter, "broken", "huge", 1)
-	h := &house{says: []*model.Content{calls(1), says("done")}}
-	h.huge = func(context.Context, *engine.Call) (map[string]any, error) {
-		return map[string]any{"result": strings.Repeat("x", dispatchapi.MaxSavedFile+1)}, nil
+	p := project(t, "agents/main.yaml", strings.Replace(greeter, "broken", "huge", 1), "models/main.yaml", script)
+	for name, row := range map[string]struct {
+		size            int
+		rejection, want string
+	}{
+		"beyond the size of a file": {dispatchapi.MaxSavedFile + 1, "", "It is not saved as a file: the file has more than 10 MiB. Request less data"},
+		"rejected by the platform":  {300_000, "The storage is full.", "It is not saved as a file: The storage is full. Request less data"},
+		"rejected at length":        {300_000, strings.Repeat("\"", 60_000), "(cut). Request less data"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			house := func(done int) *house {
+				return &house{
+					rejectSaves: row.rejection, says: []*model.Content{calls(1), says("done")}[done:],
+					huge: func(context.Context, *engine.Call) (map[string]any, error) {
+						return map[string]any{"result": "BEGIN" + strings.Repeat("x", row.size-8) + "END"}, nil
+					},
+				}
+			}
+			h := house(0)
+			out := h.engine().Execute(t.Context(), input(p, h))
+			require.Equal(t, "done", out.Output, "%s %v", out.Error, out.Cause)
+			require.Empty(t, h.saved)
+			shown := lastResponse(h)
+			require.Contains(t, shown["note"], row.want)
+			require.Regexp(t, "(?s)^BEGINx.*bytes left out.*xEND$", shown["result"])
+			require.False(t, slices.ContainsFunc(h.requests[1].Tools, func(t model.ToolDeclaration) bool { return t.Name == bundle.ReadFile }))
+			journal := slices.Concat(h.appended, out.Trailing)
+			for cut := range len(journal) {
+				again := house(count(journal[:cut]).answers)
+				in := input(p, again)
+				in.Prior = journal[:cut]
+				out := again.engine().Execute(t.Context(), in)
+				require.Equal(t, "done", out.Output, "%s %v", out.Error, out.Cause)
+				if len(again.requests) > 0 {
+					require.Equal(t, shown, lastResponse(again), "after entry %d", cut)
+				}
+			}
+		})
 	}
-	out := h.engine().Execute(t.Context(), input(project(t, "agents/main.yaml", agent, "models/main.yaml", script), h))
-	require.Equal(t, "done", out.Output, "%s %v", out.Error, out.Cause)
-	require.Empty(t, h.saved)
-	seen := h.requests[1].Contents
-	shown, err := json.Marshal(seen[len(seen)-1].Parts[0].Result.Response)
-	require.NoError(t, err)
-	require.Contains(t, string(shown), "(cut)")
+}
+
+// lastResponse returns the result that the last request to a model ends with.
+func lastResponse(h *house) map[string]any {
+	seen := h.requests[len(h.requests)-1].Contents
+	return seen[len(seen)-1].Parts[0].Result.Response
 }
 
 // An agent keeps its own tool with the name read_file. With files of the run it has no second one.

@@ -200,6 +200,11 @@ func (s *Scope) recordOutcome(ctx context.Context, a action, out toolResult, fai
 	case a.unsafe || a.started.Tells:
 		s.journal.flushSoon()
 	}
+	if isSaved { // unless the platform rejected the file
+		if recorded, _, err = s.journal.recordedResult(a.started); err != nil {
+			return Result{}, err
+		}
+	}
 	return s.conclude(recorded)
 }
 

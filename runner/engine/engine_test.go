@@ -51,6 +51,8 @@ type house struct {
 	largest int
 	// saved has the bytes of saved files by their IDs.
 	saved map[string][]byte
+	// rejectSaves is the detail of the rejection of each save; "" accepts them.
+	rejectSaves string
 }
 
 var errFenced = errors.New("fenced")
@@ -76,6 +78,9 @@ func (h *house) Append(_ context.Context, entries []dispatchapi.JournalEntry) er
 
 // Save implements engine.SavedFiles.
 func (h *house) Save(ctx context.Context, entries []dispatchapi.JournalEntry, data []byte) error {
+	if h.rejectSaves != "" {
+		return &dispatchapi.RejectedError{Detail: h.rejectSaves}
+	}
 	var file dispatchapi.SavedFile
 	if err := json.Unmarshal(entries[0].Data, &file); err != nil {
 		return err
@@ -192,7 +197,11 @@ func (h *house) scripting() engine.Feature {
 		ended, err := at.RunScript(ctx, step.Owner, "script.run", nil, func(ctx context.Context, run *engine.ScriptRun) (engine.Step, error) {
 			text := ""
 			for _, effect := range []engine.Effect{do("look", true), do("charge", false), saved(step.Owner), do("charge", false)} {
-				effect.Arguments = map[string]any{"files": run.Effects.SavedFiles()}
+				files, err := run.Effects.SavedFiles(ctx)
+				if err != nil {
+					return engine.Step{}, err
+				}
+				effect.Arguments = map[string]any{"files": files}
 				done, err := run.Effects.Do(ctx, effect)
 				if err != nil {
 					return engine.Step{}, err

@@ -51,9 +51,9 @@ type recorder struct {
 	failures  map[string][]modelFailure // of earlier attempts, by agent
 	waiting   *waitEntry                // the last wait, nil if it ended
 	files     []fileEntry               // saved files, in their order
-	// savedBytes are the bytes of all saved files. unsaved has the bytes of pending ones, by the sequence of their entries.
+	// savedBytes are the bytes of all saved files. unsaved has the pending ones by the sequence of their entries.
 	savedBytes int64
-	unsaved    map[int64][]byte
+	unsaved    map[int64]unsavedFile
 	calls      map[string]bool // IDs of answered calls
 	tokens     dispatchapi.TokenUsage
 	finish     model.FinishReason // of the last answer in the journal
@@ -78,7 +78,7 @@ type startedTool struct {
 
 func newRecorder(prior []dispatchapi.JournalEntry, sink Journal, saver SavedFiles) *recorder {
 	r := &recorder{
-		sink: sink, saver: saver, unsaved: map[int64][]byte{}, next: 1, answers: map[turnKey]modelAnswer{}, started: map[string]startedTool{},
+		sink: sink, saver: saver, unsaved: map[int64]unsavedFile{}, next: 1, answers: map[turnKey]modelAnswer{}, started: map[string]startedTool{},
 		results: map[string]toolResult{}, steps: map[string]stepEntry{}, calls: map[string]bool{},
 		failures: map[string][]modelFailure{}, flushing: make(chan struct{}, 1),
 	}
@@ -251,16 +251,24 @@ func (r *recorder) recordResult(t toolResult, unsafe bool) (toolResult, error) {
 }
 
 // addResult is recordResult with the lock held.
-func (r *recorder) addResult(t toolResult, unsafe bool) (same toolResult, err error) {
-	data, err := boundedResult(t)
+func (r *recorder) addResult(t toolResult, unsafe bool) (toolResult, error) {
+	data, same, err := encodeResult(t)
 	if err != nil {
 		return same, err
 	}
-	if err := exactjson.Decode(data, &same); err != nil {
-		return same, fmt.Errorf("decoding a tool's result: %w", err)
-	}
 	r.results[t.CallID] = same
 	return same, r.addEntry(dispatchapi.JournalEntry{Kind: dispatchapi.JournalToolResult, Data: data, Unsafe: unsafe})
+}
+
+// encodeResult returns the data of a result and the value that a later attempt will read.
+func encodeResult(t toolResult) (data []byte, same toolResult, err error) {
+	if data, err = boundedResult(t); err != nil {
+		return nil, same, err
+	}
+	if err := exactjson.Decode(data, &same); err != nil {
+		return nil, same, fmt.Errorf("decoding a tool's result: %w", err)
+	}
+	return data, same, nil
 }
 
 // addEntry numbers an entry. It returns an error if the journal is full.
@@ -323,7 +331,9 @@ func (r *recorder) flushPending(ctx context.Context) error {
 		if len(next) == 0 {
 			return nil
 		}
-		if err := r.appendBatch(ctx, next); err != nil {
+		if isReplaced, err := r.appendBatch(ctx, next); isReplaced {
+			continue
+		} else if err != nil {
 			r.sinkErr = fmt.Errorf("%w: %w", errJournal, err)
 			return r.sinkErr
 		}
@@ -335,18 +345,25 @@ func (r *recorder) flushPending(ctx context.Context) error {
 	}
 }
 
-// appendBatch appends the entries of a batch, with the bytes of its file.
-func (r *recorder) appendBatch(ctx context.Context, batch []dispatchapi.JournalEntry) error {
+// appendBatch appends the entries of a batch, with the bytes of its file. If the platform does not save the file, it replaces the
+// entries.
+func (r *recorder) appendBatch(ctx context.Context, batch []dispatchapi.JournalEntry) (isReplaced bool, err error) {
 	if batch[0].Kind != dispatchapi.JournalFile {
-		return r.sink.Append(ctx, batch)
+		return false, r.sink.Append(ctx, batch)
 	}
 	r.mu.Lock()
-	data := r.unsaved[batch[0].Sequence]
+	data := r.unsaved[batch[0].Sequence].data
 	r.mu.Unlock()
-	if err := r.saver.Save(ctx, batch, data); err != nil {
-		return fmt.Errorf("%w: %w", ErrUnsavedFile, err)
+	err = r.saver.Save(ctx, batch, data)
+	var rejected *dispatchapi.RejectedError
+	if errors.As(err, &rejected) {
+		err = r.replaceRejected(batch, rejected.Detail)
+		isReplaced = err == nil
 	}
-	return nil
+	if err != nil {
+		return false, fmt.Errorf("saving a file of the run: %w", err)
+	}
+	return isReplaced, nil
 }
 
 // shorten appends pending entries that do not fit into the request that ends a run.

@@ -11,8 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"mime"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
@@ -27,22 +29,22 @@ const (
 	maxFileType = 127
 	// unknownType is the type of a file whose type is invalid.
 	unknownType = "application/octet-stream"
+	// maxRejection limits the reason for which the platform does not save a file, as JSON in bytes. The entries of such a file are larger
+	// by at most rejectionReserve.
+	maxRejection, rejectionReserve = 512, 1 << 10
 )
 
 // SavedFiles stores and reads the files that a run saves.
 type SavedFiles interface {
-	// Save appends entries like Journal.Append. The first one is of a file with these bytes.
+	// Save appends entries like Journal.Append. The first one is of a file with these bytes. A *dispatchapi.RejectedError means that
+	// the platform does not save the file, for example because the project's storage is full.
 	Save(ctx context.Context, entries []dispatchapi.JournalEntry, data []byte) error
 	// ReadPart returns at most length bytes of a file from an offset. length is at most dispatchapi.MaxSavedPart.
 	ReadPart(ctx context.Context, id string, offset, length int64) ([]byte, error)
 }
 
-var (
-	// ErrSavedFile is the cause of an attempt that could not read a saved file.
-	ErrSavedFile = errors.New("reading the saved file")
-	// ErrUnsavedFile is the cause of an attempt that could not save a file.
-	ErrUnsavedFile = errors.New("saving a file of the run")
-)
+// ErrSavedFile is the cause of an attempt that could not read a saved file.
+var ErrSavedFile = errors.New("reading the saved file")
 
 // NewFile is a file that an effect adds to the run.
 type NewFile struct {
@@ -76,14 +78,31 @@ func (f fileEntry) isVisible(e *Effects) bool {
 	return f.position < e.began || own && err == nil && n <= e.count
 }
 
-// SavedFiles returns the saved files that the script sees, in their order.
-func (e *Effects) SavedFiles() (files []dispatchapi.SavedFile) {
+// SavedFiles returns the metadata of the saved files that the script sees, in their order. Its error ends the attempt.
+func (e *Effects) SavedFiles(ctx context.Context) (files []dispatchapi.SavedFile, err error) {
+	if err := e.scope.journal.saveFilesBefore(ctx, e.began); err != nil {
+		return nil, err
+	}
 	for _, f := range e.scope.journal.savedFiles() {
 		if f.isVisible(e) {
 			files = append(files, f.SavedFile)
 		}
 	}
-	return files
+	return files, nil
+}
+
+// saveFilesBefore saves the files before an entry. Another agent of the run may be saving them, and the platform may reject them.
+func (r *recorder) saveFilesBefore(ctx context.Context, position int64) error {
+	r.mu.Lock()
+	isSaved := true
+	for unsaved := range r.unsaved {
+		isSaved = isSaved && unsaved >= position
+	}
+	r.mu.Unlock()
+	if isSaved {
+		return nil
+	}
+	return r.flushPending(context.WithoutCancel(ctx))
 }
 
 // ReadSaved returns at most length bytes of a saved file. Its error ends the attempt.
@@ -107,25 +126,27 @@ func (r *recorder) savedFiles() []fileEntry {
 	return r.files[:len(r.files):len(r.files)]
 }
 
-// recordFile records a file and the result of the action that saves it. Both are appended together. Beyond a limit of the run
-// the result is an error, and the file is not saved.
+// recordFile records a file and the result of the action that saves it. Both are appended together. If the file cannot be saved,
+// the result is an error.
 func (r *recorder) recordFile(agent string, f *NewFile, t toolResult) (toolResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if problem := r.rejectFile(f); problem != "" {
-		t.Result, t.Error = nil, problem
-		return r.addResult(t, false)
-	}
-	return r.addSaved(fileEntry{Agent: agent}, f, t, false, fileEntry.about)
+	return r.addSaved(fileEntry{Agent: agent}, f, t, false, savedResults{
+		with: fileEntry.about,
+		without: func(reason string) toolResult {
+			t.Result, t.Error = nil, "the file is not saved: "+reason
+			return t
+		},
+	})
 }
 
-// recordLarge records the result of a call that is too large for the journal, and saves it as a file. Beyond a limit of the run
-// only the beginning of the result is recorded.
+// recordLarge records the result of a call that is too large for the journal, and saves it as a file. If the file cannot be saved,
+// the result has both ends and the reason: the model can often continue with them, and repeating the call would not help.
 func (r *recorder) recordLarge(agent string, f *NewFile, t toolResult, a action) (toolResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t, err := withoutSides(t)
-	if err != nil || t.Error != "" || r.rejectFile(f) != "" {
+	if err != nil || t.Error != "" {
 		return r.addResult(t, a.unsafe)
 	}
 	t.Result = nil
@@ -134,8 +155,17 @@ func (r *recorder) recordLarge(agent string, f *NewFile, t toolResult, a action)
 		return toolResult{}, fmt.Errorf("encoding a tool's result: %w", err)
 	}
 	shown := min(a.shown, dispatchapi.MaxToolResult-len(sides)-len(`,"result":`))
-	return r.addSaved(fileEntry{Agent: agent, IsResult: true}, f, t, a.unsafe, func(entry fileEntry) map[string]any {
-		return shortenedResult(string(f.Data), shown, fmt.Sprintf("The result has %d bytes. All of it is the file %s of the run.", entry.Size, entry.ID))
+	shorten := func(note string) map[string]any {
+		return shortenedResult(string(f.Data), shown, fmt.Sprintf("The result has %d bytes. %s", len(f.Data), note))
+	}
+	return r.addSaved(fileEntry{Agent: agent, IsResult: true}, f, t, a.unsafe, savedResults{
+		with: func(entry fileEntry) map[string]any {
+			return shorten("All of it is the file " + entry.ID + " of the run.")
+		},
+		without: func(reason string) toolResult {
+			t.Result = shorten("It is not saved as a file: " + reason + ". Request less data if you need the middle.")
+			return t
+		},
 	})
 }
 
@@ -168,34 +198,90 @@ func (s *Scope) largeResult(a action, t toolResult) *NewFile {
 	return file
 }
 
-// addSaved adds the entry of a file and the result that names it, with the lock held.
-func (r *recorder) addSaved(
-	entry fileEntry, f *NewFile, t toolResult, unsafe bool, resultOf func(fileEntry) map[string]any,
-) (toolResult, error) {
+// savedResults are the possible results of an action that saves a file.
+type savedResults struct {
+	// with returns the result if the file is saved, without if it is not saved for a reason.
+	with    func(fileEntry) map[string]any
+	without func(reason string) toolResult
+}
+
+// unsavedFile is a file whose entry is pending.
+type unsavedFile struct {
+	data    []byte
+	results savedResults
+}
+
+// addSaved adds the entry of a file and the result that names it, with the lock held. Beyond a limit of the run it adds only a result.
+func (r *recorder) addSaved(entry fileEntry, f *NewFile, t toolResult, unsafe bool, results savedResults) (toolResult, error) {
+	if reason := r.rejectFile(f); reason != "" {
+		return r.addResult(results.without(reason), unsafe)
+	}
 	digest := sha256.Sum256(f.Data)
 	entry.CallID, entry.position, entry.SavedFile = t.CallID, r.next, dispatchapi.SavedFile{
-		ID: savedPrefix + strconv.Itoa(len(r.files)+1), Name: fileName(f.Name), MIMEType: fileType(f.MIMEType), Size: int64(len(f.Data)),
-		SHA256: hex.EncodeToString(digest[:]),
+		ID: r.nextFileID(), Name: fileName(f.Name), MIMEType: fileType(f.MIMEType), Size: int64(len(f.Data)), SHA256: hex.EncodeToString(digest[:]),
 	}
 	data, err := json.Marshal(entry)
 	if err != nil {
 		return toolResult{}, fmt.Errorf("encoding a saved file: %w", err)
 	}
-	t.Result = resultOf(entry)
+	t.Result = results.with(entry)
 	result, err := boundedResult(t)
 	if err != nil {
 		return toolResult{}, err
 	}
 	// Without room for the result there must be no entry of the file, which only Save appends.
-	if err := checkJournal(r.size + entrySize(dispatchapi.JournalFile, data) + entrySize(dispatchapi.JournalToolResult, result)); err != nil {
+	size := entrySize(dispatchapi.JournalFile, data) + entrySize(dispatchapi.JournalToolResult, result) + rejectionReserve
+	if err := checkJournal(r.size + size); err != nil {
 		return toolResult{}, err
 	}
 	if err := r.addEntry(dispatchapi.JournalEntry{Kind: dispatchapi.JournalFile, Data: data}); err != nil {
 		return toolResult{}, err
 	}
 	r.addFile(entry)
-	r.unsaved[entry.position] = f.Data
+	r.unsaved[entry.position] = unsavedFile{f.Data, results}
 	return r.addResult(t, unsafe)
+}
+
+// nextFileID returns an ID that no file of the run has.
+func (r *recorder) nextFileID() string {
+	last := 0
+	if n := len(r.files); n > 0 {
+		last, _ = strconv.Atoi(strings.TrimPrefix(r.files[n-1].ID, savedPrefix)) // some before it may have been rejected
+	}
+	return savedPrefix + strconv.Itoa(last+1)
+}
+
+// replaceRejected replaces the pending entries of a file that the platform does not save. A step has the number of the file, because
+// later entries have numbers already.
+func (r *recorder) replaceRejected(batch []dispatchapi.JournalEntry, reason string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	position := batch[0].Sequence
+	at := slices.IndexFunc(r.files, func(f fileEntry) bool { return f.position == position })
+	file := r.files[at]
+	reason = cutEncoded(strings.TrimSuffix(reason, "."), maxRejection)
+	step, err := json.Marshal(stepEntry{
+		ID: "file:" + file.CallID + ":save", Agent: file.Agent, Kind: "save_file", At: time.Now().UTC().Truncate(time.Millisecond), Outcome: "rejected",
+	})
+	if err != nil {
+		return fmt.Errorf("encoding a step: %w", err)
+	}
+	result, same, err := encodeResult(r.unsaved[position].results.without(reason))
+	if err != nil {
+		return err
+	}
+	r.results[file.CallID] = same
+	r.files, r.savedBytes = slices.Concat(r.files[:at], r.files[at+1:]), r.savedBytes-file.Size
+	delete(r.unsaved, position)
+	entries := []dispatchapi.JournalEntry{
+		{Sequence: position, Kind: dispatchapi.JournalStep, Data: step},
+		{Sequence: batch[1].Sequence, Kind: dispatchapi.JournalToolResult, Data: result, Unsafe: batch[1].Unsafe},
+	}
+	for i, e := range entries {
+		r.size += e.Size() - batch[i].Size()
+	}
+	r.pending = slices.Concat(entries, r.pending[len(batch):])
+	return nil
 }
 
 // entrySize returns the size of an entry with this data, as the journal counts it.

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,19 @@ import (
 
 // entryList is a journal in memory.
 type entryList struct{ batches [][]dispatchapi.JournalEntry }
+
+// fullStorage saves the files with this name only.
+type fullStorage struct {
+	MemoryFiles
+	except string
+}
+
+func (f *fullStorage) Save(ctx context.Context, entries []dispatchapi.JournalEntry, data []byte) error {
+	if !strings.Contains(string(entries[0].Data), `"name":"`+f.except+`"`) {
+		return &dispatchapi.RejectedError{Detail: strings.Repeat("<", 10_000)}
+	}
+	return f.MemoryFiles.Save(ctx, entries, data)
+}
 
 func (l *entryList) Append(_ context.Context, entries []dispatchapi.JournalEntry) error {
 	l.batches = append(l.batches, entries)
@@ -98,11 +112,11 @@ func TestRecorder_LimitsFiles(t *testing.T) {
 		problem      string
 	}{
 		"largest":         {0, 0, dispatchapi.MaxSavedFile, ""},
-		"too large":       {0, 0, dispatchapi.MaxSavedFile + 1, "the file has more than 10 MiB"},
+		"too large":       {0, 0, dispatchapi.MaxSavedFile + 1, "the file is not saved: the file has more than 10 MiB"},
 		"last bytes":      {1, dispatchapi.MaxSavedBytes - 2, 2, ""},
-		"too many bytes":  {1, dispatchapi.MaxSavedBytes - 2, 3, "the run can save at most 50 MiB of files"},
+		"too many bytes":  {1, dispatchapi.MaxSavedBytes - 2, 3, "the file is not saved: the run can save at most 50 MiB of files"},
 		"last file":       {dispatchapi.MaxSavedFiles - 1, 0, 0, ""},
-		"too many files":  {dispatchapi.MaxSavedFiles, 0, 0, "the run can save at most 100 files"},
+		"too many files":  {dispatchapi.MaxSavedFiles, 0, 0, "the file is not saved: the run can save at most 100 files"},
 		"no bytes remain": {1, dispatchapi.MaxSavedBytes, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,9 +146,62 @@ func TestRecorder_NeedsRoomForFileAndResult(t *testing.T) {
 	entries := list.batches[0]
 	require.Len(t, entries, 2)
 
-	r.size = dispatchapi.MaxJournal - entries[0].Size() - entries[1].Size() + 1
+	r.size = dispatchapi.MaxJournal - entries[0].Size() - entries[1].Size() - rejectionReserve + 1
 	_, err = r.recordFile("main", file, toolResult{CallID: "x/2"})
 	require.ErrorContains(t, err, "the limit of a run")
 	require.Empty(t, r.pending)
 	require.Len(t, r.files, 1)
+}
+
+// A rejected file leaves no pending entries: a step takes its number, its result is an error, and the entries after them keep their
+// numbers. The journal is larger by at most the reserve.
+func TestRecorder_ReplacesRejectedFile(t *testing.T) {
+	t.Parallel()
+	list := &entryList{}
+	r := newRecorder(nil, list, &fullStorage{MemoryFiles{Journal: list}, "b"})
+	size := 0
+	for _, name := range []string{"a", "b", "c"} {
+		recorded, err := r.recordFile("main", &NewFile{Name: name, Data: []byte(name)}, toolResult{CallID: name + "/1"})
+		require.NoError(t, err)
+		size = r.size
+		require.Empty(t, recorded.Error)
+	}
+	_, err := r.recordResult(toolResult{CallID: "d"}, false)
+	require.NoError(t, err)
+	require.NoError(t, r.flushPending(t.Context()))
+	require.Empty(t, r.pending)
+	require.Empty(t, r.unsaved)
+	require.LessOrEqual(t, r.size, size+3*rejectionReserve)
+	var kinds []string
+	var all []dispatchapi.JournalEntry
+	for _, e := range slices.Concat(list.batches...) {
+		kinds, all = append(kinds, e.Kind), append(all, e)
+		require.EqualValues(t, len(all), e.Sequence)
+	}
+	require.Equal(t, []string{"step", "tool_result", "file", "tool_result", "step", "tool_result", "tool_result"}, kinds)
+	for _, r := range []*recorder{r, newRecorder(all, list, nil)} { // also in another attempt
+		require.Contains(t, r.results["a/1"].Error, "the file is not saved: <<<")
+		require.Equal(t, "s2", r.results["b/1"].Result["id"])
+		require.Contains(t, r.results["c/1"].Error, "the file is not saved: <<<")
+		require.Len(t, r.savedFiles(), 1)
+		require.EqualValues(t, 1, r.savedBytes)
+		require.Equal(t, "s3", r.nextFileID())
+	}
+	require.Equal(t, r.size, newRecorder(all, list, nil).size)
+}
+
+// A script sees a file of another agent only if it is saved, because its next attempt would not see a rejected one.
+func TestEffects_SeeOnlySavedFiles(t *testing.T) {
+	t.Parallel()
+	list := &entryList{}
+	r := newRecorder(nil, list, &fullStorage{MemoryFiles{Journal: list}, "b"})
+	for _, name := range []string{"a", "b", "c"} {
+		_, err := r.recordFile("other", &NewFile{Name: name, Data: []byte(name)}, toolResult{CallID: name + "/1"})
+		require.NoError(t, err)
+	}
+	effects := &Effects{scope: &Scope{attempt: &attempt{journal: r}}, owner: "own", began: r.next}
+	seen, err := effects.SavedFiles(t.Context())
+	require.NoError(t, err)
+	require.Len(t, seen, 1)
+	require.Equal(t, "b", seen[0].Name)
 }

@@ -84,12 +84,8 @@ const notStored = "the journal of the run could not be stored"
 
 // rejection returns the message of a run whose data the gateway rejects.
 func rejection(cause error) string {
-	var rejected *dispatchapi.RejectedError
-	switch {
-	case errors.Is(cause, engine.ErrSavedFile):
+	if errors.Is(cause, engine.ErrSavedFile) {
 		return "a saved file of the run could not be read"
-	case errors.Is(cause, engine.ErrUnsavedFile) && errors.As(cause, &rejected):
-		return "a file of the run could not be saved. " + rejected.Detail
 	}
 	return notStored
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 	"github.com/agentplatform/agentplatform/runner/serve"
@@ -52,14 +53,14 @@ func TestSavedFile_IsReadByNextRunner(t *testing.T) {
 	require.NoError(t, two.end(t))
 }
 
-// A file that the gateway rejects ends the run with the reason, so that the run does not return forever.
-func TestSavedFile_ShowsWhyItIsRejected(t *testing.T) {
+// A large result that the gateway does not save is shortened, and the run continues.
+func TestSavedFile_IsRejected(t *testing.T) {
 	t.Parallel()
 	files := repo()
 	files["agents/reader.yaml"] = []byte("name: reader\nmodel: scripted/reader\ntools: [export]\n")
-	files["models/reader.yaml"] = []byte("steps: [{turn: 1, tool_calls: [{name: export}]}, {text: done}]\n")
+	files["models/reader.yaml"] = []byte("steps: [{turn: 1, tool_calls: [{name: export}]}, {match: '(?s).*tool export: (?P<r>.*)', text: '${r}'}]\n")
 	p := newPort(t, files)
-	p.rejectSave = "Not saved: the storage of the project is full."
+	p.rejectSave = "The project's storage is full."
 	one := started(t, p, "one", nil, func(o *serve.Options) {
 		o.Engine = engine.New(engine.Config{Models: &model.Registry{}, Tools: []engine.Tool{
 			{Name: "export", Run: func(context.Context, *engine.Call) (map[string]any, error) {
@@ -68,6 +69,7 @@ func TestSavedFile_ShowsWhyItIsRejected(t *testing.T) {
 		}})
 	})
 	end := p.await(t, p.queue("reader", "application/json", `{}`))
-	require.Equal(t, "a file of the run could not be saved. Not saved: the storage of the project is full.", end.Error)
+	require.Equal(t, dispatchapi.StatusCompleted, end.Status, end.Error)
+	require.Contains(t, end.Output, "It is not saved as a file: The project's storage is full.")
 	require.NoError(t, one.end(t))
 }

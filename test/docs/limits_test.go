@@ -55,7 +55,7 @@ func runLimits() []refpage.Limit {
 	return []refpage.Limit{
 		{Resource: "Output", Value: refpage.Bytes(store.MaxOutput), Beyond: failsWith(runerror.OutputTooLarge)},
 		{Resource: "Response of a model", Value: refpage.Bytes(store.MaxModelAnswer), Beyond: failsWith(runerror.ModelAnswerTooLarge)},
-		{Resource: "Result of a tool", Value: refpage.Bytes(store.MaxToolResult), Beyond: "Saved as a file of the run, up to the size of a saved file. The model sees both ends. A larger result is truncated."},
+		{Resource: "Result of a tool", Value: refpage.Bytes(store.MaxToolResult), Beyond: "Saved as a file of the run, up to the size of a saved file. The model sees both ends. The run does not keep the middle of a larger result."},
 		{Resource: "Journal", Value: refpage.Bytes(store.MaxJournal), Beyond: failsWith(runerror.JournalTooLarge)},
 		{
 			Resource: "Error code, and kind of a journal entry", Value: fmt.Sprintf("%d lower-case letters, digits and underscores", store.MaxCode),

@@ -98,7 +98,23 @@ type bench struct {
 	url     string
 	files   []engine.File
 	// kept has the saved files of all attempts.
-	kept engine.MemoryFiles
+	kept rejectingFiles
+}
+
+// rejectingFiles rejects saves with these details in turn, and accepts a save whose detail is empty. It accepts all further ones.
+type rejectingFiles struct {
+	engine.MemoryFiles
+	rejections []string
+}
+
+func (f *rejectingFiles) Save(ctx context.Context, entries []dispatchapi.JournalEntry, data []byte) error {
+	if len(f.rejections) > 0 {
+		detail := f.rejections[0]
+		if f.rejections = f.rejections[1:]; detail != "" {
+			return &dispatchapi.RejectedError{Detail: detail}
+		}
+	}
+	return f.MemoryFiles.Save(ctx, entries, data)
 }
 
 // memory is a journal.

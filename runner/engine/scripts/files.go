@@ -57,17 +57,18 @@ type scriptFile struct {
 }
 
 // listFiles returns the metadata of the attachments and of the saved files that the script sees.
-func (h *host) listFiles() []any {
+func (h *host) listFiles(ctx context.Context) ([]any, error) {
 	files, list := h.scope.Files(), []any{}
 	for i := range files {
 		about := aboutFile(&files[i])
 		about["id"] = fileID(&files[i], files)
 		list = append(list, about)
 	}
-	for _, f := range h.effects.SavedFiles() {
+	saved, err := h.effects.SavedFiles(ctx)
+	for _, f := range saved {
 		list = append(list, map[string]any{"id": f.ID, "name": f.Name, "mime_type": f.MIMEType, "size": f.Size})
 	}
-	return list
+	return list, err
 }
 
 // findFile returns the attachment or the saved file with an ID.
@@ -75,7 +76,11 @@ func (h *host) findFile(ctx context.Context, id string) (*scriptFile, error) {
 	if file, found := findFile(id, h.scope.Files()); found {
 		return &scriptFile{len(file.Data), func(length int) ([]byte, error) { return file.Data[:min(len(file.Data), length)], nil }}, nil
 	}
-	for _, f := range h.effects.SavedFiles() {
+	saved, err := h.effects.SavedFiles(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range saved {
 		if f.ID == id {
 			return &scriptFile{int(f.Size), func(length int) ([]byte, error) { return h.effects.ReadSaved(ctx, id, int64(length)) }}, nil
 		}
@@ -90,7 +95,11 @@ func (h *host) answerFiles(ctx context.Context, r script.Request) (json.RawMessa
 	case script.FileData:
 		return readChunk(r.Args, h.scope.Files())
 	case "files.list":
-		return json.Marshal(h.listFiles())
+		list, err := h.listFiles(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(list)
 	}
 	var request struct {
 		ID  string

@@ -161,3 +161,47 @@ func TestSave_NeedsPlace(t *testing.T) {
 	require.Contains(t, out.Output, "http.save: files cannot be saved here")
 	require.Zero(t, requests.Load())
 }
+
+// A file that the platform does not save is an error of the script, which its next attempts get again, and the run continues.
+func TestSave_ReturnsRejection(t *testing.T) {
+	t.Parallel()
+	url, requests := depot(t)
+	b := newBench(t, saves(url, "/text/a", `return [f["id"] for f in files.list()]`), "{name: t_run}")
+	b.setModel(t, "steps: [{turn: 1, tool_calls: [{name: t_run}]}, {turn: 2, tool_calls: [{name: t_run}]}, {match: '(?s)(?P<r>.*)', text: '${r}'}]")
+	b.kept.rejections = []string{"The project's storage is full."}
+	out, journal := b.execute(t, nil)
+	require.Equal(t, engine.Completed, out.Status, "%s %v", out.Error, out.Cause)
+	require.Contains(t, out.Output, "http.save: the file is not saved: The project's storage is full")
+	require.Contains(t, out.Output, `{"result":["s1"]}`, "the second one is saved")
+	var kinds []string
+	for i, e := range journal {
+		kinds = append(kinds, e.Kind)
+		require.EqualValues(t, i+1, e.Sequence)
+	}
+	require.Equal(t, 1, strings.Count(strings.Join(kinds, " "), "step tool_result"), "%v", kinds)
+	require.Equal(t, 1, strings.Count(strings.Join(kinds, " "), "file tool_result"), "%v", kinds)
+	rejected, saved := slices.Index(kinds, dispatchapi.JournalStep), slices.Index(kinds, dispatchapi.JournalFile)
+	for cut := range journal {
+		if cut == saved+1 || cut == rejected+1 {
+			continue // The two entries are one append.
+		}
+		t.Run(fmt.Sprint("resumed after entry ", cut), func(t *testing.T) {
+			prior := slices.Clone(journal[:cut])
+			b.kept.rejections = nil
+			want := int64(2)
+			if cut <= rejected {
+				b.kept.rejections = []string{"The project's storage is full."}
+			} else {
+				want--
+			}
+			if cut > saved {
+				want--
+			}
+			requests.Store(0)
+			again, _ := b.execute(t, prior)
+			require.Equal(t, engine.Completed, again.Status, "%s %v", again.Error, again.Cause)
+			require.Equal(t, out.Output, again.Output)
+			require.Equal(t, want, requests.Load())
+		})
+	}
+}
