@@ -19,8 +19,10 @@ const (
 	// shareWait is how long an append waits for requests in progress. After that another request begins, so that a gateway that
 	// hangs delays only the appends that it got.
 	shareWait = 20 * time.Millisecond
-	// separateTime is how long appends share no request after a failed one. The gateway may be of an earlier release.
-	separateTime = time.Minute
+	// separateTime is how long appends share no request after a failed one, unless the gateway asks for more. unsupportedTime applies
+	// if the gateway does not know the request, because it is of an earlier release.
+	separateTime    = time.Second
+	unsupportedTime = time.Minute
 )
 
 // errAlone means that an append has a request of its own.
@@ -118,7 +120,10 @@ func (q *appendQueue) sendWaiting() {
 		errs, err := q.send(ctx, appends)
 		cancel()
 		if err != nil {
-			q.separate()
+			q.separate(separateTimeAfter(err))
+			if isFinal(err) {
+				err = fmt.Errorf("%w: %v", errAlone, err) //nolint:errorlint // an error of the request is no error of an append
+			}
 			errs = slices.Repeat([]error{err}, len(batch))
 		}
 		for i, own := range batch {
@@ -127,11 +132,23 @@ func (q *appendQueue) sendWaiting() {
 	}
 }
 
-// separate sends all appends alone for separateTime, also those that wait.
-func (q *appendQueue) separate() {
+// separateTimeAfter returns how long appends share no request after a failed one.
+func separateTimeAfter(err error) time.Duration {
+	var response *errorResponse
+	switch {
+	case !errors.As(err, &response):
+		return separateTime
+	case response.status == http.StatusNotFound || response.status == http.StatusMethodNotAllowed:
+		return unsupportedTime
+	}
+	return max(response.retryAfter, separateTime)
+}
+
+// separate sends all appends alone for a time, also those that wait.
+func (q *appendQueue) separate(duration time.Duration) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	q.separateUntil = time.Now().Add(separateTime)
+	q.separateUntil = time.Now().Add(duration)
 	for _, own := range q.waiting {
 		own.done <- errAlone
 	}
@@ -163,10 +180,10 @@ func (c *Client) sendAppends(ctx context.Context, appends []RunAppend) ([]error,
 	const path = "/v1/journals"
 	var resp AppendResponse
 	if err := c.callOnce(ctx, http.MethodPost, path, AppendRequest{Appends: appends}, &resp); err != nil {
-		return nil, fmt.Errorf("%w: %v", errAlone, err) //nolint:errorlint // an error of the request is no error of an append
+		return nil, err
 	}
 	if len(resp.Results) != len(appends) {
-		return nil, fmt.Errorf("%w: the gateway answered %d of %d appends", errAlone, len(resp.Results), len(appends))
+		return nil, fmt.Errorf("the gateway answered %d of %d appends", len(resp.Results), len(appends))
 	}
 	errs := make([]error, len(appends))
 	for i, result := range resp.Results {

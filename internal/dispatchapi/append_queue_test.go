@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -105,29 +106,84 @@ func TestAppendQueue_PassesHangingRequest(t *testing.T) {
 	})
 }
 
+// After a failed request, appends are sent alone: for a moment after most failures, and longer if the gateway does not know shared
+// requests or asks for it. The appends of a rejected request are sent alone at once, and after any other failure after a pause.
 func TestAppendQueue_SharesNoRequestAfterFailure(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		gateway, results := newHeldRequests(), make(chan error, 8)
-		q := &appendQueue{send: gateway.send}
-		try := func() {
-			go func() { results <- q.tryAppend(t.Context(), appendOf(uuid.New(), 10)) }()
-			synctest.Wait()
-		}
-		try()
-		try()
-		require.Len(t, <-gateway.begun, 1)
-		gateway.finish <- errAlone
-		require.Equal(t, errAlone, <-results)
-		require.Equal(t, errAlone, <-results, "of the append that waits")
-		try()
-		require.Equal(t, errAlone, <-results)
-		time.Sleep(separateTime)
-		try()
-		require.Len(t, <-gateway.begun, 1)
-		gateway.finish <- nil
-		require.NoError(t, <-results)
-	})
+	response := func(status int, retryAfter time.Duration) error {
+		return fmt.Errorf("sharing: %w", &errorResponse{statusError("POST", status, "no"), status, retryAfter})
+	}
+	for name, row := range map[string]struct {
+		failure error
+		atOnce  bool
+		want    time.Duration
+	}{
+		"no connection":         {io.ErrUnexpectedEOF, false, separateTime},
+		"busy":                  {response(http.StatusServiceUnavailable, 0), false, separateTime},
+		"an entry is suspected": {response(http.StatusServiceUnavailable, 7*time.Second), false, 7 * time.Second},
+		"invalid":               {response(http.StatusBadRequest, 0), true, separateTime},
+		"of an earlier release": {response(http.StatusNotFound, 0), true, unsupportedTime},
+		"another method":        {response(http.StatusMethodNotAllowed, 0), true, unsupportedTime},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				gateway, results := newHeldRequests(), make(chan error, 8)
+				q := &appendQueue{send: gateway.send}
+				try := func() {
+					go func() { results <- q.tryAppend(t.Context(), appendOf(uuid.New(), 10)) }()
+					synctest.Wait()
+				}
+				try()
+				try()
+				require.Len(t, <-gateway.begun, 1)
+				gateway.finish <- row.failure
+				both := []error{<-results, <-results}
+				require.ErrorIs(t, errors.Join(both...), errAlone, "the append that waits is sent at once")
+				require.Equal(t, row.atOnce, errors.Is(both[0], errAlone) && errors.Is(both[1], errAlone))
+				require.NotContains(t, both, nil)
+				time.Sleep(row.want - time.Nanosecond)
+				try()
+				require.ErrorIs(t, <-results, errAlone)
+				time.Sleep(time.Nanosecond)
+				try()
+				require.Len(t, <-gateway.begun, 1)
+				gateway.finish <- nil
+				require.NoError(t, <-results)
+			})
+		})
+	}
+}
+
+// roundTrip is a transport that calls a function.
+type roundTrip func(r *http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// An append that a shared request could not store for lack of capacity is sent again after a pause, as if it had been sent alone.
+func TestJournal_PausesAfterSharedRefusal(t *testing.T) {
+	t.Parallel()
+	for name, status := range map[string]int{"too many": http.StatusTooManyRequests, "busy": http.StatusServiceUnavailable} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var refused, alone time.Time
+				client, err := NewClient(Options{URL: "http://gateway", Token: "t"})
+				require.NoError(t, err)
+				client.http = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+					require.True(t, strings.HasSuffix(r.URL.Path, "/journal"), r.URL.Path)
+					alone = time.Now()
+					return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody}, nil
+				})}
+				client.appends.send = func(_ context.Context, appends []RunAppend) ([]error, error) {
+					refused = time.Now()
+					return []error{statusError("POST", status, "no capacity")}, nil
+				}
+				require.NoError(t, client.Journal(t.Context(), uuid.New(), JournalRequest{}))
+				require.True(t, alone.After(refused))
+			})
+		})
+	}
 }
 
 func TestAppendQueue_LimitsRequest(t *testing.T) {

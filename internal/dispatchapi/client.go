@@ -129,12 +129,18 @@ func (c *Client) Heartbeat(ctx context.Context, req HeartbeatRequest) (Heartbeat
 	return resp, c.callOnce(ctx, http.MethodPost, "/v1/heartbeat", req, &resp)
 }
 
-// Journal appends entries to a run's journal. Small appends that come together share a request.
+// Journal appends entries to a run's journal. Small appends that come together share a request. A retry has a request of its own.
 func (c *Client) Journal(ctx context.Context, runID uuid.UUID, req JournalRequest) error {
-	if err := c.appends.tryAppend(ctx, RunAppend{RunID: runID, JournalRequest: req}); err == nil || isFinal(err) || ctx.Err() != nil {
-		return err
-	}
-	return c.sendLarge(ctx, journalPath(runID), req.Entries.size(), req)
+	isRetry := false
+	return c.retryCall(ctx, func(context.Context) error {
+		if !isRetry {
+			isRetry = true
+			if err := c.appends.tryAppend(ctx, RunAppend{RunID: runID, JournalRequest: req}); !errors.Is(err, errAlone) {
+				return err
+			}
+		}
+		return c.sendOnce(ctx, journalPath(runID), req.Entries.size(), req)
+	})
 }
 
 func journalPath(runID uuid.UUID) string { return "/v1/runs/" + runID.String() + "/journal" }
@@ -298,19 +304,21 @@ func (c *Client) callWithRetries(ctx context.Context, method, path string, req a
 
 // sendLarge is callWithRetries for a request with data of the given size. Other large requests may come first.
 func (c *Client) sendLarge(ctx context.Context, path string, size int, req any) error {
-	if size <= smallRequest {
-		return c.callWithRetries(ctx, http.MethodPost, path, req)
-	}
-	weight := min(int64(size), maxLargeRequests)
-	return c.retryCall(ctx, func(context.Context) error {
+	return c.retryCall(ctx, func(context.Context) error { return c.sendOnce(ctx, path, size, req) })
+}
+
+// sendOnce is an attempt of sendLarge. Its time limit begins after the wait for other large requests.
+func (c *Client) sendOnce(ctx context.Context, path string, size int, req any) error {
+	if size > smallRequest {
+		weight := min(int64(size), maxLargeRequests)
 		if err := c.large.Acquire(ctx, weight); err != nil {
 			return err
 		}
 		defer c.large.Release(weight)
-		once, cancel := context.WithTimeout(ctx, requestTimeout) // without the wait
-		defer cancel()
-		return c.callOnce(once, http.MethodPost, path, req, nil)
-	})
+	}
+	once, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	return c.callOnce(once, http.MethodPost, path, req, nil)
 }
 
 func (c *Client) callOnce(ctx context.Context, method, path string, req, resp any) error {
@@ -422,6 +430,16 @@ func (c *Client) readToken() (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
+// errorResponse is the error of a response. Its text is that of statusError.
+type errorResponse struct {
+	error
+	status     int
+	retryAfter time.Duration // 0 without one
+}
+
+// Unwrap returns the error that shows whether a retry is useful.
+func (e *errorResponse) Unwrap() error { return e.error }
+
 // responseError converts an error response to an error that shows whether a retry is useful.
 func responseError(method, path string, resp *http.Response) error {
 	var problem struct {
@@ -431,7 +449,8 @@ func responseError(method, path string, resp *http.Response) error {
 	if err != nil || json.Unmarshal(data, &problem) != nil || problem.Detail == "" {
 		problem.Detail = resp.Status
 	}
-	return statusError(method+" "+path, resp.StatusCode, problem.Detail)
+	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // the port sends no dates
+	return &errorResponse{statusError(method+" "+path, resp.StatusCode, problem.Detail), resp.StatusCode, time.Duration(seconds) * time.Second}
 }
 
 // statusError converts the status and the detail of a failed call to an error.

@@ -33,8 +33,13 @@ func (h *Handler) journal(w http.ResponseWriter, r *http.Request, token store.To
 	return writeNoContent(w, h.appends.appendJournal(r.Context(), store.JournalAppend{Lease: lease, Entries: journal}))
 }
 
-// errSeparate rejects a request of several appends. One of them may be the cause of a failed statement.
-var errSeparate = temporaryProblem(http.StatusServiceUnavailable, httpserver.CodeBusy, "A statement with several appends failed. Send each append alone.")
+// errSeparate rejects a request of several appends. One of them may be the cause of a failed statement, so the runner sends each alone
+// as long as the gateway writes each alone.
+var errSeparate = func() httpserver.Problem {
+	p := httpserver.NewProblem(http.StatusServiceUnavailable, httpserver.CodeBusy, "A statement with several appends failed. Send each append alone.")
+	p.RetryAfter = separateTime
+	return p
+}()
 
 // appendJournals appends to the journals of several runs. Each append has its own result.
 func (h *Handler) appendJournals(w http.ResponseWriter, r *http.Request, token store.Token) error {
