@@ -99,7 +99,8 @@ func (c *Core) putVerified(ctx context.Context, blob store.Key, file store.Saved
 	return err
 }
 
-// countSaved counts a file towards the limits of its run, in the transaction that appends its entry.
+// countSaved counts a file towards the limits of its run and the stored bytes of its project, in the transaction that appends its
+// entry. The end of the run does not count it again.
 func countSaved(ctx context.Context, tx *sqldb.Tx, run store.Key, size int64) error {
 	n, err := tx.Exec(ctx, `UPDATE open_runs SET saved_size = saved_size + $3, saved_files = saved_files + 1
 		WHERE project_id = $1 AND id = $2 AND saved_size + $3 <= $4 AND saved_files < $5`,
@@ -107,7 +108,10 @@ func countSaved(ctx context.Context, tx *sqldb.Tx, run store.Key, size int64) er
 	if err == nil && n == 0 {
 		err = fmt.Errorf("the run saves more than %d files or %d bytes: %w", store.MaxSavedFiles, store.MaxSavedBytes, store.ErrTooLarge)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return storedbytes.AddByDay(ctx, tx, map[sqldb.ProjectDay]int64{{Project: run.ProjectID, Day: sqldb.DayOf(run.ID)}: size})
 }
 
 // savedFile is a file with its blob.

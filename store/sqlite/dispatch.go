@@ -139,7 +139,7 @@ func moveRunToHistory(ctx context.Context, q sqldb.Queryer, e sqlcore.Ending, ke
 	}
 	ended.Run, ended.Environment.ProjectID, ended.Status = e.Run, e.Run.ProjectID, e.Status
 	if err := q.QueryRowContext(ctx, `DELETE FROM open_runs WHERE project_id = $1 AND id = $2
-		RETURNING journal_size + saved_size, COALESCE(concurrency_key, '') <> ''`, e.Run.ProjectID, e.Run.ID).Scan(&bytes, &ended.Keyed); err != nil {
+		RETURNING journal_size, COALESCE(concurrency_key, '') <> ''`, e.Run.ProjectID, e.Run.ID).Scan(&bytes, &ended.Keyed); err != nil {
 		return ended, 0, 0, err
 	}
 	bytes += size + e.TextBytes() + sqlcore.RunOverhead

@@ -187,7 +187,7 @@ var savedFilePromises = []promise{
 		w.ErrorIs(w.saveText(leaseOf(c), 5, "more", "x"), store.ErrTooLarge)
 		w.EqualValues(2, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark <> 'bundle'`))
 	}},
-	{"saved files count as stored until their run is deleted", func(w *world) {
+	{"saved files count as stored from their save until their run is deleted", func(w *world) {
 		w.deploy("one", "first")
 		w.endEvents(1)
 		w.countStored(10)
@@ -195,6 +195,9 @@ var savedFilePromises = []promise{
 		_, c := w.running(lease)
 		w.NoError(w.saveText(leaseOf(c), 1, "s1", variedText(100_000)))
 		w.NoError(w.saveText(leaseOf(c), 1, "s1", variedText(100_000)), "again")
+		w.Equal(least+100_000, w.storedBytes(), "while the run is open")
+		w.missing("blobs", func() { w.Error(w.saveText(leaseOf(c), 3, "s2", "text")) })
+		w.Equal(least+100_000, w.storedBytes(), "it is not saved")
 		w.NoError(w.complete(completed(c)))
 		w.countStored(10)
 		entries := saveEntries(1, savedFileOf("s1", variedText(100_000)))
@@ -203,6 +206,54 @@ var savedFilePromises = []promise{
 		_, err := w.s.SweepExpired(w.ctx, 100)
 		w.NoError(err)
 		w.requireSaved(c.Run.Key(), "s1", variedText(100_000))
+		w.dropHistory(-4 * aDay)
+		w.Zero(w.storedBytes())
+	}},
+	{"the files of an open run fill the storage of its project", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.NoError(w.saveText(leaseOf(c), 1, "s1", variedText(100_000)))
+		w.project.Limits.Storage = w.projectLoad().Stored
+		w.project.Ref.Generation++
+		w.NoError(w.s.PutProject(w.ctx, w.project))
+		var full *store.StorageFullError
+		w.ErrorAs(w.saveText(leaseOf(c), 3, "s2", "text"), &full)
+	}},
+	{"an erased run leaves no stored bytes of its files", func(w *world) {
+		w.deploy("one", "first")
+		w.endEvents(1)
+		_, c := w.running(lease)
+		w.NoError(w.saveText(leaseOf(c), 1, "s1", variedText(100_000)))
+		w.NoError(w.complete(completed(c)))
+		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10})
+		w.NoError(err)
+		w.Len(runs, 2)
+		left := func(run store.Run) int64 {
+			before := w.storedBytes()
+			w.NoError(w.s.EraseRun(w.ctx, run.Key()))
+			for w.countStored(100) > 0 {
+			}
+			return before - w.storedBytes()
+		}
+		for w.countStored(100) > 0 {
+		}
+		entries := saveEntries(1, savedFileOf("s1", variedText(100_000)))
+		withFile, without := left(runs[0]), left(runs[1])
+		w.Equal(without+entries[0].Size()+entries[1].Size()+100_000, withFile)
+	}},
+	{"the stored bytes of an open run's files outlast its day", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.NoError(w.saveText(leaseOf(c), 1, "s1", variedText(100_000)))
+		w.dropHistory(-4 * aDay)
+		w.requireSaved(c.Run.Key(), "s1", variedText(100_000))
+		w.NoError(w.complete(completed(c)))
+		for w.countStored(100) > 0 {
+		}
+		w.Equal(w.storedBytes(), w.queryCount(`SELECT sum(bytes) FROM stored_days WHERE project_id = $1`))
+		w.dropHistory(-4 * aDay)
+		w.Zero(w.storedBytes())
+		w.Zero(w.queryCount(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
 	}},
 	{"a save of a failed transaction leaves no blob", func(w *world) {
 		w.deploy("one", "first")
