@@ -327,6 +327,8 @@ type History interface {
 	// Outcome returns the state and results of a connector run; ErrNotFound.
 	Outcome(ctx context.Context, connectorRun Key) (Outcome, error)
 	Run(ctx context.Context, key Key) (Run, error)
+	// RunEnvironments returns the environments of runs of a project by the IDs of the runs, without missing runs.
+	RunEnvironments(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (map[uuid.UUID]uuid.UUID, error)
 	// RunInput opens the raw input of a run.
 	RunInput(ctx context.Context, key Key) (contentType string, body io.ReadCloser, err error)
 	// RunHeaders returns the request headers that a run may see, by lower-case name; ErrNotFound

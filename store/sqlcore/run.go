@@ -98,6 +98,33 @@ func inOrderOf(ids []uuid.UUID, runs []store.Run) []store.Run {
 	return runs
 }
 
+// RunEnvironments implements store.History. It reads open runs first, like Run.
+func (c *Core) RunEnvironments(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (map[uuid.UUID]uuid.UUID, error) {
+	found := map[uuid.UUID]uuid.UUID{}
+	if len(runs) == 0 {
+		return found, nil
+	}
+	scan := func(row sqldb.Scanner) (none struct{}, err error) {
+		var run, environment uuid.UUID
+		err = row.Scan(&run, &environment)
+		found[run] = environment
+		return none, err
+	}
+	var l sqldb.Args
+	_, err := sqldb.Collect(ctx, c.engine.Reader(), scan,
+		`SELECT r.id, r.environment_id FROM open_runs r WHERE `+c.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, runs)), l.Values...)
+	past := slices.DeleteFunc(slices.Clone(runs), func(id uuid.UUID) bool { return found[id] != uuid.Nil })
+	for _, same := range c.IDsByPart("ended_runs", past) {
+		if err != nil {
+			break
+		}
+		var l sqldb.Args
+		_, err = sqldb.PastRows(ctx, c.DB, c.engine.Reader(), same[0], scan, `SELECT r.id, r.environment_id FROM {ended_runs} r
+			WHERE `+c.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, same))+sqldb.ReadableCondition("r.project_id"), l.Values...)
+	}
+	return found, sqldb.Wrap(err, "reading the environments of runs of project %s", project)
+}
+
 // Outcome implements store.History. Callers mostly know that the connector run has ended, so
 // history is read first. Otherwise the connector run is read before its runs: if it has ended, so
 // have they.

@@ -184,6 +184,9 @@ func (w *world) requireUnreadable(run uuid.UUID) {
 	for _, name := range slices.Sorted(maps.Keys(reads)) {
 		w.ErrorIs(reads[name](), store.ErrNotFound, name)
 	}
+	found, err := w.s.RunEnvironments(w.ctx, w.project.ID, []uuid.UUID{run})
+	w.NoError(err)
+	w.Empty(found)
 	entries, err := w.s.Journal(w.ctx, w.key(run))
 	w.NoError(err)
 	w.Empty(entries)

@@ -109,6 +109,11 @@ var runStrangers = map[string]func(s *stranger){
 		_, err := s.s.Run(s.ctx, s.key(s.running.Run.ID))
 		s.requireNotFound(err)
 	},
+	"RunEnvironments": func(s *stranger) {
+		found, err := s.s.RunEnvironments(s.ctx, s.project, []uuid.UUID{s.running.Run.ID, s.spent})
+		s.NoError(err)
+		s.Empty(found)
+	},
 	"RunInput": func(s *stranger) {
 		_, _, err := s.s.RunInput(s.ctx, s.key(s.running.Run.ID))
 		s.requireNotFound(err)

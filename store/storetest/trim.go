@@ -38,6 +38,11 @@ var readsOfHistory = map[string]func(b *bygone){
 		_, err := b.s.Run(b.ctx, b.key(b.run))
 		b.requireNotFound(err)
 	},
+	"RunEnvironments": func(b *bygone) {
+		found, err := b.s.RunEnvironments(b.ctx, b.project.ID, []uuid.UUID{b.run})
+		b.NoError(err)
+		b.Empty(found)
+	},
 	"RunInput": func(b *bygone) {
 		_, _, err := b.s.RunInput(b.ctx, b.key(b.run))
 		b.requireNotFound(err)

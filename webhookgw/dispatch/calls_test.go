@@ -44,8 +44,8 @@ func (s *hanging) hang(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func (s *hanging) Run(ctx context.Context, _ store.Key) (store.Run, error) {
-	return store.Run{}, s.hang(ctx)
+func (s *hanging) RunEnvironments(ctx context.Context, _ uuid.UUID, _ []uuid.UUID) (map[uuid.UUID]uuid.UUID, error) {
+	return nil, s.hang(ctx)
 }
 
 func (s *hanging) Claim(ctx context.Context, _ store.Claim) (store.ClaimResult, error) {

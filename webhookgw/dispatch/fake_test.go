@@ -135,12 +135,15 @@ func (f *fake) Environment(context.Context, store.Key) (store.Environment, error
 	return store.Environment{}, nil
 }
 
-func (f *fake) Run(_ context.Context, key store.Key) (store.Run, error) {
-	f.count("Run")
-	if f.none {
-		return store.Run{}, store.ErrNotFound
+func (f *fake) RunEnvironments(_ context.Context, project uuid.UUID, runs []uuid.UUID) (map[uuid.UUID]uuid.UUID, error) {
+	f.count("RunEnvironments")
+	environments := map[uuid.UUID]uuid.UUID{}
+	for _, run := range runs {
+		if !f.none {
+			environments[run] = project
+		}
 	}
-	return store.Run{ProjectID: key.ProjectID, ID: key.ID, EnvironmentID: key.ProjectID}, nil
+	return environments, nil
 }
 
 func (f *fake) RunInput(context.Context, store.Key) (string, io.ReadCloser, error) {

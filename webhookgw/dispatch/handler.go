@@ -62,7 +62,7 @@ type Store interface {
 	store.Notifier
 	Connections() int
 	Environment(ctx context.Context, key store.Key) (store.Environment, error)
-	Run(ctx context.Context, key store.Key) (store.Run, error)
+	RunEnvironments(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (map[uuid.UUID]uuid.UUID, error)
 	RunFiles(ctx context.Context, run store.Key) ([]store.File, error)
 	OpenRunFile(ctx context.Context, run store.Key, number int) (store.File, io.ReadCloser, error)
 	RunInput(ctx context.Context, key store.Key) (contentType string, body io.ReadCloser, err error)

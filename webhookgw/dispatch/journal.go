@@ -50,17 +50,21 @@ func (h *Handler) appendJournals(w http.ResponseWriter, r *http.Request, token s
 	if h.appends.isSuspect(token.ProjectID) {
 		return errSeparate
 	}
+	runs := make([]uuid.UUID, len(req.Appends))
+	for i, a := range req.Appends {
+		runs[i] = a.RunID
+	}
+	owned, err := h.ownedRuns(r.Context(), runs, token)
+	if err != nil {
+		return err
+	}
 	results := make([]dispatchapi.AppendResult, len(req.Appends))
 	var appends []store.JournalAppend
 	var positions []int // of the appends in the request
 	for i, a := range req.Appends {
-		err := h.verifyOwned(r.Context(), a.RunID, token)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err // the other appends would wait for the store, too
-		}
-		var journal []store.JournalEntry
-		if err == nil {
-			journal, err = storeEntries(a.Entries)
+		journal, err := storeEntries(a.Entries)
+		if !owned[a.RunID] {
+			err = store.ErrNotFound
 		}
 		if err != nil {
 			results[i] = h.appendResult(r, err)

@@ -4,7 +4,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -128,30 +127,47 @@ func (h *Handler) streamInput(w http.ResponseWriter, r *http.Request, token stor
 
 // verifyOwned returns ErrNotFound if a run is missing or belongs to another environment.
 func (h *Handler) verifyOwned(ctx context.Context, id uuid.UUID, token store.Token) error {
-	key := token.Run(id)
-	if _, absent := h.absent.Get(key); absent {
-		return store.ErrNotFound
+	owned, err := h.ownedRuns(ctx, []uuid.UUID{id}, token)
+	if err == nil && !owned[id] {
+		err = store.ErrNotFound
 	}
-	environment, known := h.owners.Get(key)
-	if !known {
-		var run store.Run
-		err := h.callStore(ctx, token.ProjectID, func(ctx context.Context) (err error) {
-			run, err = h.opts.Store.Run(ctx, key)
-			return err
-		})
-		if errors.Is(err, store.ErrNotFound) {
-			h.absent.Put(key, struct{}{})
+	return err
+}
+
+// ownedRuns returns which of the runs exist and belong to the environment of the token. One call reads all runs that are not cached.
+func (h *Handler) ownedRuns(ctx context.Context, ids []uuid.UUID, token store.Token) (owned map[uuid.UUID]bool, err error) {
+	owned = map[uuid.UUID]bool{}
+	var unknown []uuid.UUID
+	for _, id := range ids {
+		if _, absent := h.absent.Get(token.Run(id)); absent {
+			continue
 		}
-		if err != nil {
-			return err
+		environment, known := h.owners.Get(token.Run(id))
+		if !known {
+			unknown = append(unknown, id)
 		}
-		environment = run.EnvironmentID
-		h.owners.Put(key, environment)
+		owned[id] = known && environment == token.EnvironmentID
 	}
-	if environment != token.EnvironmentID {
-		return store.ErrNotFound
+	if len(unknown) == 0 {
+		return owned, nil
 	}
-	return nil
+	var environments map[uuid.UUID]uuid.UUID
+	if err := h.callStore(ctx, token.ProjectID, func(ctx context.Context) (err error) {
+		environments, err = h.opts.Store.RunEnvironments(ctx, token.ProjectID, unknown)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	for _, id := range unknown {
+		environment, exists := environments[id]
+		if exists {
+			h.owners.Put(token.Run(id), environment)
+		} else {
+			h.absent.Put(token.Run(id), struct{}{})
+		}
+		owned[id] = exists && environment == token.EnvironmentID
+	}
+	return owned, nil
 }
 
 func (h *Handler) streamBundle(w http.ResponseWriter, r *http.Request, token store.Token) error {

@@ -31,7 +31,7 @@ func TestHeartbeat_ReadsNoRuns(t *testing.T) {
 	require.NoError(t, err)
 	w := ask(t, h, "a", http.MethodPost, "/v1/heartbeat", string(body))
 	require.Equal(t, http.StatusOK, w.Code, w.Body.String())
-	require.Zero(t, f.calls("Run"))
+	require.Zero(t, f.calls("RunEnvironments"))
 	require.Equal(t, store.Key{ProjectID: named("a"), ID: named("a")}, f.beating)
 	require.Len(t, f.renewed, dispatchapi.MaxLeases)
 	require.Equal(t, "short", f.renewed[0].TestName)
@@ -49,7 +49,7 @@ func TestOwned_CachesMissingRuns(t *testing.T) {
 				w := ask(t, h, "a", http.MethodPost, "/v1/runs/"+run+"/release", `{"token":1}`)
 				require.Equal(t, http.StatusNotFound, w.Code)
 			}
-			require.Equal(t, reads, f.calls("Run"))
+			require.Equal(t, reads, f.calls("RunEnvironments"))
 			time.Sleep(absentTTL) // bubble time
 		}
 	})
@@ -95,6 +95,23 @@ func TestJournals_ReportEachAppend(t *testing.T) {
 	}
 	require.Equal(t, []int{http.StatusConflict, http.StatusNoContent, http.StatusUnprocessableEntity, http.StatusNotFound}, statuses)
 	require.Len(t, f.written, 2, "without the reserved kind and the run of another environment")
+}
+
+// TestJournals_ReadOwnersTogether: a gateway that knows none of the runs reads them in one call.
+func TestJournals_ReadOwnersTogether(t *testing.T) {
+	t.Parallel()
+	f := &fake{}
+	h := handlerOf(f)
+	var appends []string
+	for range 5 {
+		appends = append(appends, fmt.Sprintf(`{"run_id":%q,"token":1,"entries":[{"sequence":1,"kind":"model_answer","data":{}}]}`, uuid.New()))
+	}
+	for range 2 {
+		w := ask(t, h, "a", http.MethodPost, "/v1/journals", `{"appends":[`+strings.Join(appends, ",")+`]}`)
+		require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+		require.Equal(t, 1, f.calls("RunEnvironments"), "the second request finds them in the cache")
+	}
+	require.Len(t, f.written, 10)
 }
 
 // TestJournals_AreSeparateAfterFailure: one of the appends of the failed statement may be the cause.
