@@ -22,8 +22,8 @@ const (
 	maxSavedFileEntry = 64 << 10
 	// maxSavedFileID limits the ID of a file, which is unique in its run.
 	maxSavedFileID = 32
-	// maxMediaType limits the media type of a file.
-	maxMediaType = 127
+	// MaxMediaType limits the media type of a file.
+	MaxMediaType = 127
 )
 
 // SavedFile is a file that a run saved. It is in the data of a journal entry of the kind JournalFile, whose row names the
@@ -44,7 +44,7 @@ type SavedFiles interface {
 	// limits of this file, ErrInvalid if the bytes do not fit the entry or another file of the run has its ID, and
 	// *StorageFullError.
 	SaveFile(ctx context.Context, l Lease, entries []JournalEntry, body io.Reader) error
-	// RunSavedFiles returns the files that a run has saved, in their order; ErrNotFound without the run.
+	// RunSavedFiles returns the files that a run has saved, in their order; none without the run.
 	RunSavedFiles(ctx context.Context, run Key) ([]SavedFile, error)
 	// OpenSavedFile opens a file at an offset; ErrNotFound if the run has no file with the ID.
 	OpenSavedFile(ctx context.Context, run Key, id string, offset int64) (SavedFile, io.ReadCloser, error)
@@ -91,8 +91,8 @@ func (e JournalEntry) savedFile() (file SavedFile, err error) {
 		return file, fmt.Errorf("journal entry %d: the ID of the file must have 1 to %d lower-case letters and digits: %w", e.Sequence, maxSavedFileID, ErrInvalid)
 	case len(file.Name) > MaxFileName || !utf8.ValidString(file.Name):
 		return file, fmt.Errorf("journal entry %d: the name of the file has more than %d bytes: %w", e.Sequence, MaxFileName, ErrInvalid)
-	case typeErr != nil || len(file.MIMEType) > maxMediaType:
-		return file, fmt.Errorf("journal entry %d: mime_type must be a media type of at most %d bytes: %w", e.Sequence, maxMediaType, ErrInvalid)
+	case typeErr != nil || len(file.MIMEType) > MaxMediaType:
+		return file, fmt.Errorf("journal entry %d: mime_type must be a media type of at most %d bytes: %w", e.Sequence, MaxMediaType, ErrInvalid)
 	case file.Size < 0 || err != nil || len(digest) != 32:
 		return file, fmt.Errorf("journal entry %d: the size or the digest of the file is invalid: %w", e.Sequence, ErrInvalid)
 	case file.Size > MaxSavedFile:

@@ -30,6 +30,9 @@ const (
 	MaxSavedFile  = 10 << 20
 	MaxSavedBytes = 50 << 20
 	MaxSavedFiles = 100
+	// MaxFileName limits the name of a file, MaxMediaType its media type.
+	MaxFileName  = 255
+	MaxMediaType = 127
 	// MaxSavedJournal limits the JSON of a SaveRequest, MaxSavedPart a part of a file that a runner reads.
 	MaxSavedJournal = 1 << 20
 	MaxSavedPart    = 512 << 10

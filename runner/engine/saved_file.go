@@ -24,9 +24,6 @@ import (
 const (
 	// savedPrefix begins the ID of a saved file, before its number from 1.
 	savedPrefix = "s"
-	// maxFileName limits the name of a file, maxFileType its type, in bytes.
-	maxFileName = 255
-	maxFileType = 127
 	// unknownType is the type of a file whose type is invalid.
 	unknownType = "application/octet-stream"
 	// maxRejection limits the reason for which the platform does not save a file, as JSON in bytes. The entries of such a file are larger
@@ -65,8 +62,8 @@ type fileEntry struct {
 	position int64
 }
 
-// about returns the metadata of the file as scripts see it.
-func (f fileEntry) about() map[string]any {
+// AboutSaved returns the metadata of a saved file as scripts see it.
+func AboutSaved(f dispatchapi.SavedFile) map[string]any {
 	return map[string]any{"id": f.ID, "name": f.Name, "size": f.Size, "mime_type": f.MIMEType}
 }
 
@@ -132,7 +129,7 @@ func (r *recorder) recordFile(agent string, f *NewFile, t toolResult) (toolResul
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.addSaved(fileEntry{Agent: agent}, f, t, false, savedResults{
-		with: fileEntry.about,
+		with: func(entry fileEntry) map[string]any { return AboutSaved(entry.SavedFile) },
 		without: func(reason string) toolResult {
 			t.Result, t.Error = nil, "the file is not saved: "+reason
 			return t
@@ -317,13 +314,13 @@ func fileName(name string) string {
 		}
 		return r
 	}, name)
-	return cmp.Or(strings.Trim(excerpt.Of(name, maxFileName, ""), ". "), "file")
+	return cmp.Or(strings.Trim(excerpt.Of(name, dispatchapi.MaxFileName, ""), ". "), "file")
 }
 
 // fileType returns a media type without parameters.
 func fileType(text string) string {
 	mediaType, _, err := mime.ParseMediaType(text)
-	if err != nil || len(mediaType) > maxFileType || strings.Count(mediaType, "/") != 1 {
+	if err != nil || len(mediaType) > dispatchapi.MaxMediaType || strings.Count(mediaType, "/") != 1 {
 		return unknownType
 	}
 	return mediaType

@@ -139,11 +139,8 @@ func (c *Core) RunSavedFiles(ctx context.Context, run store.Key) ([]store.SavedF
 	return files, sqldb.Wrap(err, "reading the saved files of run %s", run)
 }
 
-// readableFiles returns the files of a run; ErrNotFound without the run.
+// readableFiles returns the files of a run that the retention of its project keeps. An erased run has none.
 func (c *Core) readableFiles(ctx context.Context, run store.Key) ([]savedFile, error) {
-	if _, err := c.inputOf(ctx, run); err != nil {
-		return nil, err
-	}
 	return c.savedFiles(ctx, c.engine.Reader(), run, sqldb.SinceOrOpenCondition("j.run_id", "$1"))
 }
 

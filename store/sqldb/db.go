@@ -7,7 +7,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/google/uuid"
@@ -157,16 +156,10 @@ const ReadTimeout = 10 * time.Second
 var ErrTrial = errors.New("for trial")
 
 // Now implements store.Housekeeping.
-func (d *DB) Now(ctx context.Context) (time.Time, error) {
-	var us int64
-	err := d.Reader().QueryRowContext(ctx, `SELECT now_us()`).Scan(&us)
-	return time.UnixMicro(us), Wrap(err, "reading the store's clock")
-}
+func (d *DB) Now(ctx context.Context) (time.Time, error) { return ReadNow(ctx, d.Reader()) }
 
 // ReadNow returns the database's time.
 func ReadNow(ctx context.Context, q Queryer) (now time.Time, err error) {
-	if err = q.QueryRowContext(ctx, `SELECT now_us()`).Scan(ScanTime(&now)); err != nil {
-		return now, fmt.Errorf("reading the database's clock: %w", err)
-	}
-	return now, nil
+	err = q.QueryRowContext(ctx, `SELECT now_us()`).Scan(ScanTime(&now))
+	return now, Wrap(err, "reading the store's clock")
 }

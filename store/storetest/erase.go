@@ -178,7 +178,6 @@ func (w *world) requireUnreadable(run uuid.UUID) {
 		"RunHeaders":    func() error { _, err := w.s.RunHeaders(w.ctx, w.key(run)); return err },
 		"RunFiles":      func() error { _, err := w.s.RunFiles(w.ctx, w.key(run)); return err },
 		"OpenRunFile":   func() error { _, _, err := w.s.OpenRunFile(w.ctx, w.key(run), 0); return err },
-		"RunSavedFiles": func() error { _, err := w.s.RunSavedFiles(w.ctx, w.key(run)); return err },
 		"OpenSavedFile": func() error { _, _, err := w.s.OpenSavedFile(w.ctx, w.key(run), "s1", 0); return err },
 	}
 	for _, name := range slices.Sorted(maps.Keys(reads)) {
@@ -187,6 +186,9 @@ func (w *world) requireUnreadable(run uuid.UUID) {
 	found, err := w.s.RunEnvironments(w.ctx, w.project.ID, []uuid.UUID{run})
 	w.NoError(err)
 	w.Empty(found)
+	files, err := w.s.RunSavedFiles(w.ctx, w.key(run))
+	w.NoError(err)
+	w.Empty(files)
 	entries, err := w.s.Journal(w.ctx, w.key(run))
 	w.NoError(err)
 	w.Empty(entries)

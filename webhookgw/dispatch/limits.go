@@ -18,6 +18,8 @@ var (
 	_ *[store.MaxSavedFile]byte     = (*[dispatchapi.MaxSavedFile]byte)(nil)
 	_ *[store.MaxSavedBytes]byte    = (*[dispatchapi.MaxSavedBytes]byte)(nil)
 	_ *[store.MaxSavedFiles]byte    = (*[dispatchapi.MaxSavedFiles]byte)(nil)
+	_ *[store.MaxFileName]byte      = (*[dispatchapi.MaxFileName]byte)(nil)
+	_ *[store.MaxMediaType]byte     = (*[dispatchapi.MaxMediaType]byte)(nil)
 	_ *[store.MaxPayload]byte       = (*[dispatchapi.MaxPayload]byte)(nil)
 	_ *[store.MaxOutboundLinks]byte = (*[dispatchapi.MaxActions]byte)(nil)
 	_ *[store.MaxBuildLog]byte      = (*[dispatchapi.MaxBuildLog]byte)(nil)

@@ -66,7 +66,7 @@ func (h *host) listFiles(ctx context.Context) ([]any, error) {
 	}
 	saved, err := h.effects.SavedFiles(ctx)
 	for _, f := range saved {
-		list = append(list, map[string]any{"id": f.ID, "name": f.Name, "mime_type": f.MIMEType, "size": f.Size})
+		list = append(list, engine.AboutSaved(f))
 	}
 	return list, err
 }
