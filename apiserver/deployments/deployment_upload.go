@@ -148,7 +148,7 @@ func (s *API) upload(ctx context.Context, project uuid.UUID, in *DeploymentUploa
 	}
 	ctx, cancel := withUploadTime(ctx, uploadTime)
 	defer cancel()
-	body := &notedBody{Reader: httpserver.Paced(in.answer, in.request.Body, uploadPace)}
+	body := &notedBody{Reader: httpserver.Paced(in.answer, httpserver.WholeBody(in.request.Body), uploadPace)}
 	begin := make([]byte, len(start))
 	n, err := io.ReadFull(body, begin)
 	switch {

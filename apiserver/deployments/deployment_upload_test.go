@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/stretchr/testify/require"
 
@@ -96,6 +97,8 @@ func TestUploadDeployment_RejectsInvalidUploads(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, sendStream(t, w.Project, key, path, io.MultiReader(strings.NewReader(large))).Code, "also where no length says so")
 	broken := sendStream(t, w.Project, key, path, io.MultiReader(strings.NewReader(apiservertest.Upload), failing{}))
 	require.Equal(t, http.StatusBadRequest, broken.Code, broken.Body)
+	cut := sendStream(t, w.Project, key, path, io.MultiReader(strings.NewReader(apiservertest.Upload), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	require.Equal(t, http.StatusBadRequest, cut.Code, "a body that is cut off does not end there")
 	require.Zero(t, countRows(t, w.Project, `uploads`))
 	require.Zero(t, countRows(t, w.Project, `blobs WHERE mark = ''`))
 

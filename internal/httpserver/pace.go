@@ -38,6 +38,24 @@ func Paced(w http.ResponseWriter, body io.Reader, pace Pace) io.Reader {
 	return &paced{body: body, pace: pace, now: time.Now, until: func(deadline time.Time) { readUntil(w, deadline) }}
 }
 
+// ErrCutOff is the error of WholeBody for a body whose client closed the connection.
+var ErrCutOff = errors.New("the body was cut off")
+
+// WholeBody reads a request's body. It reports a body that was cut off as ErrCutOff in place of io.ErrUnexpectedEOF, which readers of
+// whole buffers also return at the end of a complete body.
+func WholeBody(body io.Reader) io.Reader { return wholeBody{body} }
+
+type wholeBody struct{ io.Reader }
+
+// Read implements io.Reader.
+func (b wholeBody) Read(piece []byte) (int, error) {
+	n, err := b.Reader.Read(piece)
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = ErrCutOff
+	}
+	return n, err
+}
+
 // paced gives each read a deadline.
 type paced struct {
 	body     io.Reader

@@ -64,7 +64,7 @@ func (h *Handler) putBundle(w http.ResponseWriter, r *http.Request, token store.
 	if r.ContentLength > maxBundle {
 		return httpserver.NewProblem(http.StatusRequestEntityTooLarge, httpserver.CodeBundleTooLarge, "A bundle has at most 25 MiB.")
 	}
-	_, err := h.opts.Store.PutBundle(r.Context(), token.Deployment(), chi.URLParam(r, "digest"), r.Body, maxBundle)
+	_, err := h.opts.Store.PutBundle(r.Context(), token.Deployment(), chi.URLParam(r, "digest"), httpserver.WholeBody(r.Body), maxBundle)
 	if errors.Is(err, store.ErrConflict) {
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeWrongDigest, "The bytes do not have this digest, or are more than 25 MiB, or the build has ended with another bundle.")
 	}

@@ -211,7 +211,11 @@ func (h *Handler) requireToken(kind store.TokenKind, next endpoint) http.Handler
 	}
 }
 
+// writeError writes the response to an error. A client that cut off its body gets none.
 func (h *Handler) writeError(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, httpserver.ErrCutOff) {
+		panic(http.ErrAbortHandler)
+	}
 	httpserver.WriteProblem(w, h.problemOf(r, err))
 }
 

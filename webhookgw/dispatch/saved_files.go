@@ -47,6 +47,8 @@ func (h *Handler) saveFile(w http.ResponseWriter, r *http.Request, token store.T
 	journal := make([]byte, size)
 	if _, err := io.ReadFull(body, journal); httpserver.TooSlow(err) {
 		return errSlowSave
+	} else if errors.Is(err, httpserver.ErrCutOff) {
+		return err
 	} else if err != nil {
 		return httpserver.NewProblem(http.StatusBadRequest, httpserver.CodeInvalid, "The request ended before the file.")
 	}
@@ -73,7 +75,7 @@ func (h *Handler) saveFile(w http.ResponseWriter, r *http.Request, token store.T
 
 // pacedSave reads the body of a save as long as it keeps the pace.
 func pacedSave(w http.ResponseWriter, r *http.Request) io.Reader {
-	body := httpserver.Paced(w, r.Body, savePace)
+	body := httpserver.Paced(w, httpserver.WholeBody(r.Body), savePace)
 	return readerFunc(func(p []byte) (int, error) {
 		n, err := body.Read(p)
 		if errors.Is(err, io.EOF) {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -87,6 +88,24 @@ func TestSaveFile_RejectsInvalidRequests(t *testing.T) {
 			h := New(Options{Store: &saving{fake: &fake{}, failure: row.failure}})
 			w := ask(t, h, "a", http.MethodPut, fmt.Sprintf("/v1/runs/%s/saved?journal=%s", known, row.size), row.body)
 			require.Equal(t, row.want, w.Code, w.Body)
+		})
+	}
+}
+
+// TestSaveFile_AbortsWithItsBody: a body that is cut off is not the end of the file, and its client gets no response.
+func TestSaveFile_AbortsWithItsBody(t *testing.T) {
+	t.Parallel()
+	for name, sent := range map[string]string{"among the entries": saveJournal[:9], "in the file": saveJournal + "the beginning"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &saving{fake: &fake{}}
+			h := New(Options{Store: s})
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, fmt.Sprintf("/v1/runs/%s/saved?journal=%d", known, len(saveJournal)),
+				io.MultiReader(strings.NewReader(sent), iotest.ErrReader(io.ErrUnexpectedEOF)))
+			r.Header.Set("Authorization", "Bearer a")
+			require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(httptest.NewRecorder(), r) })
+			require.True(t, h.saves.Free())
+			require.True(t, h.calls.Free())
 		})
 	}
 }
