@@ -172,6 +172,21 @@ func (w *world) listAllRuns(q store.RunQuery) (ids []uuid.UUID) {
 }
 
 var historyPromises = []promise{
+	{"the environments of open and ended runs are read together", func(w *world) {
+		w.deploy("one", "first")
+		w.endEvents(1)
+		_, open := w.running(lease)
+		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10})
+		w.NoError(err)
+		w.Len(runs, 2)
+		found, err := w.s.RunEnvironments(w.ctx, w.project.ID, []uuid.UUID{newUUIDv7(), runs[1].ID, runs[0].ID, runs[1].ID})
+		w.NoError(err)
+		w.Equal(open.Run.ID, runs[0].ID)
+		w.Equal(map[uuid.UUID]uuid.UUID{runs[0].ID: w.environment.ID, runs[1].ID: w.environment.ID}, found)
+		found, err = w.s.RunEnvironments(w.ctx, w.project.ID, nil)
+		w.NoError(err)
+		w.Empty(found)
+	}},
 	{"an ended run has the context that its scripts set", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(3)

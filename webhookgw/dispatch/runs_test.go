@@ -120,7 +120,9 @@ func TestJournals_AreSeparateAfterFailure(t *testing.T) {
 	h := handlerOf(&fake{})
 	h.appends.suspect.Put(named("a"), struct{}{})
 	body := fmt.Sprintf(`{"appends":[{"run_id":%q,"token":1,"entries":[]}]}`, uuid.New())
-	require.Equal(t, http.StatusServiceUnavailable, ask(t, h, "a", http.MethodPost, "/v1/journals", body).Code)
+	w := ask(t, h, "a", http.MethodPost, "/v1/journals", body)
+	require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	require.Equal(t, "60", w.Header().Get("Retry-After"), "so long the runner sends each append alone")
 	require.Equal(t, http.StatusOK, ask(t, h, "b", http.MethodPost, "/v1/journals", body).Code)
 }
 
