@@ -23,14 +23,14 @@ func kindsOf(t *testing.T, journal []dispatchapi.JournalEntry) (kinds []string) 
 	return kinds
 }
 
-// The result of a write shares the append of the next write, or the request that ends the run. It does not wait for a slow model.
+// The result of a write shares the append of the next write. It waits neither for a slow model nor for the end of the run.
 func TestTool_SharesAppendsOfResults(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		pause             string
 		appends, trailing int
 	}{
-		"the next action follows at once": {pause: "0s", appends: 2, trailing: 2},
+		"the next action follows at once": {pause: "0s", appends: 3, trailing: 0},
 		"the model takes three ms":        {pause: "3ms", appends: 4, trailing: 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -255,7 +255,7 @@ func (a *attempt) outcome(ctx context.Context, output string, err error) Outcome
 	if err == nil {
 		err = cmp.Or(checkOutput(output), unencoded)
 	}
-	if late := a.journal.shorten(context.WithoutCancel(ctx)); late != nil {
+	if late := a.journal.flushBeforeEnd(context.WithoutCancel(ctx)); late != nil {
 		err = late
 	}
 	out := Outcome{Status: Completed, Output: output, Context: values, Usage: a.journal.totalUsage(), FinishReason: a.journal.lastFinish(), Cause: err}

@@ -42,6 +42,8 @@ type recorder struct {
 	pending []dispatchapi.JournalEntry
 	since   time.Time // when the oldest pending entry was added
 	aging   *time.Timer
+	// urgent is true if a pending entry is the result of an action that must not happen twice.
+	urgent bool
 	// flushAged appends entries that are old enough. It is called in a goroutine of its own.
 	flushAged func()
 	answers   map[turnKey]modelAnswer
@@ -293,15 +295,19 @@ func (r *recorder) addEntry(entry dispatchapi.JournalEntry) error {
 // killed repeats at most the model requests and reads of this time.
 const maxPendingAge = 250 * time.Millisecond
 
-// maxResultAge is the age at which the result of an action that must not happen twice is appended. The next action and the end
-// of the run append it earlier. So actions that follow each other share an append.
+// maxResultAge is the age at which the result of an action that must not happen twice is appended. The next action appends it
+// earlier. So actions that follow each other share an append.
 const maxResultAge = 2 * time.Millisecond
 
 // flushSoon appends pending entries in maxResultAge.
 func (r *recorder) flushSoon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.pending) > 0 && r.aging != nil {
+	if len(r.pending) == 0 {
+		return
+	}
+	r.urgent = true
+	if r.aging != nil {
 		r.aging.Reset(maxResultAge)
 	}
 }
@@ -366,12 +372,13 @@ func (r *recorder) appendBatch(ctx context.Context, batch []dispatchapi.JournalE
 	return isReplaced, nil
 }
 
-// shorten appends pending entries that do not fit into the request that ends a run.
-func (r *recorder) shorten(ctx context.Context) error {
+// flushBeforeEnd appends pending entries that do not fit into the request that ends a run, or cannot wait for it: the gateway may
+// let the end of a run wait for those of other projects.
+func (r *recorder) flushBeforeEnd(ctx context.Context) error {
 	r.mu.Lock()
-	fits := len(firstBatch(r.pending)) == len(r.pending)
+	canWait := !r.urgent && len(firstBatch(r.pending)) == len(r.pending)
 	r.mu.Unlock()
-	if fits {
+	if canWait {
 		return nil
 	}
 	return r.flushPending(ctx)
@@ -390,9 +397,13 @@ func (r *recorder) takePending() []dispatchapi.JournalEntry {
 	return batch
 }
 
-// stopAging stops the timer of pending entries if there are none.
+// stopAging ends the hurry of pending entries if there are none.
 func (r *recorder) stopAging() {
-	if len(r.pending) == 0 && r.aging != nil {
+	if len(r.pending) > 0 {
+		return
+	}
+	r.urgent = false
+	if r.aging != nil {
 		r.aging.Stop()
 	}
 }

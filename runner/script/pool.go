@@ -14,8 +14,10 @@ import (
 )
 
 const (
-	// warmTime is the time after which an idle child ends.
-	warmTime = time.Minute
+	// minIdle and maxIdle limit the idle children that a pool keeps: as many as scripts can compute at the same time. An idle child
+	// ends after warmTime.
+	minIdle, maxIdle = 4, 16
+	warmTime         = time.Minute
 	// defaultMaxChildren limits children of a pool.
 	defaultMaxChildren = 32
 )
@@ -34,7 +36,7 @@ type Options struct {
 }
 
 // Pool executes scripts in child processes. It starts a child when a call needs one, because a start takes as long as hundreds of
-// short scripts. It keeps as many idle children as scripts can compute at the same time, while scripts leave memory for them.
+// short scripts. It keeps idle children while scripts leave memory for them.
 type Pool struct {
 	options Options
 	clock   clock
@@ -238,7 +240,7 @@ func (p *Pool) keepChild(child *process) {
 	memory := p.measure(child.cmd.Process.Pid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.idle) >= p.slots.limits.computing {
+	if p.closed || len(p.idle) >= min(max(p.slots.limits.computing, minIdle), maxIdle) {
 		p.discard(child)
 		return
 	}

@@ -157,15 +157,15 @@ func TestPool_ReloadsSources(t *testing.T) {
 func TestPool_KeepsAsManyChildrenAsCompute(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ computing, kept int }{
-		"all of them":                  {computing: 32, kept: 8},
-		"memory for two that compute":  {computing: 2, kept: 2},
-		"memory for one that computes": {computing: 1, kept: 1},
+		"memory for 32 that compute": {computing: 32, kept: maxIdle},
+		"memory for 8 that compute":  {computing: 8, kept: 8},
+		"memory for one":             {computing: 1, kept: minIdle},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			pool := newPool(t, Options{})
 			pool.slots.limits.computing = row.computing
-			callAtOnce(t, pool, 8)
+			callAtOnce(t, pool, maxIdle)
 			require.Len(t, pool.pids(), row.kept)
 		})
 	}
