@@ -433,7 +433,7 @@ func TestTrimHistory_WaitsForIndexer(t *testing.T) {
 	require.NoError(t, err)
 	indexer, err := db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	_, err = indexer.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, sqlcore.PastLock(c.Project).String())
+	_, err = indexer.ExecContext(t.Context(), `SELECT pg_advisory_xact_lock(hashtextextended($1, 0))`, sqldb.PastLock(c.Project).String())
 	require.NoError(t, err)
 	for range 3 {
 		n, err := s.TrimHistory(t.Context(), most)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -55,7 +56,7 @@ type pendingStart struct {
 	// The results of the statements.
 	current bool
 	started []*store.Claimed // in the order of Runs, nil for a run that is no longer queued
-	inputs  map[uuid.UUID]sqlcore.Input
+	inputs  map[uuid.UUID]runrow.Input
 	err     error
 }
 
@@ -175,7 +176,7 @@ func (e engine) startAlone(ctx context.Context, own *pendingStart) error {
 	if err := retryConflicts(func() error { return e.startBatch(ctx, 0, false, own) }); err != nil {
 		return err
 	}
-	own.inputs, err = e.Inputs(ctx, e.db, own.claim.Environment.ProjectID, own.inputIDs())
+	own.inputs, err = runrow.Inputs(ctx, e.DB, e.db, own.claim.Environment.ProjectID, own.inputIDs())
 	return err
 }
 
@@ -188,9 +189,9 @@ func (e engine) startBatch(ctx context.Context, patience time.Duration, withInpu
 	}
 	if withInputs { // first, while no lock is held
 		for _, own := range batch {
-			own.inputs = map[uuid.UUID]sqlcore.Input{}
+			own.inputs = map[uuid.UUID]runrow.Input{}
 			for _, same := range e.IDsByPart("inputs", own.inputIDs()) {
-				queue.Queue(e.InPart(sqlcore.InputStatement, same[0]), own.claim.Environment.ProjectID, pgUUIDs(same)).Query(own.readInputs)
+				queue.Queue(e.InPart(runrow.InputStatement, same[0]), own.claim.Environment.ProjectID, pgUUIDs(same)).Query(own.readInputs)
 			}
 		}
 	}
@@ -227,7 +228,7 @@ func (s *pendingStart) readStarted(rows pgx.Rows) error {
 
 func (s *pendingStart) readInputs(rows pgx.Rows) error {
 	for rows.Next() {
-		in, err := sqlcore.ScanInput(rows)
+		in, err := runrow.ScanInput(rows)
 		if err != nil {
 			return err
 		}

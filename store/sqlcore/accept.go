@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
 // idempotencyKey is an idempotency key of a connector.
@@ -181,7 +182,7 @@ func (c *Core) closeEmpty(ctx context.Context, tx *sqldb.Tx, empty []store.Key, 
 		}
 		for _, statement := range []string{
 			`INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
-			SELECT project_id, '` + storage + `', id, input_size, now_us() FROM open_connector_runs WHERE ` + where,
+			SELECT project_id, '` + storedbytes.Consumer + `', id, input_size, now_us() FROM open_connector_runs WHERE ` + where,
 			`DELETE FROM open_connector_runs WHERE ` + where,
 		} {
 			if _, err := tx.Exec(ctx, statement, l.Values...); err != nil {

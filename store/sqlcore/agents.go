@@ -89,7 +89,7 @@ func (a *agentList) nameCondition(l *sqldb.Args, column string) string {
 	if a.only == nil {
 		return ``
 	}
-	return ` AND ` + column + ` IN ` + addTexts(l, a.only)
+	return ` AND ` + column + ` IN ` + sqldb.AddTexts(l, a.only)
 }
 
 func (a *agentList) baseArgs() sqldb.Args {
@@ -225,7 +225,7 @@ func (a *agentList) countRuns(ctx context.Context, q sqldb.Queryer) error {
 			err = row.Scan(&n.agent, &n.testName, &n.runs, sqldb.ScanNullTime(&n.last))
 			return n, err
 		}, `SELECT t.agent_name, t.test_name, t.runs, t.last_ended_at
-			FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2 AND t.agent_name IN `+addTexts(&l, some), l.Values...)
+			FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2 AND t.agent_name IN `+sqldb.AddTexts(&l, some), l.Values...)
 		if err != nil {
 			return err
 		}

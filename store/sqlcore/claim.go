@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -256,12 +257,12 @@ func (c *Core) failMissing(ctx context.Context, environment store.Key, missing [
 }
 
 // StartedColumns are the columns for ScanStarted, of a run r of open_runs and its deployment d.
-const StartedColumns = openRunColumns + `, r.token, r.lease_until, now_us(), r.journal_length, r.journal_size, r.input_id, d.bundle_digest`
+const StartedColumns = runrow.OpenColumns + `, r.token, r.lease_until, now_us(), r.journal_length, r.journal_size, r.input_id, d.bundle_digest`
 
 // ScanStarted reads a claimed run without its input, and returns the ID of the input.
 func ScanStarted(row sqldb.Scanner) (claimed store.Claimed, input uuid.UUID, err error) {
 	var digest *string
-	err = row.Scan(append(runFields(&claimed.Run), &claimed.Token, sqldb.ScanTime(&claimed.LeaseUntil), sqldb.ScanTime(&claimed.Now),
+	err = row.Scan(append(runrow.Fields(&claimed.Run), &claimed.Token, sqldb.ScanTime(&claimed.LeaseUntil), sqldb.ScanTime(&claimed.Now),
 		&claimed.JournalLength, &claimed.JournalSize, &input, &digest)...)
 	if digest != nil {
 		claimed.BundleDigest = *digest
@@ -288,7 +289,7 @@ func (c *Core) readUnnamedRuns(ctx context.Context, claim store.Claim, leases []
 		return nil, err
 	}
 	runs, inputIDs = dropChangedLeases(leases, runs, inputIDs)
-	return runs, c.AddInputs(ctx, c.engine.Reader(), claim.Environment.ProjectID, runs, inputIDs)
+	return runs, runrow.AddInputs(ctx, c.DB, c.engine.Reader(), claim.Environment.ProjectID, runs, inputIDs)
 }
 
 // dropChangedLeases drops runs, with their inputs, if their leases have changed since the read. A runner
@@ -300,15 +301,6 @@ func dropChangedLeases(leases []store.Lease, runs []store.Claimed, inputs []uuid
 		}
 	}
 	return left, leftInputs
-}
-
-// AddInputs reads the inputs of claimed runs.
-func (c *Core) AddInputs(ctx context.Context, q sqldb.Queryer, project uuid.UUID, runs []store.Claimed, ids []uuid.UUID) error {
-	found, err := c.Inputs(ctx, q, project, ids)
-	for i := range runs {
-		found[ids[i]].AddTo(&runs[i])
-	}
-	return sqldb.Wrap(err, "reading the inputs of claimed runs")
 }
 
 // queuedOrder is the order of the index of queued runs n.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -230,7 +231,7 @@ func (c *Core) evaluateKeys(ctx context.Context, environment store.Key, runs []W
 	for i, w := range runs {
 		ids[i] = w.Input
 	}
-	inputs, err := c.Inputs(ctx, c.engine.Reader(), environment.ProjectID, ids)
+	inputs, err := runrow.Inputs(ctx, c.DB, c.engine.Reader(), environment.ProjectID, ids)
 	if err != nil {
 		return sqldb.Wrap(err, "reading the inputs of runs without a key")
 	}

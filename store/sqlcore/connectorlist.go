@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
@@ -305,7 +306,7 @@ func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 				err = row.Scan(&key.ProjectID, &key.ID, &of.status, &of.text)
 				ends[key] = of
 				return none, err
-			}, `SELECT r.project_id, r.id, r.status, r.error FROM {ended_runs} r WHERE `+c.KeyCondition(&l, "r.id", some)+notCompleted+sqldb.ReadableCondition("r.project_id"), l.Values...); err != nil {
+			}, `SELECT r.project_id, r.id, r.status, r.error FROM {ended_runs} r WHERE `+c.KeyCondition(&l, "r.id", some)+runrow.NotCompleted+sqldb.ReadableCondition("r.project_id"), l.Values...); err != nil {
 				return err
 			}
 		}

@@ -10,13 +10,14 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/outbox"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // ConnectorStatistics implements store.Statistics, like RunStatistics.
 func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
-	window := timewindow.Period{From: max(boundOf(q.Since, 0), 0), To: boundOf(q.Until, timewindow.Never)}
+	window := timewindow.Period{From: max(timewindow.Bound(q.Since, 0), 0), To: timewindow.Bound(q.Until, timewindow.Never)}
 	s := connectorRuns{Core: c, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger, open: window, ended: window}
 	s.emptyImpossiblePeriods()
 	err = c.engine.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
@@ -83,10 +84,10 @@ func (s *connectorRuns) readable(of timewindow.Period) timewindow.Period {
 
 // emptyImpossiblePeriods empties the periods without runs of a requested status.
 func (s *connectorRuns) emptyImpossiblePeriods() {
-	if !canHaveEnded(s.statuses) {
+	if !runrow.CanHaveEnded(s.statuses) {
 		s.ended = timewindow.Period{}
 	}
-	if !canBeOpen(s.statuses) {
+	if !runrow.CanBeOpen(s.statuses) {
 		s.open = timewindow.Period{}
 	}
 }
@@ -103,7 +104,7 @@ func (s *connectorRuns) totalCount() (n int64) {
 // The connector is in the first two arguments.
 func (s *connectorRuns) filterCondition(l *sqldb.Args) (text string) {
 	if len(s.statuses) > 0 {
-		text += ` AND c.status IN ` + addTexts(l, s.statuses)
+		text += ` AND c.status IN ` + sqldb.AddTexts(l, s.statuses)
 	}
 	if !s.wantsStatus(store.ConnectorRunCompleted) {
 		text += ` AND c.status <> 'completed'` // as in an index of history

@@ -4,7 +4,6 @@ package sqlcore
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
 // DeliveryColumns are the columns of an open delivery.
@@ -188,23 +188,7 @@ func countDeliveries(ctx context.Context, tx *sqldb.Tx, keys []store.Key, more m
 	for _, key := range keys {
 		bytes[key] = DeliveryOverhead + more[key]
 	}
-	return countMore(ctx, tx, keys, bytes)
-}
-
-// countMore posts the stored bytes of history rows, each at the time of its ID.
-func countMore(ctx context.Context, tx *sqldb.Tx, keys []store.Key, more map[store.Key]int64) error {
-	bytes, of := map[sqldb.ProjectDay]int64{}, map[sqldb.ProjectDay]uuid.UUID{}
-	for _, key := range keys {
-		on := sqldb.ProjectDay{Project: key.ProjectID, Day: sqldb.DayOf(key.ID)}
-		bytes[on] += more[key]
-		of[on] = key.ID
-	}
-	var r sqldb.RowBatch
-	for _, on := range slices.SortedFunc(maps.Keys(bytes), sqldb.CompareDays) {
-		r.Add(on.Project, storage, of[on], bytes[on])
-	}
-	return r.Insert(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at) VALUES `, `(%, %, %, %, now_us())`,
-		` ON CONFLICT (project_id, consumer, ended_id) DO UPDATE SET bytes = o.bytes + excluded.bytes`)
+	return storedbytes.Post(ctx, tx, keys, bytes)
 }
 
 // addRuns reads the results for claimed deliveries, except for outputs in blobs.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
@@ -109,7 +110,7 @@ func (e *erasure) eraseContents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := e.lockPast(ctx, e.tx, e.run.ProjectID); err != nil {
+	if err := e.LockPast(ctx, e.tx, e.run.ProjectID); err != nil {
 		return err
 	}
 	row, err := e.stripContents(ctx)
@@ -319,5 +320,5 @@ func (e *erasure) subtractBytes(ctx context.Context) error {
 	for key, bytes := range e.less {
 		more[key] = -bytes
 	}
-	return countMore(ctx, e.tx, slices.Collect(maps.Keys(more)), more)
+	return storedbytes.Post(ctx, e.tx, slices.Collect(maps.Keys(more)), more)
 }

@@ -159,19 +159,6 @@ func (c *Core) ProjectHistoryOverdue(ctx context.Context) (time.Duration, error)
 	return time.Duration(most.us) * time.Microsecond, sqldb.Wrap(err, "reading the history beyond the retention of projects")
 }
 
-// pastLockSeed is the seed of the lock of transactions that delete history of a project. A transaction that
-// finds nothing more of a day has then seen all earlier deletes. It is also the lock of the indexer, so no
-// words of a run are left that is deleted meanwhile.
-var pastLockSeed = uuid.MustParse("0b6b2b5e-5b0e-4f4e-9a39-2a2f7f6f3c52")
-
-// PastLock returns the key of that lock.
-func PastLock(project uuid.UUID) uuid.UUID { return uuid.NewSHA1(pastLockSeed, project[:]) }
-
-// lockPast waits for that lock.
-func (c *Core) lockPast(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) error {
-	return c.engine.Lock(ctx, tx, PastLock(project))
-}
-
 const (
 	// maxBusy is the number of consecutive attempts that find the lock of a project taken before an
 	// attempt waits for it. Otherwise the history of a project that is always being indexed would
@@ -187,7 +174,7 @@ func (c *Core) tryPast(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) err
 	if c.deleting.busyAttempts(project) >= maxBusy {
 		within = pastPatience
 	}
-	free, err := c.engine.TryLock(ctx, tx, PastLock(project), within)
+	free, err := c.engine.TryLock(ctx, tx, sqldb.PastLock(project), within)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
 // RunningStatement counts the runs on runners.
@@ -119,7 +120,7 @@ func (c *Core) countQueued(ctx context.Context) (map[store.QueueState]map[store.
 // oldestPosted select the posting times of the oldest rows that consumers may take. A consumer with
 // two kinds of rows has several.
 var oldestPosted = map[store.OutboxConsumer][]string{
-	store.ConsumerStorage:    {oldestOf(storage)},
+	store.ConsumerStorage:    {oldestOf(storedbytes.Consumer)},
 	store.ConsumerDeliveries: {oldestOf(outbound), oldestOf(failures)},
 	store.ConsumerRollups:    {oldestByProject("outbox_rollups")},
 	store.ConsumerWords:      {oldestByProject("outbox_words")},

@@ -112,7 +112,7 @@ func (c *Core) rebuildRollups(ctx context.Context, project uuid.UUID, kind rollu
 // retention since firstWhole was called. It also checks days behind a day that stays because of an
 // undelivered result or a later end. Nothing is deleted until the transaction ends.
 func (c *Core) isWhole(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, begin int64) (bool, error) {
-	if err := c.lockPast(ctx, tx, project); err != nil {
+	if err := c.LockPast(ctx, tx, project); err != nil {
 		return false, err
 	}
 	seen, err := c.ReadableSince(ctx, tx, project)

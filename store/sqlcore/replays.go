@@ -59,7 +59,7 @@ func (c *Core) countMatches(ctx context.Context, connector store.Key, f store.Re
 	if f.Trigger != "" {
 		cause = ` AND x.trigger_type = ` + l.Add(string(f.Trigger))
 	}
-	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.kind <> 'test' AND x.status IN `+addTexts(&l, f.Statuses)+cause+` THEN 1 ELSE 0 END), 0)
+	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.kind <> 'test' AND x.status IN `+sqldb.AddTexts(&l, f.Statuses)+cause+` THEN 1 ELSE 0 END), 0)
 		FROM (SELECT c.status, c.trigger_type, c.kind, c.replay_of FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2
 			AND c.id > id_at($3) AND c.id < id_at(CASE WHEN CAST($4 AS bigint) < now_us() THEN CAST($4 AS bigint) ELSE now_us() END)`+
 		timewindow.DaysCondition("c.id", window, &l)+sqldb.SinceCondition("c.id", "$1")+` ORDER BY c.id LIMIT $5) AS x`, l.Values...).Scan(&looked, &matched)

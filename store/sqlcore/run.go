@@ -14,40 +14,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Columns of a run, open (open_runs r) or ended (ended_runs r).
-const (
-	openRunColumns = `r.id, r.project_id, r.environment_id, r.agent_name, r.connector_id, r.connector_run_id, r.link_id,
-	r.deployment_id, r.test_name, r.status, r.class, '' AS error_code, '' AS error, '' AS output, '' AS finish_reason, '' AS context, r.attempt, CAST(0 AS bigint) AS input_tokens,
-	CAST(0 AS bigint) AS output_tokens, CAST(0 AS bigint) AS thinking_tokens, CAST(0 AS bigint) AS cached_input_tokens,
-	CAST(0 AS bigint) AS total_tokens, r.queued_at, r.started_at, CAST(NULL AS bigint) AS ended_at`
-	endedRunColumns = `r.id, r.project_id, r.environment_id, r.agent_name, r.connector_id, r.connector_run_id, r.link_id,
-	r.deployment_id, r.test_name, r.status, CAST(0 AS bigint), r.error_code, r.error, r.output, r.finish_reason, r.context, r.attempt, r.input_tokens,
-	r.output_tokens, r.thinking_tokens, r.cached_input_tokens,
-	r.total_tokens, r.queued_at, r.started_at, r.ended_at`
-	// With the blob of the output, for readers of the output.
-	pastRunColumns = endedRunColumns + `, r.output_blob_id`
-)
-
-// runFields returns the destinations of both.
-func runFields(r *store.Run) []any {
-	return []any{
-		&r.ID, &r.ProjectID, &r.EnvironmentID, &r.AgentName, &r.ConnectorID, &r.ConnectorRunID, &r.LinkID,
-		&r.DeploymentID, &r.TestName, &r.Status, &r.Class, &r.ErrorCode, &r.Error, &r.Output, &r.FinishReason, sqldb.ScanJSONText(&r.Context), &r.Attempt, &r.Usage.InputTokens,
-		&r.Usage.OutputTokens, &r.Usage.ThinkingTokens, &r.Usage.CachedInputTokens, &r.Usage.TotalTokens,
-		sqldb.ScanTime(&r.QueuedAt), sqldb.ScanNullTime(&r.StartedAt), sqldb.ScanNullTime(&r.EndedAt),
-	}
-}
-
-func scanRun(row sqldb.Scanner) (r store.Run, err error) {
-	err = row.Scan(runFields(&r)...)
-	return r, err
-}
+// pastRunColumns are columns of an ended run with the blob of its output.
+const pastRunColumns = runrow.EndedColumns + `, r.output_blob_id`
 
 func scanPastRun(row sqldb.Scanner) (r pastRun, err error) {
-	err = row.Scan(append(runFields(&r.Run), &r.blob)...)
+	err = row.Scan(append(runrow.Fields(&r.Run), &r.blob)...)
 	return r, err
 }
 
@@ -70,7 +45,7 @@ func (c *Core) readRuns(ctx context.Context, q sqldb.Queryer, project uuid.UUID,
 		return nil, nil
 	}
 	var l sqldb.Args
-	runs, err := sqldb.Collect(ctx, q, scanRun, `SELECT `+openRunColumns+` FROM open_runs r WHERE `+c.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, ids)), l.Values...)
+	runs, err := sqldb.Collect(ctx, q, runrow.Scan, `SELECT `+runrow.OpenColumns+` FROM open_runs r WHERE `+c.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, ids)), l.Values...)
 	if err != nil || len(runs) == len(ids) {
 		return inOrderOf(ids, runs), err
 	}
@@ -132,7 +107,7 @@ func (c *Core) Outcome(ctx context.Context, key store.Key) (outcome store.Outcom
 	reader := c.engine.Reader()
 	var order []uuid.UUID
 	past, err := sqldb.PastRows(ctx, c.DB, reader, key.ID, func(row sqldb.Scanner) (r pastRun, err error) {
-		err = row.Scan(append(append([]any{&outcome.Status, sqldb.ScanIDs(&order)}, runFields(&r.Run)...), &r.blob)...)
+		err = row.Scan(append(append([]any{&outcome.Status, sqldb.ScanIDs(&order)}, runrow.Fields(&r.Run)...), &r.blob)...)
 		return r, err
 	}, `SELECT c.status, c.run_ids, `+pastRunColumns+` FROM {ended_connector_runs} c
 		JOIN {ended_runs} r ON r.project_id = c.project_id AND r.id `+c.engine.Among("c.run_ids")+`
@@ -159,7 +134,7 @@ func (c *Core) RunInput(ctx context.Context, key store.Key) (string, io.ReadClos
 	if err != nil {
 		return "", nil, sqldb.Wrap(err, "reading the input of run %s", key)
 	}
-	rows, err := c.Inputs(ctx, c.engine.Reader(), key.ProjectID, []uuid.UUID{input})
+	rows, err := runrow.Inputs(ctx, c.DB, c.engine.Reader(), key.ProjectID, []uuid.UUID{input})
 	in, ok := rows[input]
 	switch {
 	case err == nil && !ok:
@@ -172,51 +147,6 @@ func (c *Core) RunInput(ctx context.Context, key store.Key) (string, io.ReadClos
 	}
 	body, err := c.OpenBlob(ctx, store.Key{ProjectID: key.ProjectID, ID: *in.Blob})
 	return in.ContentType, body, sqldb.Wrap(err, "reading the input of run %s", key)
-}
-
-// Input is the input of a run. Data is nil if it is in a blob.
-type Input struct {
-	ID          uuid.UUID
-	ContentType string
-	Data        []byte
-	Blob        *uuid.UUID
-	Files       bool // whether it has attachments
-	Headers     map[string]string
-	Traceparent string
-}
-
-// AddTo sets the input of a claimed run.
-func (in Input) AddTo(claimed *store.Claimed) {
-	claimed.Input, claimed.InputBlob, claimed.ContentType, claimed.Files = in.Data, in.Blob, in.ContentType, in.Files
-	claimed.Headers, claimed.Traceparent = in.Headers, in.Traceparent
-}
-
-const inputColumns = `id, content_type, data, blob_id, files IS NOT NULL, headers, COALESCE(traceparent, '')`
-
-// InputStatement reads inputs of one partition by an array of IDs.
-const InputStatement = `SELECT ` + inputColumns + ` FROM {inputs} WHERE project_id = $1 AND id = ANY($2::uuid[])`
-
-// ScanInput reads an input.
-func ScanInput(row interface{ Scan(dest ...any) error }) (in Input, err error) {
-	err = row.Scan(&in.ID, &in.ContentType, &in.Data, &in.Blob, &in.Files, sqldb.ScanJSON(&in.Headers), &in.Traceparent)
-	return in, err
-}
-
-// Inputs reads inputs of a project by ID.
-func (c *Core) Inputs(ctx context.Context, q sqldb.Queryer, project uuid.UUID, ids []uuid.UUID) (map[uuid.UUID]Input, error) {
-	out := map[uuid.UUID]Input{}
-	for _, same := range c.IDsByPart("inputs", ids) {
-		var l sqldb.Args
-		rows, err := sqldb.PastRows(ctx, c.DB, q, same[0], func(row sqldb.Scanner) (Input, error) { return ScanInput(row) },
-			`SELECT `+inputColumns+` FROM {inputs} WHERE `+c.KeyCondition(&l, "id", sqldb.KeysFromIDs(project, same)), l.Values...)
-		if err != nil {
-			return nil, err
-		}
-		for _, in := range rows {
-			out[in.ID] = in
-		}
-	}
-	return out, nil
 }
 
 // Journal implements store.History.

@@ -5,27 +5,16 @@ package sqlcore
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
-
-// notCompleted narrows ended runs to those with an index of their own.
-const notCompleted = ` AND r.status <> 'completed'`
-
-// statusCondition uses that index if it covers all requested statuses.
-func statusCondition(statuses []store.RunStatus) string {
-	if len(statuses) == 0 || slices.Contains(statuses, store.RunCompleted) {
-		return ""
-	}
-	return notCompleted
-}
 
 // listedColumns drops the output and a large context, which lists do not return.
 func listedColumns(columns string) string {
@@ -33,18 +22,10 @@ func listedColumns(columns string) string {
 	return strings.NewReplacer("r.output,", "'' AS output,", "r.context,", small).Replace(columns)
 }
 
-// listedRun returns a run as lists have it.
-func listedRun(run store.Run) store.Run {
-	if run.Output = ""; len(run.Context) > store.MaxListedContext {
-		run.Context = nil
-	}
-	return run
-}
-
 // selectCandidates selects the newest runs of a window that may match, open or ended as their status
 // allows: at most so many, by an index. It returns "" if there can be none.
 func selectCandidates(q store.RunQuery, window timewindow.Window, most int, l *sqldb.Args) string {
-	open, ended := canBeOpen(q.Statuses), canHaveEnded(q.Statuses) && len(window.History) > 0
+	open, ended := runrow.CanBeOpen(q.Statuses), runrow.CanHaveEnded(q.Statuses) && len(window.History) > 0
 	if !open && !ended {
 		return ""
 	}
@@ -62,50 +43,12 @@ func selectCandidates(q store.RunQuery, window timewindow.Window, most int, l *s
 	}
 	var from []string
 	if open {
-		from = append(from, of(openRunColumns, `open_runs`, among+timewindow.Condition("r.id", window.All, l)))
+		from = append(from, of(runrow.OpenColumns, `open_runs`, among+timewindow.Condition("r.id", window.All, l)))
 	}
 	if ended {
-		from = append(from, of(endedRunColumns, `ended_runs`, among+timewindow.DaysCondition("r.id", window, l)+sqldb.ReadableCondition("$1")+statusCondition(q.Statuses)))
+		from = append(from, of(runrow.EndedColumns, `ended_runs`, among+timewindow.DaysCondition("r.id", window, l)+sqldb.ReadableCondition("$1")+runrow.StatusCondition(q.Statuses)))
 	}
 	return `SELECT * FROM (` + strings.Join(from, ` UNION ALL `) + `) AS u ORDER BY u.id DESC LIMIT ` + first
-}
-
-// canBeOpen and canHaveEnded report whether runs with these statuses (none means any) can be open
-// or ended.
-func canBeOpen[S status](statuses []S) bool {
-	return len(statuses) == 0 || slices.ContainsFunc(statuses, func(s S) bool { return !s.Terminal() })
-}
-
-func canHaveEnded[S status](statuses []S) bool {
-	return len(statuses) == 0 || slices.ContainsFunc(statuses, S.Terminal)
-}
-
-// status is a status of runs or connector runs.
-type status interface {
-	~string
-	Terminal() bool
-}
-
-// listCondition returns the condition on candidates with an alias, "" if all match.
-func listCondition(alias string, q store.RunQuery, l *sqldb.Args) (narrow string) {
-	if q.EnvironmentIDs != nil {
-		narrow += ` AND ` + alias + `.environment_id IN ` + l.AddIDs(q.EnvironmentIDs)
-	}
-	if len(q.Statuses) > 0 {
-		narrow += ` AND ` + alias + `.status IN ` + addTexts(l, q.Statuses)
-	}
-	if q.TestName != "" {
-		narrow += ` AND ` + alias + `.test_name = ` + l.Add(testNameOf(q.TestName))
-	}
-	for _, of := range []struct {
-		column string
-		id     uuid.UUID
-	}{{"deployment_id", q.DeploymentID}, {"connector_id", q.ConnectorID}, {"connector_run_id", q.ConnectorRunID}} {
-		if of.id != uuid.Nil {
-			narrow += ` AND ` + alias + `.` + of.column + ` = ` + l.Add(of.id)
-		}
-	}
-	return narrow
 }
 
 // A list reads as many candidates as its page has rows, or extraCandidates more if not all of them match,
@@ -125,12 +68,12 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 	if q.Search != nil {
 		return c.searchRuns(ctx, q)
 	}
-	windows, err := timewindow.List(ctx, c.DB, c.engine.Lists(), "ended_runs", q.ProjectID, timewindow.Period{From: boundOf(q.Since, timewindow.Always), To: boundOf(q.Until, timewindow.Never)}, q.Before)
+	windows, err := timewindow.List(ctx, c.DB, c.engine.Lists(), "ended_runs", q.ProjectID, timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)}, q.Before)
 	if err != nil {
 		return nil, nil, sqldb.Wrap(err, "listing runs of project %s", q.ProjectID)
 	}
 	some, limit, left := q.Limit, q.Limit, store.MaxCandidates
-	if listCondition("x", q, &sqldb.Args{}) != "" {
+	if runrow.QueryCondition("x", q, &sqldb.Args{}) != "" {
 		some *= extraCandidates
 	}
 	for {
@@ -166,8 +109,8 @@ func (c *Core) someRuns(ctx context.Context, q store.RunQuery, window timewindow
 	if from == "" {
 		return nil, nil, nil
 	}
-	narrow := listCondition("x", q, &l)
-	runs, err := sqldb.Collect(ctx, c.engine.Lists(), scanRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1`+narrow+
+	narrow := runrow.QueryCondition("x", q, &l)
+	runs, err := sqldb.Collect(ctx, c.engine.Lists(), runrow.Scan, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1`+narrow+
 		` ORDER BY x.id DESC LIMIT `+l.Add(q.Limit), l.Values...)
 	if err != nil || len(runs) == q.Limit || narrow == "" {
 		return runs, nil, err

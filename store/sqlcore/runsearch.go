@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
@@ -202,20 +203,12 @@ func (s *runSearch) runCondition(l *sqldb.Args, ended bool) string {
 		text += ` AND r.agent_name = ` + l.Add(sqldb.Text(s.AgentName))
 	}
 	if s.Search.TestName != "" {
-		text += ` AND r.test_name = ` + l.Add(testNameOf(s.Search.TestName))
+		text += ` AND r.test_name = ` + l.Add(runrow.StoredTestName(s.Search.TestName))
 	}
 	if s.Search.Status != "" {
 		text += ` AND r.status = ` + l.Add(sqldb.Text(string(s.Search.Status)))
 	}
 	return text
-}
-
-// testNameOf returns the stored form of a variant name in a query.
-func testNameOf(name string) string {
-	if name == store.BaseRuns {
-		return ""
-	}
-	return sqldb.Text(name)
 }
 
 // candidateRuns are runs that may match.
@@ -250,11 +243,11 @@ func (s *runSearch) candidates(ctx context.Context, before *uuid.UUID, most int)
 // reads open runs, then ended but not indexed ones, then indexed ones. Runs move in this order, so
 // none is missed.
 func (s *runSearch) newestCandidates(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
-	if canBeOpen(s.statuses) {
+	if runrow.CanBeOpen(s.statuses) {
 		l := sqldb.Args{Values: []any{s.project}}
 		ids, err = s.readIDs(ctx, `SELECT r.id FROM open_runs r WHERE r.project_id = $1`+s.windowCondition("r.id", before, &l)+s.agentCondition(&l)+` ORDER BY r.id DESC LIMIT `+l.Add(most), l)
 	}
-	if err != nil || !canHaveEnded(s.statuses) {
+	if err != nil || !runrow.CanHaveEnded(s.statuses) {
 		return ids, nil, err
 	}
 	var ended []uuid.UUID
@@ -305,7 +298,7 @@ func (s *runSearch) readEnded(ctx context.Context, before *uuid.UUID, most int) 
 		if before != nil {
 			among = ` AND r.id < ` + l.Add(*before)
 		}
-		among += timewindow.DaysCondition("r.id", window, &l) + s.agentCondition(&l) + sqldb.ReadableCondition("$1") + statusCondition(s.statuses)
+		among += timewindow.DaysCondition("r.id", window, &l) + s.agentCondition(&l) + sqldb.ReadableCondition("$1") + runrow.StatusCondition(s.statuses)
 		var some []uuid.UUID
 		some, err = s.readIDs(ctx, `SELECT r.id FROM ended_runs r WHERE r.project_id = $1`+among+` ORDER BY r.id DESC LIMIT `+l.Add(most-len(ids)), l)
 		ids = append(ids, some...)
@@ -350,7 +343,7 @@ func (s *runSearch) searchTerms() (terms []Term) {
 		terms = append(terms, hashTerm(s.project, agentTerm, sqldb.Text(s.agent)))
 	}
 	if s.testName != "" {
-		terms = append(terms, hashTerm(s.project, testTerm, testNameOf(s.testName)))
+		terms = append(terms, hashTerm(s.project, testTerm, runrow.StoredTestName(s.testName)))
 	}
 	if len(s.statuses) == 1 { // with several, runs have different terms
 		terms = append(terms, hashTerm(s.project, statusTerm, string(s.statuses[0])))
@@ -360,19 +353,19 @@ func (s *runSearch) searchTerms() (terms []Term) {
 
 // searchRuns is ListRuns for a query with a search.
 func (c *Core) searchRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
-	s := c.searchIn(*q.Search, q.ProjectID, timewindow.Period{From: boundOf(q.Since, timewindow.Always), To: boundOf(q.Until, timewindow.Never)}, q.AgentName, q.TestName, q.Statuses)
+	s := c.searchIn(*q.Search, q.ProjectID, timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)}, q.AgentName, q.TestName, q.Statuses)
 	if len(q.EnvironmentIDs) == 1 {
 		s.environment = q.EnvironmentIDs[0]
 	}
 	s.narrow = func(l *sqldb.Args, _ bool) string {
-		text := listCondition("r", q, l)
+		text := runrow.QueryCondition("r", q, l)
 		if q.AgentName != "" {
 			text += ` AND r.agent_name = ` + l.Add(sqldb.Text(q.AgentName))
 		}
 		return text
 	}
 	next, err = s.eachMatch(ctx, q.Before, func(run store.Searched) (bool, error) {
-		runs = append(runs, listedRun(run.Run))
+		runs = append(runs, runrow.TrimForList(run.Run))
 		return len(runs) >= q.Limit, nil
 	})
 	return runs, next, sqldb.Wrap(err, "searching runs of project %s", q.ProjectID)
@@ -381,7 +374,7 @@ func (c *Core) searchRuns(ctx context.Context, q store.RunQuery) (runs []store.R
 // searchStatistics is RunStatistics for a query with a search.
 func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (store.RunStatistics, error) {
 	of := &statistics{
-		Core: c, query: q, bill: bill{}, window: timewindow.Period{From: boundOf(q.Since, timewindow.Always), To: boundOf(q.Until, timewindow.Never)},
+		Core: c, query: q, bill: bill{}, window: timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)},
 		out: store.RunStatistics{Runs: map[store.RunStatus]int64{}},
 	}
 	var err error

@@ -13,7 +13,9 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/outbox"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
@@ -265,7 +267,7 @@ func (c *Core) entriesOf(
 // process has removed from the row meanwhile, and deleted or erased runs. Runs of the row that are
 // not done stay in it. It reports whether the row contained a run that is done.
 func (c *Core) indexRow(ctx context.Context, tx *sqldb.Tx, row outbox.EndedRow, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
-	if err := c.lockPast(ctx, tx, row.ProjectID); err != nil {
+	if err := c.LockPast(ctx, tx, row.ProjectID); err != nil {
 		return false, err
 	}
 	taken, err := outbox.Words.Take(ctx, c.DB, tx, []outbox.EndedRow{row})
@@ -314,7 +316,7 @@ func (c *Core) addEntries(ctx context.Context, tx *sqldb.Tx, entries []Entry) er
 			bytes[store.Key{ProjectID: entry.Project, ID: run}] = entry.Bytes(n)
 		}
 	}
-	return countMore(ctx, tx, added, bytes)
+	return storedbytes.Post(ctx, tx, added, bytes)
 }
 
 // forgetWords deletes the index entry of a run, and returns the bytes to subtract from its day.
@@ -380,7 +382,7 @@ type searchedRun struct {
 }
 
 func scanSearched(row sqldb.Scanner) (r searchedRun, err error) {
-	err = row.Scan(append(runFields(&r.Run), &r.input, &r.output)...)
+	err = row.Scan(append(runrow.Fields(&r.Run), &r.input, &r.output)...)
 	return r, err
 }
 
@@ -390,7 +392,7 @@ func scanSearched(row sqldb.Scanner) (r searchedRun, err error) {
 func (c *Core) searchedRuns(ctx context.Context, q sqldb.Queryer, project uuid.UUID, ids []uuid.UUID, narrow func(l *sqldb.Args, ended bool) string) (map[uuid.UUID]store.Searched, error) {
 	var l sqldb.Args
 	runs, err := sqldb.Collect(ctx, q, scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM open_runs h WHERE `+c.KeyCondition(&l, "h.id", sqldb.KeysFromIDs(project, ids))+`)
-		SELECT `+openRunColumns+`, r.input_id, NULL FROM r WHERE TRUE`+narrow(&l, false), l.Values...)
+		SELECT `+runrow.OpenColumns+`, r.input_id, NULL FROM r WHERE TRUE`+narrow(&l, false), l.Values...)
 	if err != nil {
 		return nil, err
 	}
@@ -402,7 +404,7 @@ func (c *Core) searchedRuns(ctx context.Context, q sqldb.Queryer, project uuid.U
 	for _, same := range c.IDsByPart("ended_runs", past) {
 		var l sqldb.Args
 		ended, err := sqldb.PastRows(ctx, c.DB, q, same[0], scanSearched, `WITH r AS MATERIALIZED (SELECT h.* FROM {ended_runs} h WHERE `+c.KeyCondition(&l, "h.id", sqldb.KeysFromIDs(project, same))+`)
-			SELECT `+endedRunColumns+`, r.input_id, r.output_blob_id FROM r WHERE TRUE`+sqldb.ReadableCondition("r.project_id")+narrow(&l, true), l.Values...)
+			SELECT `+runrow.EndedColumns+`, r.input_id, r.output_blob_id FROM r WHERE TRUE`+sqldb.ReadableCondition("r.project_id")+narrow(&l, true), l.Values...)
 		if err != nil {
 			return nil, err
 		}
@@ -421,7 +423,7 @@ func (c *Core) withTexts(ctx context.Context, q sqldb.Queryer, project uuid.UUID
 		inputs = append(inputs, run.input)
 	}
 	slices.SortFunc(inputs, sqldb.CompareIDs)
-	given, err := c.Inputs(ctx, q, project, slices.Compact(inputs)) // some share an input
+	given, err := runrow.Inputs(ctx, c.DB, q, project, slices.Compact(inputs)) // some share an input
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/object"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
@@ -346,7 +347,7 @@ func (c *Core) addPayloads(ctx context.Context, claimed []store.ClaimedDelivery)
 		}
 	}
 	for project, of := range ids {
-		inputs, err := c.Inputs(ctx, c.engine.Reader(), project, of)
+		inputs, err := runrow.Inputs(ctx, c.DB, c.engine.Reader(), project, of)
 		if err != nil {
 			return err
 		}

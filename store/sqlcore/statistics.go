@@ -5,8 +5,6 @@ package sqlcore
 import (
 	"context"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
@@ -23,7 +21,7 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 	if q.Search != nil {
 		return c.searchStatistics(ctx, q)
 	}
-	s := &statistics{Core: c, query: q, bill: bill{}, window: timewindow.Period{From: boundOf(q.Since, timewindow.Always), To: boundOf(q.Until, timewindow.Never)}}
+	s := &statistics{Core: c, query: q, bill: bill{}, window: timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)}}
 	err := c.engine.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) (err error) {
 		if s.tally, err = newTally(); err != nil {
 			return err
@@ -63,14 +61,6 @@ func (s *statistics) computeResult() (err error) {
 	return err
 }
 
-// boundOf returns a window bound in whole milliseconds, the resolution of IDs.
-func boundOf(t time.Time, without int64) int64 {
-	if t.IsZero() {
-		return without
-	}
-	return t.Truncate(time.Millisecond).UnixMicro()
-}
-
 // statistics computes the statistics of a query.
 type statistics struct {
 	*Core
@@ -98,7 +88,7 @@ func (s *statistics) startedCondition(l *sqldb.Args) (text string) {
 		text += ` AND r.deployment_id = ` + l.Add(q.DeploymentID)
 	}
 	if len(q.Statuses) > 0 {
-		text += ` AND r.status IN ` + addTexts(l, q.Statuses)
+		text += ` AND r.status IN ` + sqldb.AddTexts(l, q.Statuses)
 	}
 	if len(q.TestNames) > 0 {
 		names := slices.Clone(q.TestNames)
@@ -107,7 +97,7 @@ func (s *statistics) startedCondition(l *sqldb.Args) (text string) {
 				names[i] = ""
 			}
 		}
-		text += ` AND r.test_name IN ` + addTexts(l, names)
+		text += ` AND r.test_name IN ` + sqldb.AddTexts(l, names)
 	}
 	if q.BaseOnly {
 		text += ` AND r.test_name = ''`
@@ -126,7 +116,7 @@ func (s *statistics) includesUnstarted() bool {
 func (s *statistics) endedCondition(l *sqldb.Args) string {
 	text := s.filterCondition(l)
 	if len(s.query.Outcomes) > 0 {
-		text += ` AND r.guardrail_outcome IN ` + addTexts(l, s.query.Outcomes)
+		text += ` AND r.guardrail_outcome IN ` + sqldb.AddTexts(l, s.query.Outcomes)
 	}
 	return text
 }
@@ -221,13 +211,4 @@ func (s *statistics) addOpen(ctx context.Context, q sqldb.Queryer) error {
 		s.out.Runs[n.status] += n.runs
 	}
 	return err
-}
-
-// addTexts returns an IN list of texts.
-func addTexts[T ~string](l *sqldb.Args, all []T) string {
-	marks := make([]string, len(all))
-	for i, text := range all {
-		marks[i] = l.Add(sqldb.Text(string(text)))
-	}
-	return "(" + strings.Join(marks, ", ") + ")"
 }

@@ -242,13 +242,10 @@ func (c *Core) expiredKinds() []sweep.Expired {
 	}
 }
 
-// storage is the outbox consumer that counts stored bytes.
-const storage = "storage"
-
 // CountStored implements store.Housekeeping.
 func (c *Core) CountStored(ctx context.Context, limit int) (n int, err error) {
 	var waits bool
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE consumer = '`+storage+`')`).Scan(&waits)
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE consumer = '`+storedbytes.Consumer+`')`).Scan(&waits)
 	if err != nil || !waits {
 		return 0, sqldb.Wrap(err, "reading uncounted rows")
 	}
@@ -265,7 +262,7 @@ func (c *Core) CountStored(ctx context.Context, limit int) (n int, err error) {
 			n++
 			return none, err
 		}, `DELETE FROM outbox WHERE (project_id, consumer, ended_id) IN (SELECT project_id, consumer, ended_id FROM outbox
-			WHERE consumer = '`+storage+`' ORDER BY posted_at LIMIT $1 `+c.SkipLocked+`) RETURNING project_id, ended_id, bytes`, limit)
+			WHERE consumer = '`+storedbytes.Consumer+`' ORDER BY posted_at LIMIT $1 `+c.SkipLocked+`) RETURNING project_id, ended_id, bytes`, limit)
 		if err != nil {
 			return err
 		}

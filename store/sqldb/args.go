@@ -90,6 +90,15 @@ func (l *Args) AddIDs(ids []uuid.UUID) string {
 	return "(" + strings.Join(marks, ", ") + ")"
 }
 
+// AddTexts returns an IN list of texts.
+func AddTexts[T ~string](l *Args, all []T) string {
+	marks := make([]string, len(all))
+	for i, text := range all {
+		marks[i] = l.Add(Text(string(text)))
+	}
+	return "(" + strings.Join(marks, ", ") + ")"
+}
+
 // MaxIDs is the maximum number of rows per statement with a list of IDs.
 const MaxIDs = 500
 

@@ -62,3 +62,16 @@ func (d *DB) OpenFor(ctx context.Context, q Queryer, project uuid.UUID, age time
 	}
 	return min(age, time.Duration(us)*time.Microsecond-Day), Wrap(err, "reading the retention of project %s", project)
 }
+
+// pastLockSeed is the seed of the lock of transactions that delete history of a project. A transaction that
+// finds nothing more of a day has then seen all earlier deletes. It is also the lock of the indexer, so no
+// words of a run are left that is deleted meanwhile.
+var pastLockSeed = uuid.MustParse("0b6b2b5e-5b0e-4f4e-9a39-2a2f7f6f3c52")
+
+// PastLock returns the key of that lock.
+func PastLock(project uuid.UUID) uuid.UUID { return uuid.NewSHA1(pastLockSeed, project[:]) }
+
+// LockPast waits for that lock.
+func (d *DB) LockPast(ctx context.Context, tx *Tx, project uuid.UUID) error {
+	return d.Lock(ctx, tx, PastLock(project))
+}

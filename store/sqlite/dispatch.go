@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -419,7 +420,7 @@ func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (star
 				started, inputs = append(started, claimed), append(inputs, w.Input)
 			}
 		}
-		return e.AddInputs(ctx, q, c.Environment.ProjectID, started, inputs)
+		return runrow.AddInputs(ctx, e.DB, q, c.Environment.ProjectID, started, inputs)
 	})
 	return started, current, err
 }

@@ -21,6 +21,9 @@ var Counted = `(COALESCE((SELECT s.bytes FROM stored_bytes s WHERE s.project_id 
 	- COALESCE((SELECT CAST(SUM(d.bytes) AS bigint) FROM stored_days d WHERE d.project_id = p.project_id
 		AND p.history_us <> 0 AND d.day < (now_us() - p.history_us) / ` + sqldb.DayMicros + `), 0))`
 
+// Consumer is the outbox consumer that counts stored bytes.
+const Consumer = "storage"
+
 // AddByDay adds to the stored bytes of projects and days.
 func AddByDay(ctx context.Context, tx *sqldb.Tx, more map[sqldb.ProjectDay]int64) error {
 	of := map[uuid.UUID]int64{}
@@ -59,4 +62,20 @@ func Add(ctx context.Context, tx *sqldb.Tx, bytes map[uuid.UUID]int64) error {
 		}
 	}
 	return nil
+}
+
+// Post posts the stored bytes of history rows, each at the time of its ID.
+func Post(ctx context.Context, tx *sqldb.Tx, keys []store.Key, more map[store.Key]int64) error {
+	bytes, of := map[sqldb.ProjectDay]int64{}, map[sqldb.ProjectDay]uuid.UUID{}
+	for _, key := range keys {
+		on := sqldb.ProjectDay{Project: key.ProjectID, Day: sqldb.DayOf(key.ID)}
+		bytes[on] += more[key]
+		of[on] = key.ID
+	}
+	var r sqldb.RowBatch
+	for _, on := range slices.SortedFunc(maps.Keys(bytes), sqldb.CompareDays) {
+		r.Add(on.Project, Consumer, of[on], bytes[on])
+	}
+	return r.Insert(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at) VALUES `, `(%, %, %, %, now_us())`,
+		` ON CONFLICT (project_id, consumer, ended_id) DO UPDATE SET bytes = o.bytes + excluded.bytes`)
 }

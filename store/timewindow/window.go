@@ -133,3 +133,11 @@ func Condition(id string, window Period, l *sqldb.Args) (text string) {
 	}
 	return text
 }
+
+// Bound returns a window bound in whole milliseconds, the resolution of IDs.
+func Bound(t time.Time, without int64) int64 {
+	if t.IsZero() {
+		return without
+	}
+	return t.Truncate(time.Millisecond).UnixMicro()
+}
