@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -72,7 +73,7 @@ var receiveStatement = `WITH given AS MATERIALIZED (
 ), ended AS (
 	INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, kind, error,
 		hops, replay_of, started_at, ended_at)
-	SELECT project_id, id, environment_id, connector_id, 'completed', 'outbound', '` + sqlcore.DeliveryType + `', id_list(run_id), kind, '',
+	SELECT project_id, id, environment_id, connector_id, 'completed', 'outbound', '` + runrow.DeliveryType + `', id_list(run_id), kind, '',
 		hops, replay_of, started_at, now_us() FROM gone
 ), rolled_up AS (
 	INSERT INTO outbox_rollups (project_id, ended_id, connector_run_ids, posted_at)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/searchindex"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -38,9 +38,9 @@ var addTermsStatement = `INSERT INTO run_words (project_id, run_id, terms, share
 	FROM ` + termsRows.fromClause(1, "e") + `
 	ON CONFLICT (project_id, run_id) DO NOTHING RETURNING project_id, run_id`
 
-// AddTerms implements sqlcore.Engine. While a day is being deleted, its partition of the index may
+// AddTerms implements searchindex.Engine. While a day is being deleted, its partition of the index may
 // be dropped before its runs.
-func (e engine) AddTerms(ctx context.Context, q sqldb.Queryer, entries []sqlcore.Entry) (added []store.Key, err error) {
+func (e engine) AddTerms(ctx context.Context, q sqldb.Queryer, entries []searchindex.Entry) (added []store.Key, err error) {
 	var (
 		parts = map[string]bool{}
 		rows  []termsRow
@@ -76,10 +76,10 @@ func (e engine) AddTerms(ctx context.Context, q sqldb.Queryer, entries []sqlcore
 	return readKeys(q.QueryContext(ctx, addTermsStatement, termsRows.arguments(rows)...))
 }
 
-// WithTerms implements sqlcore.Engine. It finds entries by their terms only. A planner that expects
+// WithTerms implements searchindex.Engine. It finds entries by their terms only. A planner that expects
 // many matches would read all entries of the project in the requested order, and does not know
 // which words never occur together. The same holds for the runs of shared entries.
-func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, most, first int) (string, []any) {
+func (e engine) WithTerms(all []searchindex.Term, or searchindex.Term, most, first int) (string, []any) {
 	return fmt.Sprintf(`WITH m AS MATERIALIZED (SELECT w.project_id, w.run_id, w.shared FROM {run_words} w
 			WHERE w.terms @> $%d::bigint[] OR w.terms @> $%d::bigint[] LIMIT $%d::int)
 		SELECT m.project_id, m.run_id FROM m UNION ALL SELECT s.project_id, s.run_id FROM m, LATERAL (
@@ -88,8 +88,8 @@ func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, most, first int) 
 		first, first+1, first+2), []any{numbers(all), []int64{int64(or)}, most}
 }
 
-// LookThrough implements sqlcore.Engine.
-func (e engine) LookThrough(among string, all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
+// LookThrough implements searchindex.Engine.
+func (e engine) LookThrough(among string, all []searchindex.Term, or searchindex.Term, first int) (string, []any) {
 	has := func(row string) string {
 		return fmt.Sprintf(`%[1]s.terms @> $%[2]d::bigint[] OR %[1]s.terms @> $%[3]d::bigint[]`, row, first, first+1)
 	}
@@ -98,7 +98,7 @@ func (e engine) LookThrough(among string, all []sqlcore.Term, or sqlcore.Term, f
 		FROM {run_words} w WHERE w.project_id = $1` + among, []any{numbers(all), []int64{int64(or)}}
 }
 
-// ByWords implements sqlcore.Engine. An index of words is read by bitmap scans, which no other
+// ByWords implements searchindex.Engine. An index of words is read by bitmap scans, which no other
 // statement may use.
 func (e engine) ByWords(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	return e.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
@@ -109,7 +109,7 @@ func (e engine) ByWords(ctx context.Context, fn func(ctx context.Context, q sqld
 	})
 }
 
-func numbers(terms []sqlcore.Term) []int64 {
+func numbers(terms []searchindex.Term) []int64 {
 	out := make([]int64, len(terms))
 	for i, term := range terms {
 		out[i] = int64(term)
@@ -118,7 +118,7 @@ func numbers(terms []sqlcore.Term) []int64 {
 }
 
 // termArray returns a column of terms as text.
-func termArray(terms []sqlcore.Term) string {
+func termArray(terms []searchindex.Term) string {
 	text := []byte{'{'}
 	for i, term := range terms {
 		if i > 0 {

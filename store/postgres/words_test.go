@@ -16,7 +16,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/postgres"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/searchindex"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
@@ -33,7 +33,7 @@ func TestSearch_DisjointWordsReadLittle(t *testing.T) {
 	now, err := scene.Store.Now(t.Context())
 	require.NoError(t, err)
 	today := now.UTC().Truncate(24 * time.Hour).UnixMicro()
-	apple, pear := sqlcore.WordTerm(scene.Project, "apple"), sqlcore.WordTerm(scene.Project, "pear")
+	apple, pear := searchindex.WordTerm(scene.Project, "apple"), searchindex.WordTerm(scene.Project, "pear")
 	_, err = db.ExecContext(t.Context(), `INSERT INTO run_words (project_id, run_id, terms)
 		SELECT $1, stamp(md5('run' || n)::uuid, $2::bigint, n), ARRAY[CASE WHEN n % 2 = 0 THEN $3::bigint ELSE $4::bigint END] || (SELECT array_agg(g) FROM generate_series(1, 100) g) FROM generate_series(1, $5::int) n`,
 		scene.Project, today, int64(apple), int64(pear), rows)
@@ -74,7 +74,7 @@ func TestSearch_CommonWordReadsLittle(t *testing.T) {
 	insert(t, db, *scene, scene.Project.String(), today, endedRows[2:3], rows, 0)
 	postStorage(t, db, scene.Project, store.Stamp(uuid.UUID{}, today, 0))
 	_, err = db.ExecContext(t.Context(), `INSERT INTO run_words (project_id, run_id, terms)
-		SELECT project_id, id, ARRAY[$1::bigint] || (SELECT array_agg(g) FROM generate_series(1, 100) g) FROM ended_runs ORDER BY id`, int64(sqlcore.WordTerm(scene.Project, "order")))
+		SELECT project_id, id, ARRAY[$1::bigint] || (SELECT array_agg(g) FROM generate_series(1, 100) g) FROM ended_runs ORDER BY id`, int64(searchindex.WordTerm(scene.Project, "order")))
 	require.NoError(t, err)
 	for _, statement := range []string{`SELECT gin_clean_pending_list(c.oid) FROM pg_class c JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'gin' AND c.relkind = 'i'`, `ANALYZE`} {
 		_, err = db.ExecContext(t.Context(), statement)

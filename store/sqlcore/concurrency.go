@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/replayjob"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -73,7 +74,7 @@ func (c *Core) Settle(ctx context.Context, tx *sqldb.Tx, events []store.Event, a
 	if err := c.takeTicks(ctx, tx, events); err != nil {
 		return err
 	}
-	if err := takeSteps(ctx, tx, events); err != nil {
+	if err := replayjob.TakeSteps(ctx, tx, events); err != nil {
 		return err
 	}
 	if err := c.endAtOnce(ctx, tx, events, admissions); err != nil {

@@ -163,7 +163,7 @@ func (s *connectorRuns) addOpen(ctx context.Context, q sqldb.Queryer, newest int
 		hours[hourStart(id)]++
 		return none, err
 	}, `SELECT o.id FROM (SELECT c.id FROM open_connector_runs c WHERE c.project_id = $1 AND `+narrow+s.openEvents()+last+`) AS o
-		UNION ALL SELECT d.id FROM (SELECT c.id FROM `+openDeliveries+` c WHERE c.project_id = $1 AND `+narrow+s.leasedCondition()+last+`) AS d`, l.Values...)
+		UNION ALL SELECT d.id FROM (SELECT c.id FROM `+runrow.OpenDeliveries+` c WHERE c.project_id = $1 AND `+narrow+s.leasedCondition()+last+`) AS d`, l.Values...)
 	return err
 }
 
@@ -230,11 +230,11 @@ func (s *connectorRuns) readRuns(ctx context.Context, q sqldb.Queryer, limit int
 	if len(ids) > 0 {
 		narrow += ` AND c.id <= ` + l.Add(ids[0]) + ` AND c.id >= ` + l.Add(ids[len(ids)-1])
 	}
-	from := s.selectNewest(&l, narrow, limit, window, openConnectorRunColumns, openDeliveryColumns, endedConnectorRunColumns)
+	from := s.selectNewest(&l, narrow, limit, window, runrow.OpenConnectorRunColumns, runrow.OpenDeliveryColumns, runrow.EndedConnectorRunColumns)
 	if from == "" {
 		return nil, nil
 	}
-	return sqldb.Collect(ctx, q, scanConnectorRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1 ORDER BY x.id DESC LIMIT `+l.Add(limit), l.Values...)
+	return sqldb.Collect(ctx, q, runrow.ScanConnectorRun, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1 ORDER BY x.id DESC LIMIT `+l.Add(limit), l.Values...)
 }
 
 // pageIDs returns the IDs of a page.
@@ -276,7 +276,7 @@ func (s *connectorRuns) selectNewest(l *sqldb.Args, narrow string, most int, win
 	var from []string
 	if within := s.open.Overlap(window.All); !within.IsEmpty() {
 		during := timewindow.Condition("c.id", within, l)
-		from = append(from, of(open, `open_connector_runs`, `open`, s.openEvents()+during)+` UNION ALL `+of(due, openDeliveries, `due`, s.leasedCondition()+during))
+		from = append(from, of(open, `open_connector_runs`, `open`, s.openEvents()+during)+` UNION ALL `+of(due, runrow.OpenDeliveries, `due`, s.leasedCondition()+during))
 	}
 	if within := s.endedWindow(window); len(within.History) > 0 {
 		from = append(from, of(ended, `ended_connector_runs`, `ended`, timewindow.DaysCondition("c.id", within, l)))

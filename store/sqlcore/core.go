@@ -10,11 +10,14 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/audit"
 	"github.com/agentplatform/agentplatform/store/blob"
+	"github.com/agentplatform/agentplatform/store/cluster"
 	"github.com/agentplatform/agentplatform/store/exchangerate"
 	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/platformkey"
 	"github.com/agentplatform/agentplatform/store/pollrequest"
 	"github.com/agentplatform/agentplatform/store/rejection"
+	"github.com/agentplatform/agentplatform/store/replayjob"
+	"github.com/agentplatform/agentplatform/store/searchindex"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/sweep"
 	"github.com/agentplatform/agentplatform/store/token"
@@ -23,6 +26,7 @@ import (
 // Engine has the parts of a store that differ between databases.
 type Engine interface {
 	sqldb.Engine
+	searchindex.Engine
 	// Attend records runners as present.
 	Attend(ctx context.Context, q sqldb.Queryer, runners []store.RunnerKey) error
 	// DropDays drops partitions of past days before one, at most limit of them, and fewer if they
@@ -56,20 +60,6 @@ type Engine interface {
 	// Receive moves successful deliveries to history, with the attempt of each, and returns their
 	// keys. It skips deliveries whose claims are not current.
 	Receive(ctx context.Context, q sqldb.Queryer, receipts []Receipt) ([]store.Key, error)
-	// AddTerms adds entries to the search index and returns the runs whose rows it inserted. It
-	// skips existing rows and deleted partitions.
-	AddTerms(ctx context.Context, q sqldb.Queryer, entries []Entry) (added []store.Key, err error)
-	// WithTerms selects project_id and run_id of the runs in a partition of the index, {run_words},
-	// whose entries have all of these terms, or the one. It reads at most so many entries, in no
-	// order, and no row beyond them. Its arguments begin at $first.
-	WithTerms(all []Term, or Term, most, first int) (statement string, args []any)
-	// LookThrough selects run_id of entries w of the project $1 in a partition of the index, and
-	// has: whether they have all of these terms, or the one. among selects the entries, with their
-	// order and limit.
-	LookThrough(among string, all []Term, or Term, first int) (statement string, args []any)
-	// ByWords runs fn, which only reads, with plans for the search index, on one snapshot of the
-	// database.
-	ByWords(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error
 	// Look reads the data for the decision of a claim. Start carries out the decision.
 	Look(ctx context.Context, c store.Claim) (Look, error)
 	Start(ctx context.Context, c store.Claim, s Start) (started []store.Claimed, current bool, err error)
@@ -128,21 +118,22 @@ type Core struct {
 	*exchangerate.Table
 	*rejection.Register
 	*blob.Archive
+	*searchindex.Index
+	*replayjob.Queue
+	*cluster.Lease
 
 	engine   Engine
 	atOnce   int
 	evaluate store.Evaluator
 	expiring *expiryCursor
 	skipped  *sweep.Skipped
-	// turns are the turns of PostDeliveries, RollUp, IndexRuns and TrimHistory.
-	turns, rollingTurns, indexingTurns, traceTurns, trimming, dropping *outbox.Cursor
+	// turns are the turns of PostDeliveries, RollUp, ClaimTraces and TrimHistory.
+	turns, rollingTurns, traceTurns, trimming, dropping *outbox.Cursor
 	// listsAtOnce is Options.ListsAtOnce.
 	listsAtOnce int
-	// searches has a slot for each search that reads.
-	searches chan struct{}
-	// rolling and indexing are the current batch sizes of the rollup and the index.
-	rolling, indexing *outbox.Pace
-	deleting          *deletionProgress
+	// rolling is the current batch size of the rollup.
+	rolling  *outbox.Pace
+	deleting *deletionProgress
 }
 
 // New returns a Core.
@@ -150,8 +141,9 @@ func New(o Options) *Core {
 	c := &Core{
 		engine: o.Engine, atOnce: o.AtOnce,
 		evaluate: o.Evaluate, expiring: &expiryCursor{}, skipped: &sweep.Skipped{}, deleting: &deletionProgress{},
-		turns: outbox.NewCursor(), rollingTurns: outbox.NewCursor(), indexingTurns: outbox.NewCursor(), traceTurns: outbox.NewCursor(), trimming: outbox.NewCursor(), dropping: outbox.NewCursor(), rolling: &outbox.Pace{}, indexing: &outbox.Pace{},
-		listsAtOnce: o.ListsAtOnce, searches: make(chan struct{}, max(o.ListsAtOnce-1, 1)),
+		turns: outbox.NewCursor(), rollingTurns: outbox.NewCursor(), traceTurns: outbox.NewCursor(), trimming: outbox.NewCursor(), dropping: outbox.NewCursor(), rolling: &outbox.Pace{},
+		listsAtOnce: o.ListsAtOnce,
+		Index:       searchindex.New(o.Engine, max(o.ListsAtOnce-1, 1)),
 	}
 	c.setDB(&sqldb.DB{Engine: o.Engine, Dialect: o.Dialect, Publish: o.Publish})
 	return c
@@ -167,6 +159,16 @@ func (c *Core) setDB(db *sqldb.DB) {
 	c.Table = exchangerate.New(db)
 	c.Register = rejection.New(db)
 	c.Archive = blob.New(db)
+	c.Index = c.Index.With(db)
+	c.Queue = replayjob.New(db)
+	c.Lease = cluster.New(db)
+}
+
+// ForCluster implements store.Clusters.
+func (c *Core) ForCluster(clusterUID string) store.Control {
+	of := *c
+	of.setDB(c.DB.ForCluster(clusterUID))
+	return &of
 }
 
 // ListsAtOnce implements store.Store.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
@@ -161,7 +162,7 @@ func (c *Core) endDeliveries(ctx context.Context, tx *sqldb.Tx, keys []store.Key
 		l := sqldb.Args{Values: []any{string(status), sqldb.Text(reason)}}
 		if _, err := tx.Exec(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
 				content_type, run_ids, kind, error, hops, replay_of, started_at, ended_at)
-			SELECT project_id, id, environment_id, connector_id, $1, 'outbound', '`+DeliveryType+`', id_list(run_id), kind, $2, hops, replay_of, started_at, now_us()
+			SELECT project_id, id, environment_id, connector_id, $1, 'outbound', '`+runrow.DeliveryType+`', id_list(run_id), kind, $2, hops, replay_of, started_at, now_us()
 			FROM deliveries WHERE `+c.KeyCondition(&l, "id", part), l.Values...); err != nil {
 			return err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/outbox"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -377,14 +378,14 @@ func (c *Core) insertDeliveries(ctx context.Context, tx *sqldb.Tx, targets []tar
 		return err
 	}
 	if err := skipped.Insert(ctx, tx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
-		content_type, run_ids, kind, error, started_at, ended_at) VALUES `, `(%, %, %, %, 'skipped', 'outbound', '`+DeliveryType+`', id_list(%), %, %, %, %)`, ``); err != nil {
+		content_type, run_ids, kind, error, started_at, ended_at) VALUES `, `(%, %, %, %, 'skipped', 'outbound', '`+runrow.DeliveryType+`', id_list(%), %, %, %, %)`, ``); err != nil {
 		return err
 	}
 	if err := postConnectorRuns(ctx, tx, ended); err != nil {
 		return err
 	}
 	if err := payloads.Insert(ctx, tx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES `,
-		`(%, %, '`+DeliveryType+`', %, %)`, ``); err != nil {
+		`(%, %, '`+runrow.DeliveryType+`', %, %)`, ``); err != nil {
 		return err
 	}
 	if err := countDeliveries(ctx, tx, stored, more); err != nil {
@@ -403,6 +404,3 @@ func wakeDestinations(ctx context.Context, tx *sqldb.Tx, due []store.Key, now in
 		`(%, %, %, 0, '')`, ` ON CONFLICT (project_id, connector_id) DO UPDATE SET due_at = excluded.due_at
 			WHERE d.due_at IS NULL OR d.due_at > excluded.due_at AND d.failures < `+strconv.Itoa(store.BreakAfter))
 }
-
-// DeliveryType is the content type of deliveries.
-const DeliveryType = "application/json"

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/searchindex"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 	"github.com/agentplatform/agentplatform/store/timewindow"
@@ -117,7 +118,7 @@ func (e *erasure) eraseContents(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	words, err := e.forgetWords(ctx, e.tx, e.run)
+	words, err := searchindex.DropEntry(ctx, e.DB, e.tx, e.run)
 	if err != nil {
 		return err
 	}

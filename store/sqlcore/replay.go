@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/replayjob"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -107,7 +109,7 @@ func (c *Core) insertOnce(
 		return a, false, err
 	}
 	if step != nil {
-		if err := moveReplay(ctx, tx, *step); err != nil {
+		if err := replayjob.Move(ctx, tx, *step); err != nil {
 			return a, false, err
 		}
 	}
@@ -226,7 +228,7 @@ func (c *Core) insertRequested(ctx context.Context, tx *sqldb.Tx, d requestedDel
 			return err
 		}
 		if _, err := tx.Exec(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES ($1, $2, $3, $4, $5)`,
-			d.ProjectID, d.ID, DeliveryType, d.payload, d.blob); err != nil {
+			d.ProjectID, d.ID, runrow.DeliveryType, d.payload, d.blob); err != nil {
 			return err
 		}
 	}

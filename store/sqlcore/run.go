@@ -187,27 +187,6 @@ func (c *Core) entries(ctx context.Context, run store.Key, statement string, arg
 	return entries, sqldb.Wrap(err, "reading the journal of run %s", run)
 }
 
-// connectorRunColumns are columns of an open or ended connector run c.
-const (
-	openConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, '' AS kind, '' AS error, 0 AS hops,
-	c.content_type, c.run_ids, c.replay_of, c.started_at, CAST(NULL AS bigint) AS ended_at`
-	openDeliveryColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, c.kind, c.error, c.hops,
-	c.content_type, c.run_ids, c.replay_of, c.started_at, CAST(NULL AS bigint) AS ended_at`
-	endedConnectorRunColumns = `c.id, c.project_id, c.environment_id, c.connector_id, c.status, c.trigger_type, c.kind, c.error, c.hops,
-	c.content_type, c.run_ids, c.replay_of, c.started_at, c.ended_at`
-)
-
-// openDeliveries are deliveries as open connector runs. The error of a waiting one is why the
-// platform could not make the last attempt.
-const openDeliveries = `(SELECT id, project_id, environment_id, connector_id, CASE WHEN lease_until IS NULL THEN 'pending' ELSE 'running' END AS status,
-	'outbound' AS trigger_type, kind, hops, CASE WHEN lease_until IS NULL THEN waits_for ELSE '' END AS error, '` + DeliveryType + `' AS content_type, id_list(run_id) AS run_ids, run_id, replay_of, started_at, lease_until FROM deliveries)`
-
-func scanConnectorRun(row sqldb.Scanner) (r store.ConnectorRun, err error) {
-	err = row.Scan(&r.ID, &r.ProjectID, &r.EnvironmentID, &r.ConnectorID, &r.Status, &r.Trigger, &r.Kind, &r.Error,
-		&r.Hops, &r.ContentType, sqldb.ScanIDs(&r.RunIDs), &r.ReplayOf, sqldb.ScanTime(&r.StartedAt), sqldb.ScanNullTime(&r.EndedAt))
-	return r, err
-}
-
 // ConnectorRun implements store.History.
 func (c *Core) ConnectorRun(ctx context.Context, key store.Key) (store.ConnectorRun, error) {
 	run, err := c.connectorRun(ctx, c.engine.Reader(), key)
@@ -220,16 +199,16 @@ func (c *Core) ConnectorRun(ctx context.Context, key store.Key) (store.Connector
 }
 
 func (c *Core) connectorRun(ctx context.Context, q sqldb.Queryer, key store.Key) (store.ConnectorRun, error) {
-	run, err := scanConnectorRun(q.QueryRowContext(ctx, `SELECT `+openConnectorRunColumns+` FROM open_connector_runs c
+	run, err := runrow.ScanConnectorRun(q.QueryRowContext(ctx, `SELECT `+runrow.OpenConnectorRunColumns+` FROM open_connector_runs c
 		WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID))
 	if errors.Is(err, sql.ErrNoRows) {
-		run, err = scanConnectorRun(q.QueryRowContext(ctx, `SELECT `+openDeliveryColumns+` FROM `+openDeliveries+` c
+		run, err = runrow.ScanConnectorRun(q.QueryRowContext(ctx, `SELECT `+runrow.OpenDeliveryColumns+` FROM `+runrow.OpenDeliveries+` c
 			WHERE c.project_id = $1 AND c.id = $2`, key.ProjectID, key.ID))
 	}
 	if !errors.Is(err, sql.ErrNoRows) {
 		return run, err
 	}
-	past, err := sqldb.PastRows(ctx, c.DB, q, key.ID, scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM {ended_connector_runs} c
+	past, err := sqldb.PastRows(ctx, c.DB, q, key.ID, runrow.ScanConnectorRun, `SELECT `+runrow.EndedConnectorRunColumns+` FROM {ended_connector_runs} c
 		WHERE c.project_id = $1 AND c.id = $2`+sqldb.SinceCondition("c.id", "$1"), key.ProjectID, key.ID)
 	if err == nil && len(past) == 0 {
 		err = store.ErrNotFound

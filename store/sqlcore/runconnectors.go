@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
@@ -84,7 +85,7 @@ func (c *Core) startOf(ctx context.Context, q sqldb.Queryer, run store.Key) (*st
 func (c *Core) deliveriesOf(ctx context.Context, q sqldb.Queryer, of store.ConnectorRunQuery, within timewindow.Period) (runs []store.ConnectorRun, err error) {
 	args := []any{of.Connector.ProjectID, of.Run, of.Connector.ID}
 	l := sqldb.Args{Values: slices.Clone(args)}
-	runs, err = sqldb.Collect(ctx, q, scanConnectorRun, `SELECT `+openDeliveryColumns+` FROM `+openDeliveries+` c
+	runs, err = sqldb.Collect(ctx, q, runrow.ScanConnectorRun, `SELECT `+runrow.OpenDeliveryColumns+` FROM `+runrow.OpenDeliveries+` c
 		WHERE c.project_id = $1 AND c.run_id = $2 AND c.connector_id = $3`+timewindow.Condition("c.id", within, &l), l.Values...)
 	if err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func (c *Core) deliveriesOf(ctx context.Context, q sqldb.Queryer, of store.Conne
 	}
 	for _, window := range windows {
 		l := sqldb.Args{Values: slices.Clone(args)}
-		some, err := sqldb.Collect(ctx, q, scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM ended_connector_runs c
+		some, err := sqldb.Collect(ctx, q, runrow.ScanConnectorRun, `SELECT `+runrow.EndedConnectorRunColumns+` FROM ended_connector_runs c
 			WHERE c.project_id = $1 AND c.kind <> '' AND `+c.engine.First("c.run_ids")+` = $2 AND c.connector_id = $3`+timewindow.DaysCondition("c.id", window, &l), l.Values...)
 		if err != nil {
 			return nil, err

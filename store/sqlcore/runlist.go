@@ -66,7 +66,7 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 		return nil, nil, nil
 	}
 	if q.Search != nil {
-		return c.searchRuns(ctx, q)
+		return c.SearchRuns(ctx, q)
 	}
 	windows, err := timewindow.List(ctx, c.DB, c.engine.Lists(), "ended_runs", q.ProjectID, timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)}, q.Before)
 	if err != nil {

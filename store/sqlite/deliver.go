@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -49,7 +50,7 @@ func (e engine) Receive(ctx context.Context, q sqldb.Queryer, of []sqlcore.Recei
 			SELECT d.project_id, d.id, d.tries + 1, g.value ->> 3, g.value ->> 4, g.value ->> 5, '', '', g.value ->> 6` + receipts + ` ON CONFLICT DO NOTHING`,
 		`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type, run_ids, kind, error,
 				hops, replay_of, started_at, ended_at)
-			SELECT d.project_id, d.id, d.environment_id, d.connector_id, 'completed', 'outbound', '` + sqlcore.DeliveryType + `', id_list(d.run_id), d.kind, '',
+			SELECT d.project_id, d.id, d.environment_id, d.connector_id, 'completed', 'outbound', '` + runrow.DeliveryType + `', id_list(d.run_id), d.kind, '',
 				d.hops, d.replay_of, d.started_at, now_us()` + receipts,
 		`INSERT INTO outbox_rollups (project_id, ended_id, connector_run_ids, posted_at)
 			SELECT d.project_id, min(d.id), json_group_array(d.id), now_us()` + receipts + ` GROUP BY d.project_id`,

@@ -23,7 +23,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/searchindex"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
@@ -221,12 +221,12 @@ func TestPlans_OfCommonWord(t *testing.T) {
 	s, seen := recorded(t)
 	scene := agedScene(t, s)
 	require.NoError(t, s.Write(t.Context(), func(ctx context.Context, tx *sqldb.Tx) error {
-		var entries []sqlcore.Entry
+		var entries []searchindex.Entry
 		for range 2500 {
-			entries = append(entries, sqlcore.Entry{
+			entries = append(entries, searchindex.Entry{
 				Project: scene.Project,
 				Runs:    []uuid.UUID{store.Stamp(uuid.New(), 1, 0)},
-				Terms:   []sqlcore.Term{sqlcore.WordTerm(scene.Project, "order")},
+				Terms:   []searchindex.Term{searchindex.WordTerm(scene.Project, "order")},
 			})
 		}
 		_, err := engine{s}.AddTerms(ctx, tx, entries)

@@ -12,12 +12,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/searchindex"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// AddTerms implements sqlcore.Engine.
-func (e engine) AddTerms(ctx context.Context, q sqldb.Queryer, entries []sqlcore.Entry) (added []store.Key, err error) {
+// AddTerms implements searchindex.Engine.
+func (e engine) AddTerms(ctx context.Context, q sqldb.Queryer, entries []searchindex.Entry) (added []store.Key, err error) {
 	for _, entry := range entries {
 		for n, run := range entry.Runs {
 			var (
@@ -44,8 +44,8 @@ func (e engine) AddTerms(ctx context.Context, q sqldb.Queryer, entries []sqlcore
 	return added, nil
 }
 
-// WithTerms implements sqlcore.Engine.
-func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, most, first int) (string, []any) {
+// WithTerms implements searchindex.Engine.
+func (e engine) WithTerms(all []searchindex.Term, or searchindex.Term, most, first int) (string, []any) {
 	return fmt.Sprintf(`WITH m AS MATERIALIZED (SELECT w.project_id, w.run_id, w.shared FROM {run_words} w
 			WHERE w.entry IN (SELECT rowid FROM run_terms WHERE run_terms MATCH $%d LIMIT $%d))
 		SELECT m.project_id, m.run_id FROM m
@@ -54,9 +54,9 @@ func (e engine) WithTerms(all []sqlcore.Term, or sqlcore.Term, most, first int) 
 		first, first+1), []any{matching(all, or), most}
 }
 
-// LookThrough implements sqlcore.Engine. It searches the terms among the entries that were written
+// LookThrough implements searchindex.Engine. It searches the terms among the entries that were written
 // between the first and the last of these.
-func (e engine) LookThrough(among string, all []sqlcore.Term, or sqlcore.Term, first int) (string, []any) {
+func (e engine) LookThrough(among string, all []searchindex.Term, or searchindex.Term, first int) (string, []any) {
 	return fmt.Sprintf(`WITH e AS MATERIALIZED (SELECT w.run_id, COALESCE((SELECT s.entry FROM {run_words} s
 			WHERE s.project_id = w.project_id AND s.run_id = w.shared), w.entry) AS entry FROM {run_words} w WHERE w.project_id = $1%s)
 		SELECT e.run_id, e.entry IN (SELECT rowid FROM run_terms WHERE run_terms MATCH $%d
@@ -64,17 +64,17 @@ func (e engine) LookThrough(among string, all []sqlcore.Term, or sqlcore.Term, f
 }
 
 // matching returns the FTS5 expression for entries with all of these terms, or the one.
-func matching(all []sqlcore.Term, or sqlcore.Term) string {
-	return "(" + spelled(all, " AND ") + ") OR " + spelled([]sqlcore.Term{or}, "")
+func matching(all []searchindex.Term, or searchindex.Term) string {
+	return "(" + spelled(all, " AND ") + ") OR " + spelled([]searchindex.Term{or}, "")
 }
 
-// ByWords implements sqlcore.Engine.
+// ByWords implements searchindex.Engine.
 func (e engine) ByWords(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	return e.Snapshot(ctx, fn)
 }
 
 // spelled returns terms as words of FTS5.
-func spelled(terms []sqlcore.Term, between string) string {
+func spelled(terms []searchindex.Term, between string) string {
 	words := make([]string, len(terms))
 	for i, term := range terms {
 		words[i] = fmt.Sprintf("t%016x", uint64(term)) //nolint:gosec // all bits are used

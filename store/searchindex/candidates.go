@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package searchindex
 
 import (
 	"context"
@@ -28,8 +28,8 @@ const (
 
 // readUnindexed returns ended runs that are not indexed yet, of the project's newest. to, unless nil, is
 // the lowest ID of their complete part.
-func (s *runSearch) readUnindexed(ctx context.Context, before *uuid.UUID) (ids []uuid.UUID, to *uuid.UUID, err error) {
-	waiting, leftOut, err := outbox.RunsToIndex.NewestIDs(ctx, s.engine.Lists(), s.project, store.MaxWaiting)
+func (s *Search) readUnindexed(ctx context.Context, before *uuid.UUID) (ids []uuid.UUID, to *uuid.UUID, err error) {
+	waiting, leftOut, err := outbox.RunsToIndex.NewestIDs(ctx, s.db.Lists(), s.Project, store.MaxWaiting)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -39,7 +39,7 @@ func (s *runSearch) readUnindexed(ctx context.Context, before *uuid.UUID) (ids [
 	}
 	for _, run := range waiting {
 		at := store.TimeOf(run.ID).UnixMicro()
-		if (before == nil || sqldb.CompareIDs(run.ID, *before) < 0) && at >= s.window.From && at < s.window.To {
+		if (before == nil || sqldb.CompareIDs(run.ID, *before) < 0) && at >= s.Window.From && at < s.Window.To {
 			ids = append(ids, run.ID)
 		}
 	}
@@ -50,7 +50,7 @@ func (s *runSearch) readUnindexed(ctx context.Context, before *uuid.UUID) (ids [
 // partition by partition, newest first, so the intersection of two common words is computed per
 // day. In a crowded partition some entries are scanned by key. to, unless nil, is the lowest ID of
 // the complete part: a scan or the time ended there.
-func (s *runSearch) readIndexed(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
+func (s *Search) readIndexed(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
 	parts, err := s.indexParts(ctx, before)
 	if err != nil {
 		return nil, nil, err
@@ -59,7 +59,7 @@ func (s *runSearch) readIndexed(ctx context.Context, before *uuid.UUID, most int
 	err = s.engine.ByWords(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		for _, part := range parts {
 			some, many, err := s.matchesByTerms(ctx, q, part, before, most-len(ids))
-			if err = s.MapNoRowsOrPart(err); errors.Is(err, store.ErrNotFound) {
+			if err = s.db.MapNoRowsOrPart(err); errors.Is(err, store.ErrNotFound) {
 				return nil // including all older ones
 			}
 			if err != nil {
@@ -99,15 +99,15 @@ func (s *runSearch) readIndexed(ctx context.Context, before *uuid.UUID, most int
 
 // indexParts returns the first IDs of the partitions to search, newest first: of days on which the
 // project has history.
-func (s *runSearch) indexParts(ctx context.Context, before *uuid.UUID) (parts []uuid.UUID, err error) {
-	days, parted, err := s.engine.Days(ctx, "run_words")
+func (s *Search) indexParts(ctx context.Context, before *uuid.UUID) (parts []uuid.UUID, err error) {
+	days, parted, err := s.db.Days(ctx, "run_words")
 	if err != nil {
 		return nil, err
 	}
 	if !parted {
 		parts = []uuid.UUID{uuid.Nil}
 	}
-	own, _, err := s.engine.ProjectDays(ctx, s.engine.Lists(), "run_words", s.project)
+	own, _, err := s.db.ProjectDays(ctx, s.db.Lists(), "run_words", s.Project)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func (s *runSearch) indexParts(ctx context.Context, before *uuid.UUID) (parts []
 		if !slices.Contains(own, number) {
 			continue
 		}
-		if from, to := number*sqldb.Day.Microseconds(), (number+1)*sqldb.Day.Microseconds(); from < s.window.To && to > s.window.From {
+		if from, to := number*sqldb.Day.Microseconds(), (number+1)*sqldb.Day.Microseconds(); from < s.Window.To && to > s.Window.From {
 			parts = append(parts, store.Stamp(uuid.UUID{}, from, 0))
 		}
 	}
@@ -124,7 +124,7 @@ func (s *runSearch) indexParts(ctx context.Context, before *uuid.UUID) (parts []
 
 // matchesByTerms returns the newest runs of a partition that have the words, at most so many, from the
 // entries with these terms. crowded means that there are more entries than may be read and sorted.
-func (s *runSearch) matchesByTerms(ctx context.Context, q sqldb.Queryer, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, crowded bool, err error) {
+func (s *Search) matchesByTerms(ctx context.Context, q sqldb.Queryer, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, crowded bool, err error) {
 	if s.crowded != nil && *s.crowded == part {
 		return nil, true, nil
 	}
@@ -132,8 +132,8 @@ func (s *runSearch) matchesByTerms(ctx context.Context, q sqldb.Queryer, part uu
 	if s.sparse != nil && *s.sparse == part {
 		sorted = store.MaxCandidates
 	}
-	l := sqldb.Args{Values: []any{s.project}}
-	entries, args := s.engine.WithTerms(s.searchTerms(), hashTerm(s.project, moreTerm, ""), sorted+1, len(l.Values)+1)
+	l := sqldb.Args{Values: []any{s.Project}}
+	entries, args := s.engine.WithTerms(s.searchTerms(), hashTerm(s.Project, moreTerm, ""), sorted+1, len(l.Values)+1)
 	l.Values = append(l.Values, args...)
 	_, err = sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
@@ -145,7 +145,7 @@ func (s *runSearch) matchesByTerms(ctx context.Context, q sqldb.Queryer, part uu
 		}
 		crowded = n > sorted
 		return none, err
-	}, s.InPart(`WITH f AS MATERIALIZED (`+entries+`) SELECT c.n, f.run_id FROM (SELECT count(*) AS n FROM f) c
+	}, s.db.InPart(`WITH f AS MATERIALIZED (`+entries+`) SELECT c.n, f.run_id FROM (SELECT count(*) AS n FROM f) c
 		LEFT JOIN f ON f.project_id = $1`+s.windowCondition("f.run_id", before, &l)+sqldb.SinceCondition("f.run_id", "$1")+` ORDER BY f.run_id DESC LIMIT `+l.Add(most), part), l.Values...)
 	if crowded {
 		s.crowded = &part
@@ -155,13 +155,13 @@ func (s *runSearch) matchesByTerms(ctx context.Context, q sqldb.Queryer, part uu
 
 // scanEntries returns the runs with the words among the newest entries of a partition, with the
 // last entry; the first ID of the partition if there are none.
-func (s *runSearch) scanEntries(ctx context.Context, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, last uuid.UUID, err error) {
-	l := sqldb.Args{Values: []any{s.project}}
+func (s *Search) scanEntries(ctx context.Context, part uuid.UUID, before *uuid.UUID, most int) (ids []uuid.UUID, last uuid.UUID, err error) {
+	l := sqldb.Args{Values: []any{s.Project}}
 	among := s.windowCondition("w.run_id", before, &l) + sqldb.SinceCondition("w.run_id", "$1") + ` ORDER BY w.run_id DESC LIMIT ` + l.Add(most)
-	entries, args := s.engine.LookThrough(among, s.searchTerms(), hashTerm(s.project, moreTerm, ""), len(l.Values)+1)
+	entries, args := s.engine.LookThrough(among, s.searchTerms(), hashTerm(s.Project, moreTerm, ""), len(l.Values)+1)
 	l.Values = append(l.Values, args...)
 	last = part
-	_, err = sqldb.PastRows(ctx, s.DB, s.engine.Lists(), part, func(row sqldb.Scanner) (none struct{}, err error) {
+	_, err = sqldb.PastRows(ctx, s.db, s.db.Lists(), part, func(row sqldb.Scanner) (none struct{}, err error) {
 		var has bool
 		if err = row.Scan(&last, &has); has {
 			ids = append(ids, last)
@@ -185,7 +185,7 @@ func scanSearchSize(row sqldb.Scanner) (s searchSize, err error) {
 
 // splitPieces splits runs in order, into at most so many per piece and at most searchedBytes, unless a
 // single run has more.
-func (s *runSearch) splitPieces(ctx context.Context, ids []uuid.UUID, atOnce int) (pieces [][]uuid.UUID, err error) {
+func (s *Search) splitPieces(ctx context.Context, ids []uuid.UUID, atOnce int) (pieces [][]uuid.UUID, err error) {
 	sizes, err := s.searchSizes(ctx, ids)
 	if err != nil {
 		return nil, err
@@ -207,23 +207,23 @@ func (s *runSearch) splitPieces(ctx context.Context, ids []uuid.UUID, atOnce int
 }
 
 // searchSizes returns the bytes of runs to read for a search. Of large values only the beginning is read.
-func (s *runSearch) searchSizes(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error) {
+func (s *Search) searchSizes(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]int64, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	var (
 		l    sqldb.Args
-		q    = s.engine.Lists()
-		keys = sqldb.KeysFromIDs(s.project, ids)
+		q    = s.db.Lists()
+		keys = sqldb.KeysFromIDs(s.Project, ids)
 	)
-	runs, err := sqldb.Collect(ctx, q, scanSearchSize, `SELECT h.id, h.input_id, 0 FROM open_runs h WHERE `+s.KeyCondition(&l, "h.id", keys), l.Values...)
+	runs, err := sqldb.Collect(ctx, q, scanSearchSize, `SELECT h.id, h.input_id, 0 FROM open_runs h WHERE `+s.db.KeyCondition(&l, "h.id", keys), l.Values...)
 	if err != nil {
 		return nil, err
 	}
-	for _, same := range s.IDsByPart("ended_runs", ids) {
+	for _, same := range s.db.IDsByPart("ended_runs", ids) {
 		l := sqldb.Args{Values: []any{store.MaxInlineText}}
-		ended, err := sqldb.PastRows(ctx, s.DB, q, same[0], scanSearchSize, `SELECT h.id, h.input_id, octet_length(h.error) + octet_length(h.context) +
-			CASE WHEN h.output_blob_id IS NULL THEN octet_length(h.output) ELSE CAST($1 AS int) END FROM {ended_runs} h WHERE `+s.KeyCondition(&l, "h.id", sqldb.KeysFromIDs(s.project, same)), l.Values...)
+		ended, err := sqldb.PastRows(ctx, s.db, q, same[0], scanSearchSize, `SELECT h.id, h.input_id, octet_length(h.error) + octet_length(h.context) +
+			CASE WHEN h.output_blob_id IS NULL THEN octet_length(h.output) ELSE CAST($1 AS int) END FROM {ended_runs} h WHERE `+s.db.KeyCondition(&l, "h.id", sqldb.KeysFromIDs(s.Project, same)), l.Values...)
 		if err != nil {
 			return nil, err
 		}
@@ -234,10 +234,10 @@ func (s *runSearch) searchSizes(ctx context.Context, ids []uuid.UUID) (map[uuid.
 		given[i] = run.input
 	}
 	inputs := map[uuid.UUID]int64{}
-	for _, same := range s.IDsByPart("inputs", given) {
+	for _, same := range s.db.IDsByPart("inputs", given) {
 		l := sqldb.Args{Values: []any{store.MaxInlineText}}
-		found, err := sqldb.PastRows(ctx, s.DB, q, same[0], scanSearchSize, `SELECT h.id, h.id, COALESCE(octet_length(h.data), CAST($1 AS int)) +
-			COALESCE(octet_length(h.headers), 0) FROM {inputs} h WHERE `+s.KeyCondition(&l, "h.id", sqldb.KeysFromIDs(s.project, same)), l.Values...)
+		found, err := sqldb.PastRows(ctx, s.db, q, same[0], scanSearchSize, `SELECT h.id, h.id, COALESCE(octet_length(h.data), CAST($1 AS int)) +
+			COALESCE(octet_length(h.headers), 0) FROM {inputs} h WHERE `+s.db.KeyCondition(&l, "h.id", sqldb.KeysFromIDs(s.Project, same)), l.Values...)
 		if err != nil {
 			return nil, err
 		}

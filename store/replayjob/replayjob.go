@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package replayjob stores bulk replays of connector runs.
+package replayjob
 
 import (
 	"bytes"
@@ -14,9 +15,16 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
+
+// Queue has the bulk replays, which advance step by step.
+type Queue struct{ db *sqldb.DB }
+
+// New returns a Queue.
+func New(db *sqldb.DB) *Queue { return &Queue{db: db} }
 
 // replayColumns are the columns of a replay.
 const replayColumns = `id, project_id, connector_id, status, statuses, trigger_type, since, until, per_minute, matched, more,
@@ -36,12 +44,12 @@ func scanReplay(row sqldb.Scanner) (r store.Replay, err error) {
 }
 
 // MatchReplay implements store.ReplayJobs.
-func (c *Core) MatchReplay(ctx context.Context, connector store.Key, f store.ReplayFilter) (m store.ReplayMatch, err error) {
-	windows, err := timewindow.OfHistory(ctx, c.DB, c.engine.Lists(), "ended_connector_runs", connector.ProjectID, timewindow.Period{From: sqldb.Instant(f.Since), To: sqldb.Instant(f.Until)})
+func (j *Queue) MatchReplay(ctx context.Context, connector store.Key, f store.ReplayFilter) (m store.ReplayMatch, err error) {
+	windows, err := timewindow.OfHistory(ctx, j.db, j.db.Lists(), "ended_connector_runs", connector.ProjectID, timewindow.Period{From: sqldb.Instant(f.Since), To: sqldb.Instant(f.Until)})
 	left := int64(store.MaxReplayLook + 1)
 	for _, window := range windows {
 		var looked, matched int64
-		looked, matched, err = c.countMatches(ctx, connector, f, window, left)
+		looked, matched, err = j.countMatches(ctx, connector, f, window, left)
 		left, m.Matched = left-looked, m.Matched+matched
 		if err != nil || left == 0 {
 			break
@@ -53,13 +61,13 @@ func (c *Core) MatchReplay(ctx context.Context, connector store.Key, f store.Rep
 
 // countMatches counts the matches of a replay among the first connector runs of a window, at most so
 // many.
-func (c *Core) countMatches(ctx context.Context, connector store.Key, f store.ReplayFilter, window timewindow.Window, most int64) (looked, matched int64, err error) {
+func (j *Queue) countMatches(ctx context.Context, connector store.Key, f store.ReplayFilter, window timewindow.Window, most int64) (looked, matched int64, err error) {
 	l := sqldb.Args{Values: []any{connector.ProjectID, connector.ID, sqldb.Instant(f.Since), sqldb.Instant(f.Until), most}}
 	cause := ``
 	if f.Trigger != "" {
 		cause = ` AND x.trigger_type = ` + l.Add(string(f.Trigger))
 	}
-	err = c.engine.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.kind <> 'test' AND x.status IN `+sqldb.AddTexts(&l, f.Statuses)+cause+` THEN 1 ELSE 0 END), 0)
+	err = j.db.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.kind <> 'test' AND x.status IN `+sqldb.AddTexts(&l, f.Statuses)+cause+` THEN 1 ELSE 0 END), 0)
 		FROM (SELECT c.status, c.trigger_type, c.kind, c.replay_of FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2
 			AND c.id > id_at($3) AND c.id < id_at(CASE WHEN CAST($4 AS bigint) < now_us() THEN CAST($4 AS bigint) ELSE now_us() END)`+
 		timewindow.DaysCondition("c.id", window, &l)+sqldb.SinceCondition("c.id", "$1")+` ORDER BY c.id LIMIT $5) AS x`, l.Values...).Scan(&looked, &matched)
@@ -68,16 +76,16 @@ func (c *Core) countMatches(ctx context.Context, connector store.Key, f store.Re
 
 // StartReplay implements store.ReplayJobs. It counts the matches before its transaction, to keep
 // that short.
-func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Replay, verdict store.Verdict, err error) {
+func (j *Queue) StartReplay(ctx context.Context, n store.NewReplay) (r store.Replay, verdict store.Verdict, err error) {
 	key := store.Key{ProjectID: n.Connector.ProjectID, ID: n.ID}
-	if r, verdict, err = c.startedReplay(ctx, c.engine.Reader(), key, n.Fingerprint); err == nil || !errors.Is(err, store.ErrNotFound) {
+	if r, verdict, err = startedReplay(ctx, j.db.Reader(), key, n.Fingerprint); err == nil || !errors.Is(err, store.ErrNotFound) {
 		return r, verdict, sqldb.Wrap(err, "reading replay %s", key)
 	}
-	if err := c.checkReplayLimits(ctx, c.engine.Reader(), n); err != nil { // to avoid a useless count
-		r, verdict, err = c.repeatedReplay(ctx, c.engine.Reader(), n, err)
+	if err := checkReplayLimits(ctx, j.db.Reader(), n); err != nil { // to avoid a useless count
+		r, verdict, err = repeatedReplay(ctx, j.db.Reader(), n, err)
 		return r, verdict, sqldb.Wrap(err, "creating a replay of connector %s", n.Connector)
 	}
-	match, err := c.MatchReplay(ctx, n.Connector, n.Filter)
+	match, err := j.MatchReplay(ctx, n.Connector, n.Filter)
 	if err != nil {
 		return r, verdict, err
 	}
@@ -85,12 +93,12 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 	if err != nil {
 		return r, verdict, err
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil { // so that no other replay starts meanwhile
+	err = j.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := j.db.Lock(ctx, tx, key.ProjectID); err != nil { // so that no other replay starts meanwhile
 			return err
 		}
-		if err := c.checkReplayLimits(ctx, tx, n); err != nil {
-			r, verdict, err = c.repeatedReplay(ctx, tx, n, err)
+		if err := checkReplayLimits(ctx, tx, n); err != nil {
+			r, verdict, err = repeatedReplay(ctx, tx, n, err)
 			return err
 		}
 		var one int
@@ -105,7 +113,7 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 		if err != nil {
 			return err
 		}
-		r, verdict, err = c.startedReplay(ctx, tx, key, n.Fingerprint)
+		r, verdict, err = startedReplay(ctx, tx, key, n.Fingerprint)
 		if err != nil || made == 0 {
 			return err
 		}
@@ -116,7 +124,7 @@ func (c *Core) StartReplay(ctx context.Context, n store.NewReplay) (r store.Repl
 }
 
 // checkReplayLimits returns store.ErrReplayRunning or store.ErrTooManyReplays if a replay cannot start.
-func (c *Core) checkReplayLimits(ctx context.Context, q sqldb.Queryer, n store.NewReplay) error {
+func checkReplayLimits(ctx context.Context, q sqldb.Queryer, n store.NewReplay) error {
 	running, err := sqldb.Collect(ctx, q, sqldb.ScanUUID, `SELECT connector_id FROM replays WHERE project_id = $1 AND status = 'running'`, n.Connector.ProjectID)
 	switch {
 	case err != nil:
@@ -131,8 +139,8 @@ func (c *Core) checkReplayLimits(ctx context.Context, q sqldb.Queryer, n store.N
 
 // repeatedReplay returns the replay of the same request, if the start was rejected because that request has
 // started it meanwhile.
-func (c *Core) repeatedReplay(ctx context.Context, q sqldb.Queryer, n store.NewReplay, refused error) (store.Replay, store.Verdict, error) {
-	r, verdict, err := c.startedReplay(ctx, q, store.Key{ProjectID: n.Connector.ProjectID, ID: n.ID}, n.Fingerprint)
+func repeatedReplay(ctx context.Context, q sqldb.Queryer, n store.NewReplay, refused error) (store.Replay, store.Verdict, error) {
+	r, verdict, err := startedReplay(ctx, q, store.Key{ProjectID: n.Connector.ProjectID, ID: n.ID}, n.Fingerprint)
 	if errors.Is(err, store.ErrNotFound) {
 		err = refused
 	}
@@ -141,7 +149,7 @@ func (c *Core) repeatedReplay(ctx context.Context, q sqldb.Queryer, n store.NewR
 
 // startedReplay returns the replay with an ID: Repeated, or KeyReused if another request has
 // started it.
-func (c *Core) startedReplay(ctx context.Context, q sqldb.Queryer, key store.Key, fingerprint []byte) (r store.Replay, v store.Verdict, err error) {
+func startedReplay(ctx context.Context, q sqldb.Queryer, key store.Key, fingerprint []byte) (r store.Replay, v store.Verdict, err error) {
 	var first []byte
 	err = q.QueryRowContext(ctx, `SELECT `+replayColumns+`, fingerprint FROM replays WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID).
 		Scan(append(replayFields(&r), &first)...)
@@ -160,22 +168,22 @@ func forgetReplays(ctx context.Context, tx *sqldb.Tx, connector store.Key) error
 }
 
 // Replay implements store.ReplayJobs.
-func (c *Core) Replay(ctx context.Context, key store.Key) (store.Replay, error) {
-	r, err := scanReplay(c.engine.Reader().QueryRowContext(ctx, `SELECT `+replayColumns+` FROM replays WHERE project_id = $1 AND id = $2`,
+func (j *Queue) Replay(ctx context.Context, key store.Key) (store.Replay, error) {
+	r, err := scanReplay(j.db.Reader().QueryRowContext(ctx, `SELECT `+replayColumns+` FROM replays WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID))
 	return r, sqldb.Wrap(sqldb.MapNoRows(err), "reading replay %s", key)
 }
 
 // ListReplays implements store.ReplayJobs.
-func (c *Core) ListReplays(ctx context.Context, connector store.Key) ([]store.Replay, error) {
-	replays, err := sqldb.Collect(ctx, c.engine.Reader(), scanReplay, `SELECT `+replayColumns+` FROM replays
+func (j *Queue) ListReplays(ctx context.Context, connector store.Key) ([]store.Replay, error) {
+	replays, err := sqldb.Collect(ctx, j.db.Reader(), scanReplay, `SELECT `+replayColumns+` FROM replays
 		WHERE project_id = $1 AND connector_id = $2 ORDER BY created_at DESC, id DESC LIMIT $3`, connector.ProjectID, connector.ID, store.MaxReplays)
 	return replays, sqldb.Wrap(err, "listing the replays of connector %s", connector)
 }
 
 // CancelReplay implements store.ReplayJobs.
-func (c *Core) CancelReplay(ctx context.Context, key store.Key) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (j *Queue) CancelReplay(ctx context.Context, key store.Key) error {
+	err := j.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE replays SET status = 'cancelled', reason = '', detail = '', ended_at = now_us()
 			WHERE project_id = $1 AND id = $2 AND status = 'running'`, key.ProjectID, key.ID)
 		if err != nil || n == 1 {
@@ -189,21 +197,21 @@ func (c *Core) CancelReplay(ctx context.Context, key store.Key) error {
 }
 
 // NextReplay implements store.ReplayJobs.
-func (c *Core) NextReplay(ctx context.Context) (now time.Time, next *time.Time, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT now_us(), (SELECT MIN(r.due_at) FROM replays r WHERE r.status = 'running')`).
+func (j *Queue) NextReplay(ctx context.Context) (now time.Time, next *time.Time, err error) {
+	err = j.db.Reader().QueryRowContext(ctx, `SELECT now_us(), (SELECT MIN(r.due_at) FROM replays r WHERE r.status = 'running')`).
 		Scan(sqldb.ScanTime(&now), sqldb.ScanNullTime(&next))
 	return now, next, sqldb.Wrap(err, "reading the next replay")
 }
 
 // TakeReplays implements store.ReplayJobs.
-func (c *Core) TakeReplays(ctx context.Context, limit int, lease time.Duration) (taken []store.Replay, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+func (j *Queue) TakeReplays(ctx context.Context, limit int, lease time.Duration) (taken []store.Replay, err error) {
+	err = j.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		now, err := sqldb.ReadNow(ctx, tx)
 		if err != nil {
 			return err
 		}
 		taken, err = sqldb.Collect(ctx, tx, scanReplay, `UPDATE replays SET due_at = $2 WHERE (project_id, id) IN
-			(SELECT project_id, id FROM replays WHERE status = 'running' AND due_at <= $3 ORDER BY due_at LIMIT $1 `+c.SkipLocked+`)
+			(SELECT project_id, id FROM replays WHERE status = 'running' AND due_at <= $3 ORDER BY due_at LIMIT $1 `+j.db.SkipLocked+`)
 			RETURNING `+replayColumns, limit, sqldb.Instant(now.Add(lease)), sqldb.Instant(now))
 		for i := range taken {
 			taken[i].TakenAt = now
@@ -214,8 +222,8 @@ func (c *Core) TakeReplays(ctx context.Context, limit int, lease time.Duration) 
 }
 
 // ReplayOriginals implements store.ReplayJobs.
-func (c *Core) ReplayOriginals(ctx context.Context, r store.Replay, limit int) (page store.ReplayPage, err error) {
-	looked, err := c.replayedRuns(ctx, r)
+func (j *Queue) ReplayOriginals(ctx context.Context, r store.Replay, limit int) (page store.ReplayPage, err error) {
+	looked, err := j.replayedRuns(ctx, r)
 	if err != nil {
 		return page, sqldb.Wrap(err, "reading the originals of replay %s", r.Key())
 	}
@@ -234,16 +242,16 @@ func (c *Core) ReplayOriginals(ctx context.Context, r store.Replay, limit int) (
 }
 
 // replayedRuns returns the next connector runs of a replay, at most store.MaxReplayPage.
-func (c *Core) replayedRuns(ctx context.Context, r store.Replay) (runs []store.ConnectorRun, err error) {
+func (j *Queue) replayedRuns(ctx context.Context, r store.Replay) (runs []store.ConnectorRun, err error) {
 	of := timewindow.Period{From: store.TimeOf(r.Position).UnixMicro(), To: sqldb.Instant(r.Filter.Until)}
-	windows, err := timewindow.OfHistory(ctx, c.DB, c.engine.Lists(), "ended_connector_runs", r.ProjectID, of)
+	windows, err := timewindow.OfHistory(ctx, j.db, j.db.Lists(), "ended_connector_runs", r.ProjectID, of)
 	for _, window := range windows {
 		if err != nil || len(runs) == store.MaxReplayPage {
 			break
 		}
 		l := sqldb.Args{Values: []any{r.ProjectID, r.ConnectorID, r.Position, store.MaxReplayPage - len(runs)}}
 		var some []store.ConnectorRun
-		some, err = sqldb.Collect(ctx, c.engine.Lists(), scanConnectorRun, `SELECT `+endedConnectorRunColumns+` FROM ended_connector_runs c
+		some, err = sqldb.Collect(ctx, j.db.Lists(), runrow.ScanConnectorRun, `SELECT `+runrow.EndedConnectorRunColumns+` FROM ended_connector_runs c
 			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.id > $3`+timewindow.DaysCondition("c.id", window, &l)+sqldb.SinceCondition("c.id", "$1")+` ORDER BY c.id LIMIT $4`, l.Values...)
 		runs = append(runs, some...)
 	}
@@ -251,13 +259,13 @@ func (c *Core) replayedRuns(ctx context.Context, r store.Replay) (runs []store.C
 }
 
 // MoveReplay implements store.ReplayJobs.
-func (c *Core) MoveReplay(ctx context.Context, step store.ReplayStep) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return moveReplay(ctx, tx, step) })
+func (j *Queue) MoveReplay(ctx context.Context, step store.ReplayStep) error {
+	err := j.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return Move(ctx, tx, step) })
 	return sqldb.Wrap(err, "advancing replay %s", step.To.Key())
 }
 
-// moveReplay advances a replay in a transaction, unless another process has.
-func moveReplay(ctx context.Context, tx *sqldb.Tx, step store.ReplayStep) error {
+// Move advances a replay in a transaction, unless another process has.
+func Move(ctx context.Context, tx *sqldb.Tx, step store.ReplayStep) error {
 	to := step.To
 	refused, err := sqldb.MarshalText(to.Refused)
 	if err != nil {
@@ -281,14 +289,14 @@ func moveReplay(ctx context.Context, tx *sqldb.Tx, step store.ReplayStep) error 
 	return err
 }
 
-// takeSteps advances the replays of accepted events, in the accepting transaction. If it cannot,
+// TakeSteps advances the replays of accepted events, in the accepting transaction. If it cannot,
 // all is rolled back.
-func takeSteps(ctx context.Context, tx *sqldb.Tx, events []store.Event) error {
+func TakeSteps(ctx context.Context, tx *sqldb.Tx, events []store.Event) error {
 	for _, e := range events {
 		if e.Step == nil {
 			continue
 		}
-		if err := moveReplay(ctx, tx, *e.Step); err != nil {
+		if err := Move(ctx, tx, *e.Step); err != nil {
 			return fmt.Errorf("replaying connector run %s: %w", maybeID(e.ReplayOf), err)
 		}
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package cluster stores the lease of the cluster whose managers write to the store.
+package cluster
 
 import (
 	"context"
@@ -12,25 +13,24 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// ForCluster implements store.Clusters.
-func (c *Core) ForCluster(clusterUID string) store.Control {
-	of := *c
-	of.setDB(c.DB.ForCluster(clusterUID))
-	return &of
-}
+// Lease is the lease of a cluster on the store.
+type Lease struct{ db *sqldb.DB }
+
+// New returns a Lease.
+func New(db *sqldb.DB) *Lease { return &Lease{db: db} }
 
 // Cluster implements store.Clusters.
-func (c *Core) Cluster(ctx context.Context) (store.ClusterLease, error) {
-	lease, err := sqldb.ReadClusterLease(ctx, c.engine.Reader(), "")
-	if err != nil && c.NoTable(err) {
+func (c *Lease) Cluster(ctx context.Context) (store.ClusterLease, error) {
+	lease, err := sqldb.ReadClusterLease(ctx, c.db.Reader(), "")
+	if err != nil && c.db.NoTable(err) {
 		err = fmt.Errorf("the database has no schema yet: %w", store.ErrNotFound)
 	}
 	return lease, err
 }
 
 // HoldCluster implements store.Clusters.
-func (c *Core) HoldCluster(ctx context.Context, clusterUID string, platformID uuid.UUID) error {
-	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (c *Lease) HoldCluster(ctx context.Context, clusterUID string, platformID uuid.UUID) error {
+	return c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		held, err := tx.Exec(ctx, `INSERT INTO cluster_lease (id, cluster_uid, platform_id, renewed_at, adopting)
 			VALUES (1, $1, $2, now_us(), FALSE) ON CONFLICT (id) DO UPDATE SET renewed_at = excluded.renewed_at
 			WHERE cluster_lease.cluster_uid = excluded.cluster_uid AND cluster_lease.platform_id = excluded.platform_id`,
@@ -50,11 +50,11 @@ func (c *Core) HoldCluster(ctx context.Context, clusterUID string, platformID uu
 }
 
 // AdoptCluster implements store.Clusters.
-func (c *Core) AdoptCluster(ctx context.Context, clusterUID string) (int, error) {
+func (c *Lease) AdoptCluster(ctx context.Context, clusterUID string) (int, error) {
 	var adopted int64
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err := c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		adopted = 0
-		l, err := sqldb.ReadClusterLease(ctx, tx, c.Exclusive)
+		l, err := sqldb.ReadClusterLease(ctx, tx, c.db.Exclusive)
 		switch {
 		case err != nil:
 			return err
@@ -74,8 +74,8 @@ func (c *Core) AdoptCluster(ctx context.Context, clusterUID string) (int, error)
 }
 
 // FinishAdoption implements store.Clusters.
-func (c *Core) FinishAdoption(ctx context.Context, clusterUID string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (c *Lease) FinishAdoption(ctx context.Context, clusterUID string) error {
+	err := c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE cluster_lease SET adopting = FALSE WHERE id = 1 AND cluster_uid = $1`, clusterUID)
 		if err == nil && n == 0 {
 			err = store.ErrConflict

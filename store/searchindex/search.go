@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package searchindex
 
 import (
 	"cmp"
@@ -17,26 +17,37 @@ import (
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
-// How many candidates a search requests at first, and at most at a time.
 const (
+	// searchedAtOnce is the number of runs that a search reads at a time.
+	searchedAtOnce = 50
+	// firstCandidates is the number of candidates that a search requests at first, and
+	// maxCandidatesAtOnce at most at a time.
 	firstCandidates     = 2 * searchedAtOnce
 	maxCandidatesAtOnce = 20 * searchedAtOnce
 )
 
-// runSearch is a search through runs of a project, newest first.
-type runSearch struct {
-	*Core
+// Query selects the runs of a search.
+type Query struct {
 	store.Search
-	project uuid.UUID
-	// window is the period of queueing.
-	window timewindow.Period
-	// environment, agent and testName are known fields of every match, or the zero ID and "".
-	// statuses are the possible statuses, none for any.
-	environment     uuid.UUID
-	agent, testName string
-	statuses        []store.RunStatus
-	// narrow returns a condition on open or ended runs r that selects the runs to read.
-	narrow func(l *sqldb.Args, ended bool) string
+	Project uuid.UUID
+	// Window is the period of queueing.
+	Window timewindow.Period
+	// Environment, AgentName and TestName are known fields of every match, or the zero ID and "".
+	// Statuses are the possible statuses, none for any.
+	Environment         uuid.UUID
+	AgentName, TestName string
+	Statuses            []store.RunStatus
+	// Narrow returns a condition on open or ended runs r that selects the runs to read.
+	Narrow func(l *sqldb.Args, ended bool) string
+}
+
+// Search is a search through runs of a project, newest first.
+type Search struct {
+	Query
+	db     *sqldb.DB
+	engine Engine
+	// slots has a slot for each search that reads.
+	slots chan struct{}
 	// crowded, unless nil, is the partition of the index with so many matching entries that entries
 	// are scanned by key.
 	crowded *uuid.UUID
@@ -49,27 +60,26 @@ type runSearch struct {
 	waited time.Duration
 }
 
-// searchIn returns a search among runs that a query selects by other fields.
-func (c *Core) searchIn(of store.Search, project uuid.UUID, window timewindow.Period, agent, testName string, statuses []store.RunStatus) *runSearch {
-	s := &runSearch{
-		Core: c, Search: of, project: project, window: window, agent: cmp.Or(agent, of.AgentName), testName: cmp.Or(testName, of.TestName),
-		statuses: slices.Compact(slices.Sorted(slices.Values(statuses))), begun: time.Now(),
+// NewSearch returns a search. Its agent, variant and status narrow the query.
+func (x *Index) NewSearch(q Query) *Search {
+	of := q.Search
+	q.AgentName, q.TestName = cmp.Or(q.AgentName, of.AgentName), cmp.Or(q.TestName, of.TestName)
+	q.Statuses = slices.Compact(slices.Sorted(slices.Values(q.Statuses)))
+	if of.Status != "" && len(q.Statuses) != 1 {
+		q.Statuses = []store.RunStatus{of.Status}
 	}
-	if of.Status != "" && len(s.statuses) != 1 {
-		s.statuses = []store.RunStatus{of.Status}
-	}
-	return s
+	return &Search{Query: q, db: x.db, engine: x.engine, slots: x.slots, begun: time.Now()}
 }
 
 // errSearchTimeout means that the time of a search is over.
 var errSearchTimeout = errors.New("the search has timed out")
 
 // hasTimedOut reports whether the time is over.
-func (s *runSearch) hasTimedOut() bool { return s.Left != nil && s.Left() <= 0 }
+func (s *Search) hasTimedOut() bool { return s.Search.Left != nil && s.Search.Left() <= 0 }
 
 // readTimed runs fn, which reads, with one part of the remaining time. Concurrent searches leave a connection
 // for other lists. The error is errSearchTimeout if the time is over.
-func (s *runSearch) readTimed(ctx context.Context, part time.Duration, fn func(ctx context.Context) error) error {
+func (s *Search) readTimed(ctx context.Context, part time.Duration, fn func(ctx context.Context) error) error {
 	within, cancel := s.withTimeLimit(ctx, part)
 	defer cancel()
 	if within.Err() != nil && ctx.Err() == nil {
@@ -78,7 +88,7 @@ func (s *runSearch) readTimed(ctx context.Context, part time.Duration, fn func(c
 	if err := s.acquireSlot(within); err != nil {
 		return err
 	}
-	defer func() { <-s.searches }()
+	defer func() { <-s.slots }()
 	err := fn(within)
 	if err != nil && ctx.Err() == nil && within.Err() != nil {
 		return errSearchTimeout
@@ -87,11 +97,11 @@ func (s *runSearch) readTimed(ctx context.Context, part time.Duration, fn func(c
 }
 
 // acquireSlot waits for a slot among the searches that read.
-func (s *runSearch) acquireSlot(ctx context.Context) error {
+func (s *Search) acquireSlot(ctx context.Context) error {
 	begun := time.Now()
 	defer func() { s.waited += time.Since(begun) }()
 	select {
-	case s.searches <- struct{}{}:
+	case s.slots <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -100,7 +110,7 @@ func (s *runSearch) acquireSlot(ctx context.Context) error {
 
 // timeoutError returns ErrSearchBusy if more than half of the time went to waiting for other searches,
 // and otherwise ErrSearchTooBroad.
-func (s *runSearch) timeoutError() error {
+func (s *Search) timeoutError() error {
 	if 2*s.waited > time.Since(s.begun) {
 		return store.ErrSearchBusy
 	}
@@ -110,7 +120,7 @@ func (s *runSearch) timeoutError() error {
 // eachMatch passes matches to take, newest first, until take has enough or the search must end. It
 // returns the last run that was read; nil at the end. ErrSearchTooBroad and ErrSearchBusy mean that
 // no run could be read in time.
-func (s *runSearch) eachMatch(ctx context.Context, before *uuid.UUID, take func(store.Searched) (enough bool, err error)) (*uuid.UUID, error) {
+func (s *Search) eachMatch(ctx context.Context, before *uuid.UUID, take func(store.Searched) (enough bool, err error)) (*uuid.UUID, error) {
 	looked, left, some := before, store.MaxCandidates, firstCandidates
 	for {
 		some = min(some, left)
@@ -145,7 +155,7 @@ func (s *runSearch) eachMatch(ctx context.Context, before *uuid.UUID, take func(
 
 // resultOnError returns the result of a search that ends with an error. The end of its time is no error
 // unless nothing was read.
-func (s *runSearch) resultOnError(err error, before, looked *uuid.UUID) (*uuid.UUID, error) {
+func (s *Search) resultOnError(err error, before, looked *uuid.UUID) (*uuid.UUID, error) {
 	switch {
 	case !errors.Is(err, errSearchTimeout):
 		return nil, err
@@ -157,10 +167,10 @@ func (s *runSearch) resultOnError(err error, before, looked *uuid.UUID) (*uuid.U
 
 // matchPiece passes the matching runs of a piece to take. It returns the last run that was read, and
 // whether the search ends.
-func (s *runSearch) matchPiece(ctx context.Context, piece []uuid.UUID, take func(store.Searched) (enough bool, err error)) (last *uuid.UUID, enough bool, err error) {
+func (s *Search) matchPiece(ctx context.Context, piece []uuid.UUID, take func(store.Searched) (enough bool, err error)) (last *uuid.UUID, enough bool, err error) {
 	var runs map[uuid.UUID]store.Searched
 	err = s.readTimed(ctx, 1, func(ctx context.Context) (err error) {
-		runs, err = s.searchedRuns(ctx, s.engine.Lists(), s.project, piece, s.runCondition)
+		runs, err = readSearched(ctx, s.db, s.db.Lists(), s.Project, piece, s.runCondition)
 		return err
 	})
 	if err != nil {
@@ -170,7 +180,7 @@ func (s *runSearch) matchPiece(ctx context.Context, piece []uuid.UUID, take func
 	defer cancel()
 	for _, id := range piece {
 		run, there := runs[id]
-		matches := there && s.Match(within, run)
+		matches := there && s.Search.Match(within, run)
 		if within.Err() != nil && !matches { // no match then
 			return last, false, context.Cause(within)
 		}
@@ -189,18 +199,18 @@ func (s *runSearch) matchPiece(ctx context.Context, piece []uuid.UUID, take func
 
 // withTimeLimit returns a context that ends with one part of the remaining time, with the cause
 // errSearchTimeout.
-func (s *runSearch) withTimeLimit(ctx context.Context, part time.Duration) (context.Context, context.CancelFunc) {
-	if s.Left == nil {
+func (s *Search) withTimeLimit(ctx context.Context, part time.Duration) (context.Context, context.CancelFunc) {
+	if s.Search.Left == nil {
 		return ctx, func() {}
 	}
-	return context.WithTimeoutCause(ctx, s.Left()/part, errSearchTimeout)
+	return context.WithTimeoutCause(ctx, s.Search.Left()/part, errSearchTimeout)
 }
 
 // runCondition returns the condition on runs r to read.
-func (s *runSearch) runCondition(l *sqldb.Args, ended bool) string {
-	text := s.narrow(l, ended)
-	if s.AgentName != "" {
-		text += ` AND r.agent_name = ` + l.Add(sqldb.Text(s.AgentName))
+func (s *Search) runCondition(l *sqldb.Args, ended bool) string {
+	text := s.Narrow(l, ended)
+	if s.Search.AgentName != "" {
+		text += ` AND r.agent_name = ` + l.Add(sqldb.Text(s.Search.AgentName))
 	}
 	if s.Search.TestName != "" {
 		text += ` AND r.test_name = ` + l.Add(runrow.StoredTestName(s.Search.TestName))
@@ -222,7 +232,7 @@ type candidateRuns struct {
 
 // candidates returns the newest runs that may match, at most so many. Finding them and their sizes
 // has half of the remaining time, so that time remains to read them.
-func (s *runSearch) candidates(ctx context.Context, before *uuid.UUID, most int) (out candidateRuns, err error) {
+func (s *Search) candidates(ctx context.Context, before *uuid.UUID, most int) (out candidateRuns, err error) {
 	var ids []uuid.UUID
 	if err := s.readTimed(ctx, 2, func(ctx context.Context) (err error) {
 		ids, out.to, err = s.newestCandidates(ctx, before, most)
@@ -242,16 +252,16 @@ func (s *runSearch) candidates(ctx context.Context, before *uuid.UUID, most int)
 // newestCandidates returns candidates, with the lowest ID of their complete part if the time is over. It
 // reads open runs, then ended but not indexed ones, then indexed ones. Runs move in this order, so
 // none is missed.
-func (s *runSearch) newestCandidates(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
-	if runrow.CanBeOpen(s.statuses) {
-		l := sqldb.Args{Values: []any{s.project}}
+func (s *Search) newestCandidates(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
+	if runrow.CanBeOpen(s.Statuses) {
+		l := sqldb.Args{Values: []any{s.Project}}
 		ids, err = s.readIDs(ctx, `SELECT r.id FROM open_runs r WHERE r.project_id = $1`+s.windowCondition("r.id", before, &l)+s.agentCondition(&l)+` ORDER BY r.id DESC LIMIT `+l.Add(most), l)
 	}
-	if err != nil || !runrow.CanHaveEnded(s.statuses) {
+	if err != nil || !runrow.CanHaveEnded(s.Statuses) {
 		return ids, nil, err
 	}
 	var ended []uuid.UUID
-	if len(s.Words) > 0 {
+	if len(s.Search.Words) > 0 {
 		ended, to, err = s.readByWords(ctx, before, most)
 	} else {
 		ended, err = s.readEnded(ctx, before, most)
@@ -271,7 +281,7 @@ func (s *runSearch) newestCandidates(ctx context.Context, before *uuid.UUID, mos
 // readByWords returns ended runs that may have the words. If more runs wait for the index than are read,
 // and all read runs are newer than the search position, the search ends. It finds more after the runs are
 // indexed.
-func (s *runSearch) readByWords(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
+func (s *Search) readByWords(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, to *uuid.UUID, err error) {
 	waiting, unread, err := s.readUnindexed(ctx, before)
 	if err != nil {
 		return nil, nil, err
@@ -287,18 +297,18 @@ func (s *runSearch) readByWords(ctx context.Context, before *uuid.UUID, most int
 }
 
 // readEnded returns the newest ended runs, at most so many, for a search without words.
-func (s *runSearch) readEnded(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, err error) {
-	windows, err := timewindow.List(ctx, s.DB, s.engine.Lists(), "ended_runs", s.project, s.window, before)
+func (s *Search) readEnded(ctx context.Context, before *uuid.UUID, most int) (ids []uuid.UUID, err error) {
+	windows, err := timewindow.List(ctx, s.db, s.db.Lists(), "ended_runs", s.Project, s.Window, before)
 	for _, window := range windows {
 		if err != nil || len(ids) >= most {
 			break
 		}
-		l := sqldb.Args{Values: []any{s.project}}
+		l := sqldb.Args{Values: []any{s.Project}}
 		among := ``
 		if before != nil {
 			among = ` AND r.id < ` + l.Add(*before)
 		}
-		among += timewindow.DaysCondition("r.id", window, &l) + s.agentCondition(&l) + sqldb.ReadableCondition("$1") + runrow.StatusCondition(s.statuses)
+		among += timewindow.DaysCondition("r.id", window, &l) + s.agentCondition(&l) + sqldb.ReadableCondition("$1") + runrow.StatusCondition(s.Statuses)
 		var some []uuid.UUID
 		some, err = s.readIDs(ctx, `SELECT r.id FROM ended_runs r WHERE r.project_id = $1`+among+` ORDER BY r.id DESC LIMIT `+l.Add(most-len(ids)), l)
 		ids = append(ids, some...)
@@ -306,13 +316,13 @@ func (s *runSearch) readEnded(ctx context.Context, before *uuid.UUID, most int) 
 	return ids, err
 }
 
-func (s *runSearch) readIDs(ctx context.Context, statement string, l sqldb.Args) ([]uuid.UUID, error) {
-	return sqldb.Collect(ctx, s.engine.Lists(), sqldb.ScanUUID, statement, l.Values...)
+func (s *Search) readIDs(ctx context.Context, statement string, l sqldb.Args) ([]uuid.UUID, error) {
+	return sqldb.Collect(ctx, s.db.Lists(), sqldb.ScanUUID, statement, l.Values...)
 }
 
 // windowCondition limits to IDs of the search's window before an ID.
-func (s *runSearch) windowCondition(id string, before *uuid.UUID, l *sqldb.Args) string {
-	return beforeAndInWindow(id, s.window, before, l)
+func (s *Search) windowCondition(id string, before *uuid.UUID, l *sqldb.Args) string {
+	return beforeAndInWindow(id, s.Window, before, l)
 }
 
 // beforeAndInWindow limits to IDs of a window before an ID.
@@ -324,96 +334,80 @@ func beforeAndInWindow(id string, window timewindow.Period, before *uuid.UUID, l
 }
 
 // agentCondition limits to the agent.
-func (s *runSearch) agentCondition(l *sqldb.Args) string {
-	if s.agent == "" {
+func (s *Search) agentCondition(l *sqldb.Args) string {
+	if s.AgentName == "" {
 		return ""
 	}
-	return ` AND r.agent_name = ` + l.Add(sqldb.Text(s.agent))
+	return ` AND r.agent_name = ` + l.Add(sqldb.Text(s.AgentName))
 }
 
 // searchTerms returns the terms of every match.
-func (s *runSearch) searchTerms() (terms []Term) {
-	for _, word := range s.Words {
-		terms = append(terms, hashTerm(s.project, wordTerm, word))
+func (s *Search) searchTerms() (terms []Term) {
+	for _, word := range s.Search.Words {
+		terms = append(terms, hashTerm(s.Project, wordTerm, word))
 	}
-	if s.environment != uuid.Nil {
-		terms = append(terms, hashTerm(s.project, environmentTerm, s.environment.String()))
+	if s.Environment != uuid.Nil {
+		terms = append(terms, hashTerm(s.Project, environmentTerm, s.Environment.String()))
 	}
-	if s.agent != "" {
-		terms = append(terms, hashTerm(s.project, agentTerm, sqldb.Text(s.agent)))
+	if s.AgentName != "" {
+		terms = append(terms, hashTerm(s.Project, agentTerm, sqldb.Text(s.AgentName)))
 	}
-	if s.testName != "" {
-		terms = append(terms, hashTerm(s.project, testTerm, runrow.StoredTestName(s.testName)))
+	if s.TestName != "" {
+		terms = append(terms, hashTerm(s.Project, testTerm, runrow.StoredTestName(s.TestName)))
 	}
-	if len(s.statuses) == 1 { // with several, runs have different terms
-		terms = append(terms, hashTerm(s.project, statusTerm, string(s.statuses[0])))
+	if len(s.Statuses) == 1 { // with several, runs have different terms
+		terms = append(terms, hashTerm(s.Project, statusTerm, string(s.Statuses[0])))
 	}
 	return terms
 }
 
-// searchRuns is ListRuns for a query with a search.
-func (c *Core) searchRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
-	s := c.searchIn(*q.Search, q.ProjectID, timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)}, q.AgentName, q.TestName, q.Statuses)
-	if len(q.EnvironmentIDs) == 1 {
-		s.environment = q.EnvironmentIDs[0]
-	}
-	s.narrow = func(l *sqldb.Args, _ bool) string {
-		text := runrow.QueryCondition("r", q, l)
-		if q.AgentName != "" {
-			text += ` AND r.agent_name = ` + l.Add(sqldb.Text(q.AgentName))
-		}
-		return text
-	}
-	next, err = s.eachMatch(ctx, q.Before, func(run store.Searched) (bool, error) {
-		runs = append(runs, runrow.TrimForList(run.Run))
-		return len(runs) >= q.Limit, nil
-	})
-	return runs, next, sqldb.Wrap(err, "searching runs of project %s", q.ProjectID)
-}
-
-// searchStatistics is RunStatistics for a query with a search.
-func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (store.RunStatistics, error) {
-	of := &statistics{
-		Core: c, query: q, bill: bill{}, window: timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)},
-		out: store.RunStatistics{Runs: map[store.RunStatus]int64{}},
-	}
-	var err error
-	if of.tally, err = newTally(); err != nil {
-		return of.out, err
-	}
-	s := c.searchIn(*q.Search, q.Environment.ProjectID, of.window, q.AgentName, "", q.Statuses)
-	s.environment, s.narrow = q.Environment.ID, func(l *sqldb.Args, ended bool) string {
-		if !ended && len(q.Outcomes) > 0 { // an open run has none yet
-			return ` AND FALSE`
-		}
-		if !ended {
-			return of.filterCondition(l)
-		}
-		return of.endedCondition(l)
-	}
-	var ended []runFigures
+// ReadAll passes all matches to take, newest first. ErrSearchTooBroad and ErrSearchBusy mean that
+// some runs were not read.
+func (s *Search) ReadAll(ctx context.Context, take func(store.Searched)) error {
 	last, err := s.eachMatch(ctx, nil, func(run store.Searched) (bool, error) {
-		if run.EndedAt == nil {
-			of.out.Runs[run.Status]++
-			return false, nil
-		}
-		ended = append(ended, runFigures{Key: run.Key(), status: run.Status, startedAt: run.StartedAt, endedAt: *run.EndedAt, usage: run.Usage})
+		take(run)
 		return false, nil
 	})
 	switch {
 	case err != nil:
-		return of.out, sqldb.Wrap(err, "searching runs of agent %q of environment %s", q.AgentName, q.Environment)
+		return err
 	case s.exhausted && last != nil:
-		return of.out, store.ErrSearchTooBroad
+		return store.ErrSearchTooBroad
 	case last != nil:
-		return of.out, s.timeoutError()
+		return s.timeoutError()
 	}
-	err = s.readTimed(ctx, 1, func(ctx context.Context) error { return of.addRuns(ctx, c.engine.Lists(), ended) })
-	switch {
-	case errors.Is(err, errSearchTimeout):
-		return of.out, s.timeoutError()
-	case err != nil:
-		return of.out, sqldb.Wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
+	return nil
+}
+
+// ReadInTime runs fn, which reads, with the remaining time. It returns ErrSearchTooBroad or
+// ErrSearchBusy if the time is over.
+func (s *Search) ReadInTime(ctx context.Context, fn func(ctx context.Context) error) error {
+	err := s.readTimed(ctx, 1, fn)
+	if errors.Is(err, errSearchTimeout) {
+		return s.timeoutError()
 	}
-	return of.out, of.computeResult()
+	return err
+}
+
+// SearchRuns is ListRuns of store.History for a query with a search.
+func (x *Index) SearchRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
+	of := Query{
+		Search: *q.Search, Project: q.ProjectID, AgentName: q.AgentName, TestName: q.TestName, Statuses: q.Statuses,
+		Window: timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)},
+		Narrow: func(l *sqldb.Args, _ bool) string {
+			text := runrow.QueryCondition("r", q, l)
+			if q.AgentName != "" {
+				text += ` AND r.agent_name = ` + l.Add(sqldb.Text(q.AgentName))
+			}
+			return text
+		},
+	}
+	if len(q.EnvironmentIDs) == 1 {
+		of.Environment = q.EnvironmentIDs[0]
+	}
+	next, err = x.NewSearch(of).eachMatch(ctx, q.Before, func(run store.Searched) (bool, error) {
+		runs = append(runs, runrow.TrimForList(run.Run))
+		return len(runs) >= q.Limit, nil
+	})
+	return runs, next, sqldb.Wrap(err, "searching runs of project %s", q.ProjectID)
 }
