@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/blob"
+	"github.com/agentplatform/agentplatform/store/deployment"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -32,7 +33,7 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 	var result store.ActivationResult
 	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		result = store.ActivationResult{}
-		d, err := c.lockDeployment(ctx, tx, a.Deployment)
+		d, err := deployment.Lock(ctx, c.DB, tx, a.Deployment)
 		switch {
 		case err != nil:
 			return err

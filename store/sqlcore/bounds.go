@@ -3,8 +3,6 @@
 package sqlcore
 
 import (
-	"encoding/json"
-
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -13,7 +11,7 @@ import (
 // storable first, which may lengthen it.
 func Bounded(c store.Completion) store.Completion {
 	c.Output, c.Error, c.TestName, c.Journal = sqldb.Text(c.Output), sqldb.Text(c.Error), sqldb.Text(c.TestName), storable(c.Journal)
-	c.Context = storableJSON(c.Context)
+	c.Context = sqldb.StorableJSON(c.Context)
 	return c.Bounded()
 }
 
@@ -26,27 +24,8 @@ func boundedJournal(entries []store.JournalEntry) ([]store.JournalEntry, error) 
 func storable(entries []store.JournalEntry) []store.JournalEntry {
 	out := make([]store.JournalEntry, len(entries))
 	for i, e := range entries {
-		e.Data = storableJSON(e.Data)
+		e.Data = sqldb.StorableJSON(e.Data)
 		out[i] = e
 	}
 	return out
-}
-
-func storableJSON(raw json.RawMessage) json.RawMessage {
-	if len(raw) == 0 {
-		return nil
-	}
-	return json.RawMessage(sqldb.Text(string(raw)))
-}
-
-// boundedResult returns a build result in its stored form, with store.ErrTooLarge and
-// store.ErrInvalid as in Bounded.
-func boundedResult(r store.BuildResult) (store.BuildResult, error) {
-	r.Message, r.TestResults = sqldb.Text(r.Message), storableJSON(r.TestResults)
-	files := make([]store.ConnectorFile, len(r.Connectors))
-	for i, file := range r.Connectors {
-		files[i] = store.ConnectorFile{Key: file.Key, Content: sqldb.Text(file.Content)}
-	}
-	r.Connectors = files
-	return r.Bounded()
 }

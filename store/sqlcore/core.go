@@ -11,6 +11,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/audit"
 	"github.com/agentplatform/agentplatform/store/blob"
 	"github.com/agentplatform/agentplatform/store/cluster"
+	"github.com/agentplatform/agentplatform/store/deployment"
 	"github.com/agentplatform/agentplatform/store/exchangerate"
 	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/platformkey"
@@ -121,6 +122,7 @@ type Core struct {
 	*searchindex.Index
 	*replayjob.Queue
 	*cluster.Lease
+	*deployment.Record
 
 	engine   Engine
 	atOnce   int
@@ -162,6 +164,7 @@ func (c *Core) setDB(db *sqldb.DB) {
 	c.Index = c.Index.With(db)
 	c.Queue = replayjob.New(db)
 	c.Lease = cluster.New(db)
+	c.Record = deployment.New(db, c.claimID)
 }
 
 // ForCluster implements store.Clusters.

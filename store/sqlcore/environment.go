@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/blob"
+	"github.com/agentplatform/agentplatform/store/deployment"
 	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -184,7 +185,7 @@ func (c *Core) removeEnvironment(ctx context.Context, tx *sqldb.Tx, key store.Ke
 	if err := c.cancelOpen(ctx, tx, key); err != nil {
 		return err
 	}
-	if err := cancelDeployments(ctx, tx, project, "the environment was deleted", `environment_id = $2`, id); err != nil {
+	if err := deployment.Cancel(ctx, tx, project, "the environment was deleted", `environment_id = $2`, id); err != nil {
 		return err
 	}
 	if err := endCode(ctx, tx, key); err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/deployment"
 	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -112,7 +113,7 @@ func (c *Core) removeObject(ctx context.Context, tx *sqldb.Tx, held object.Claim
 			err = c.removeEnvironment(ctx, tx, held.Key)
 		}
 	case store.KindDeployment:
-		if err = cancelDeployments(ctx, tx, held.Key.ProjectID, deletedMessage, `id = $2`, held.Key.ID); err == nil {
+		if err = deployment.Cancel(ctx, tx, held.Key.ProjectID, deployment.DeletedMessage, `id = $2`, held.Key.ID); err == nil {
 			err = recordDeletion(ctx, tx, store.KindDeployment, held.Key)
 		}
 	case store.KindConnector:

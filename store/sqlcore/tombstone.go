@@ -11,8 +11,8 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/blob"
+	"github.com/agentplatform/agentplatform/store/deployment"
 	"github.com/agentplatform/agentplatform/store/sqldb"
-	"github.com/agentplatform/agentplatform/store/storedbytes"
 	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
@@ -186,7 +186,7 @@ func (c *Core) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObject,
 	switch d.kind {
 	case store.KindProject:
 	case store.KindDeployment:
-		return n, dropDeployment(ctx, tx, d.Key)
+		return n, deployment.Drop(ctx, tx, d.Key)
 	default:
 		return n, nil
 	}
@@ -302,18 +302,4 @@ func deploymentStatements() []string {
 			(SELECT name FROM deployment_agents WHERE project_id = $1 AND deployment_id = $3 LIMIT $2)`,
 		`DELETE FROM tokens WHERE project_id = $1 AND sha256 IN (SELECT sha256 FROM tokens WHERE project_id = $1 AND deployment_id = $3 LIMIT $2)`,
 	}
-}
-
-// dropDeployment deletes the row of a deployment and subtracts its stored bytes.
-func dropDeployment(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
-	var size int64
-	err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `DELETE FROM deployments WHERE project_id = $1 AND id = $2 RETURNING log_size + result_size`,
-		key.ProjectID, key.ID).Scan(&size))
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil
-	case err == nil:
-		err = storedbytes.Add(ctx, tx, map[uuid.UUID]int64{key.ProjectID: -size})
-	}
-	return sqldb.Wrap(err, "deleting deployment %s", key)
 }

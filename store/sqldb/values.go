@@ -192,3 +192,11 @@ func IDsText(keys []store.Key) string {
 	}
 	return "{" + strings.Join(ids, ",") + "}"
 }
+
+// StorableJSON returns a document without text that PostgreSQL rejects, nil without one.
+func StorableJSON(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return nil
+	}
+	return json.RawMessage(Text(string(raw)))
+}

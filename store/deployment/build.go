@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package deployment
 
 import (
 	"context"
@@ -19,14 +19,14 @@ import (
 )
 
 // ReportBuild implements store.Builds.
-func (c *Core) ReportBuild(ctx context.Context, key store.Key, r store.BuildReport) error {
+func (rec *Record) ReportBuild(ctx context.Context, key store.Key, r store.BuildReport) error {
 	r.Branch, r.Commit, r.CommitMessage, r.Author = sqldb.Text(r.Branch), sqldb.Text(r.Commit), sqldb.Text(r.CommitMessage), sqldb.Text(r.Author)
 	r, err := r.Bounded()
 	if err != nil {
 		return sqldb.Wrap(err, "reporting the build of deployment %s", key)
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		d, err := c.lockDeployment(ctx, tx, key)
+	err = rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		d, err := Lock(ctx, rec.db, tx, key)
 		switch {
 		case err != nil:
 			return err
@@ -52,12 +52,12 @@ func (c *Core) ReportBuild(ctx context.Context, key store.Key, r store.BuildRepo
 }
 
 // AppendBuildLog implements store.Builds.
-func (c *Core) AppendBuildLog(ctx context.Context, key store.Key, number int64, chunk string) error {
+func (rec *Record) AppendBuildLog(ctx context.Context, key store.Key, number int64, chunk string) error {
 	if number < 0 || number > store.MaxLogNumber {
 		return sqldb.Wrap(fmt.Errorf("the chunk number is %d; the range is 0 to %d: %w", number, store.MaxLogNumber, store.ErrInvalid),
 			"appending to the log of deployment %s", key)
 	}
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err := rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		// This changes nothing. It locks the row, so that chunks are counted one by one.
 		var used int64
 		if err := tx.QueryRowContext(ctx, `UPDATE deployments SET log_size = log_size WHERE project_id = $1 AND id = $2
@@ -103,8 +103,8 @@ func appendOutcome(ctx context.Context, tx *sqldb.Tx, key store.Key, line string
 }
 
 // BuildLog implements store.Builds.
-func (c *Core) BuildLog(ctx context.Context, key store.Key) (string, error) {
-	chunks, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (s string, err error) {
+func (rec *Record) BuildLog(ctx context.Context, key store.Key) (string, error) {
+	chunks, err := sqldb.Collect(ctx, rec.db.Reader(), func(row sqldb.Scanner) (s string, err error) {
 		err = row.Scan(&s)
 		return s, err
 	}, `SELECT chunk FROM build_log WHERE project_id = $1 AND deployment_id = $2 ORDER BY number`, key.ProjectID, key.ID)
@@ -113,14 +113,14 @@ func (c *Core) BuildLog(ctx context.Context, key store.Key) (string, error) {
 
 // BuildLogFrom implements store.Builds. It reads the status first, so the log of an ended
 // deployment is complete.
-func (c *Core) BuildLogFrom(ctx context.Context, key store.Key, number int64) (store.BuildLogPart, error) {
+func (rec *Record) BuildLogFrom(ctx context.Context, key store.Key, number int64) (store.BuildLogPart, error) {
 	part := store.BuildLogPart{Next: number}
-	err := sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT status FROM deployments WHERE project_id = $1 AND id = $2`,
+	err := sqldb.MapNoRows(rec.db.Reader().QueryRowContext(ctx, `SELECT status FROM deployments WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(&part.Status))
 	if err != nil {
 		return part, sqldb.Wrap(err, "reading deployment %s", key)
 	}
-	chunks, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (s string, err error) {
+	chunks, err := sqldb.Collect(ctx, rec.db.Reader(), func(row sqldb.Scanner) (s string, err error) {
 		err = row.Scan(&part.Next, &s)
 		return s, err
 	}, `SELECT number, chunk FROM build_log WHERE project_id = $1 AND deployment_id = $2 AND number >= $3 ORDER BY number`,
@@ -133,13 +133,13 @@ func (c *Core) BuildLogFrom(ctx context.Context, key store.Key, number int64) (s
 }
 
 // FinishBuild implements store.Builds.
-func (c *Core) FinishBuild(ctx context.Context, key store.Key, r store.BuildResult) error {
+func (rec *Record) FinishBuild(ctx context.Context, key store.Key, r store.BuildResult) error {
 	r, err := boundedResult(r)
 	if err != nil {
 		return sqldb.Wrap(err, "finishing the build of deployment %s", key)
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		d, err := c.lockDeployment(ctx, tx, key)
+	err = rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		d, err := Lock(ctx, rec.db, tx, key)
 		if err != nil {
 			return err
 		}
@@ -224,17 +224,17 @@ func connectorFiles(files []store.ConnectorFile) (json.RawMessage, error) {
 }
 
 // ConnectorFiles implements store.Deployments.
-func (c *Core) ConnectorFiles(ctx context.Context, key store.Key) (files []store.ConnectorFile, err error) {
-	err = sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT connector_files FROM deployments WHERE project_id = $1 AND id = $2`,
+func (rec *Record) ConnectorFiles(ctx context.Context, key store.Key) (files []store.ConnectorFile, err error) {
+	err = sqldb.MapNoRows(rec.db.Reader().QueryRowContext(ctx, `SELECT connector_files FROM deployments WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(sqldb.ScanJSON(&files)))
 	return files, sqldb.Wrap(err, "reading the connectors of deployment %s", key)
 }
 
 // RecordConnectors implements store.Deployments.
-func (c *Core) RecordConnectors(ctx context.Context, key store.Key, results json.RawMessage) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (rec *Record) RecordConnectors(ctx context.Context, key store.Key, results json.RawMessage) error {
+	err := rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE deployments SET connector_results = $3 WHERE project_id = $1 AND id = $2`,
-			key.ProjectID, key.ID, sqldb.JSON(storableJSON(results)))
+			key.ProjectID, key.ID, sqldb.JSON(sqldb.StorableJSON(results)))
 		if err == nil && n == 0 {
 			err = store.ErrNotFound
 		}
@@ -252,4 +252,16 @@ func withoutConfig(agents []store.Agent) []store.Agent {
 		out[i].Config = nil
 	}
 	return out
+}
+
+// boundedResult returns a build result in its stored form, with store.ErrTooLarge and
+// store.ErrInvalid as in Bounded.
+func boundedResult(r store.BuildResult) (store.BuildResult, error) {
+	r.Message, r.TestResults = sqldb.Text(r.Message), sqldb.StorableJSON(r.TestResults)
+	files := make([]store.ConnectorFile, len(r.Connectors))
+	for i, file := range r.Connectors {
+		files[i] = store.ConnectorFile{Key: file.Key, Content: sqldb.Text(file.Content)}
+	}
+	r.Connectors = files
+	return r.Bounded()
 }

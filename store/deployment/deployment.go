@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package deployment stores deployments and their builds.
+package deployment
 
 import (
 	"context"
@@ -13,7 +14,20 @@ import (
 	"github.com/agentplatform/agentplatform/store/blob"
 	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
+
+// Record has the deployments of projects.
+type Record struct {
+	db      *sqldb.DB
+	claimID ClaimID
+}
+
+// ClaimID claims the ID for an object.
+type ClaimID func(ctx context.Context, tx *sqldb.Tx, key store.Key, ref store.ObjectRef) error
+
+// New returns a Record.
+func New(db *sqldb.DB, claimID ClaimID) *Record { return &Record{db: db, claimID: claimID} }
 
 // deploymentColumns are all columns except the test results, which are read only if they are
 // returned.
@@ -41,24 +55,24 @@ func scanDeployment(row sqldb.Scanner) (d store.Deployment, err error) {
 	return d, err
 }
 
-// deployment reads a deployment without its test results.
-func deployment(ctx context.Context, q sqldb.Queryer, key store.Key) (store.Deployment, error) {
+// read reads a deployment without its test results.
+func read(ctx context.Context, q sqldb.Queryer, key store.Key) (store.Deployment, error) {
 	d, err := scanDeployment(q.QueryRowContext(ctx, `SELECT `+deploymentColumns+`
 		FROM deployments WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID))
 	return d, sqldb.Wrap(sqldb.MapNoRows(err), "reading deployment %s", key)
 }
 
 // Deployment implements store.Deployments.
-func (c *Core) Deployment(ctx context.Context, key store.Key) (d store.Deployment, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT `+deploymentColumns+`, test_results
+func (rec *Record) Deployment(ctx context.Context, key store.Key) (d store.Deployment, err error) {
+	err = rec.db.Reader().QueryRowContext(ctx, `SELECT `+deploymentColumns+`, test_results
 		FROM deployments WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID).
 		Scan(append(deploymentFields(&d), sqldb.ScanJSON(&d.TestResults))...)
 	return d, sqldb.Wrap(sqldb.MapNoRows(err), "reading deployment %s", key)
 }
 
 // ListDeployments implements store.Deployments.
-func (c *Core) ListDeployments(ctx context.Context, environment store.Key) ([]store.Deployment, error) {
-	list, err := sqldb.Collect(ctx, c.engine.Reader(), scanDeployment, `SELECT `+deploymentColumns+` FROM (
+func (rec *Record) ListDeployments(ctx context.Context, environment store.Key) ([]store.Deployment, error) {
+	list, err := sqldb.Collect(ctx, rec.db.Reader(), scanDeployment, `SELECT `+deploymentColumns+` FROM (
 			SELECT d.*, SUM(length(message) + length(commit_message) + length(author)
 				+ COALESCE(length(agents), 0) + COALESCE(length(connector_results), 0))
 				OVER (ORDER BY sequence DESC) AS size_so_far
@@ -72,41 +86,41 @@ func (c *Core) ListDeployments(ctx context.Context, environment store.Key) ([]st
 
 // BeginDeployment implements store.Deployments. It reads first, like ClaimID, because the
 // controller of an open deployment calls it every second.
-func (c *Core) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
+func (rec *Record) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
 	spec.Ref.Kind = store.KindDeployment
-	d, err := c.begunDeployment(ctx, spec)
+	d, err := rec.begunDeployment(ctx, spec)
 	if errors.Is(err, store.ErrNotFound) {
-		d, err = c.beginDeployment(ctx, spec)
+		d, err = rec.beginDeployment(ctx, spec)
 	}
 	return d, sqldb.Wrap(err, "beginning %s", spec.Ref)
 }
 
 // begunDeployment returns the deployment that this very object has begun; ErrNotFound if there is anything to
 // write.
-func (c *Core) begunDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
-	held, err := object.Read(ctx, c.engine.Reader(), spec.Key())
+func (rec *Record) begunDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
+	held, err := object.Read(ctx, rec.db.Reader(), spec.Key())
 	if err != nil {
 		return store.Deployment{}, err
 	}
-	d, err := deployment(ctx, c.engine.Reader(), spec.Key())
+	d, err := read(ctx, rec.db.Reader(), spec.Key())
 	if err == nil && !(held.NamesObject(spec.Ref) && hasSameSource(&d, spec) && d.Ref == spec.Ref) {
 		err = store.ErrNotFound
 	}
 	return d, err
 }
 
-func (c *Core) beginDeployment(ctx context.Context, spec store.DeploymentSpec) (d store.Deployment, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (rec *Record) beginDeployment(ctx context.Context, spec store.DeploymentSpec) (d store.Deployment, err error) {
+	err = rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		// The spec of a deployment is immutable, so an older generation has the same content.
 		var stale *store.StaleError
-		if err := c.claimID(ctx, tx, spec.Key(), spec.Ref); err != nil && !errors.As(err, &stale) {
+		if err := rec.claimID(ctx, tx, spec.Key(), spec.Ref); err != nil && !errors.As(err, &stale) {
 			return err
 		}
 		var err error
-		d, err = deployment(ctx, tx, spec.Key())
+		d, err = read(ctx, tx, spec.Key())
 		switch {
-		case err == nil && d.Message == deletedMessage && d.Status == store.DeploymentCancelled && d.Ref.ObjectUID != spec.Ref.ObjectUID:
-			if err := dropDeployment(ctx, tx, d.Key()); err != nil {
+		case err == nil && d.Message == DeletedMessage && d.Status == store.DeploymentCancelled && d.Ref.ObjectUID != spec.Ref.ObjectUID:
+			if err := Drop(ctx, tx, d.Key()); err != nil {
 				return err
 			}
 		case err == nil:
@@ -118,15 +132,15 @@ func (c *Core) beginDeployment(ctx context.Context, spec store.DeploymentSpec) (
 			return err
 		}
 		tx.Hint(store.TopicDeployment, spec.Key())
-		d, err = deployment(ctx, tx, spec.Key())
+		d, err = read(ctx, tx, spec.Key())
 		return err
 	})
 	return d, err
 }
 
-// deletedMessage is the message of a deployment whose object was deleted before it ended. Another
+// DeletedMessage is the message of a deployment whose object was deleted before it ended. Another
 // object with its name, for example after a replacement, begins again.
-const deletedMessage = "the deployment was deleted"
+const DeletedMessage = "the deployment was deleted"
 
 // adoptDeployment returns the recorded deployment for a repeated begin.
 func adoptDeployment(ctx context.Context, tx *sqldb.Tx, d *store.Deployment, spec store.DeploymentSpec) error {
@@ -165,7 +179,7 @@ func recordDeployment(ctx context.Context, tx *sqldb.Tx, s store.DeploymentSpec)
 		}
 	}
 	if !s.Lost {
-		return cancelDeployments(ctx, tx, s.ProjectID, "superseded", `environment_id = $2 AND id <> $3`, s.EnvironmentID, s.ID)
+		return Cancel(ctx, tx, s.ProjectID, "superseded", `environment_id = $2 AND id <> $3`, s.EnvironmentID, s.ID)
 	}
 	_, err := tx.Exec(ctx, `UPDATE deployments SET status = 'failed', failure_reason = $3, message = $4, ended_at = now_us()
 		WHERE project_id = $1 AND id = $2`, s.ProjectID, s.ID, string(store.FailureStoreRestored), lostMessage)
@@ -190,9 +204,9 @@ func insertDeployment(ctx context.Context, tx *sqldb.Tx, s store.DeploymentSpec)
 // endPhase keeps the phase when a deployment failed or was cancelled.
 const endPhase = `end_phase = phase, phase = ''`
 
-// cancelDeployments cancels the project's pending and building deployments that match a condition.
+// Cancel cancels the project's pending and building deployments that match a condition.
 // Its arguments begin at $2.
-func cancelDeployments(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, message, condition string, args ...any) error {
+func Cancel(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, message, condition string, args ...any) error {
 	l := sqldb.Args{Values: append([]any{project}, args...)}
 	keys, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `UPDATE deployments SET status = 'cancelled', `+endPhase+`, ended_at = now_us(),
 		message = `+l.Add(message)+` WHERE project_id = $1 AND status IN ('pending', 'building') AND `+condition+`
@@ -204,9 +218,9 @@ func cancelDeployments(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, mes
 }
 
 // StartBuild implements store.Deployments.
-func (c *Core) StartBuild(ctx context.Context, key store.Key, path string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		d, err := c.lockDeployment(ctx, tx, key)
+func (rec *Record) StartBuild(ctx context.Context, key store.Key, path string) error {
+	err := rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		d, err := Lock(ctx, rec.db, tx, key)
 		switch {
 		case err != nil:
 			return err
@@ -224,11 +238,11 @@ func (c *Core) StartBuild(ctx context.Context, key store.Key, path string) error
 }
 
 // EndDeployment implements store.Deployments.
-func (c *Core) EndDeployment(ctx context.Context, key store.Key, status store.DeploymentStatus,
+func (rec *Record) EndDeployment(ctx context.Context, key store.Key, status store.DeploymentStatus,
 	reason store.FailureReason, message string,
 ) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		d, err := c.lockDeployment(ctx, tx, key)
+	err := rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		d, err := Lock(ctx, rec.db, tx, key)
 		switch {
 		case err != nil:
 			return err
@@ -254,10 +268,24 @@ func outcomeLine(status store.DeploymentStatus, reason store.FailureReason) stri
 	return "the deployment failed: " + string(reason)
 }
 
-// lockDeployment reads a deployment and locks it until the transaction ends.
-func (c *Core) lockDeployment(ctx context.Context, tx *sqldb.Tx, key store.Key) (store.Deployment, error) {
-	if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil {
+// Lock reads a deployment and locks it until the transaction ends.
+func Lock(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, key store.Key) (store.Deployment, error) {
+	if err := db.Lock(ctx, tx, key.ProjectID); err != nil {
 		return store.Deployment{}, fmt.Errorf("locking project %s: %w", key.ProjectID, err)
 	}
-	return deployment(ctx, tx, key)
+	return read(ctx, tx, key)
+}
+
+// Drop deletes the row of a deployment and subtracts its stored bytes.
+func Drop(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
+	var size int64
+	err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `DELETE FROM deployments WHERE project_id = $1 AND id = $2 RETURNING log_size + result_size`,
+		key.ProjectID, key.ID).Scan(&size))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return nil
+	case err == nil:
+		err = storedbytes.Add(ctx, tx, map[uuid.UUID]int64{key.ProjectID: -size})
+	}
+	return sqldb.Wrap(err, "deleting deployment %s", key)
 }
