@@ -16,6 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/trace"
 )
 
 // endStatement moves runs to history with all their follow-up writes. The rows of connector runs
@@ -86,7 +87,7 @@ var endStatement = `WITH given AS MATERIALIZED (
 	INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at)
 	SELECT g.project_id, (array_agg(g.id))[1], array_agg(g.id), now_us() FROM gone g GROUP BY g.project_id
 ), to_export AS (
-	` + sqlcore.PostTraces + `
+	` + trace.PostStatement + `
 	SELECT g.project_id, g.id, now_us(), now_us() FROM gone g WHERE EXISTS (SELECT 1 FROM projects p
 		WHERE p.project_id = g.project_id AND p.telemetry IS NOT NULL AND g.bucket < (p.telemetry::jsonb->>'sample_percent')::bigint
 			AND (p.telemetry::jsonb->'environments' ? g.environment_id::text

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package runrow reads rows of runs and of their inputs.
+// Package runrow reads rows of runs, connector runs, inputs and journals.
 package runrow
 
 import (

@@ -6,10 +6,11 @@ import (
 	"context"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
-	"github.com/google/uuid"
 )
 
 func idsOfKeys(keys []store.Key) (ids []uuid.UUID) {

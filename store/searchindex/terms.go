@@ -7,9 +7,10 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
-	"github.com/google/uuid"
 )
 
 // maxWords is the number of indexed words per run. A run with more words is a candidate of

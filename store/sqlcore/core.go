@@ -22,6 +22,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/sweep"
 	"github.com/agentplatform/agentplatform/store/token"
+	"github.com/agentplatform/agentplatform/store/trace"
 )
 
 // Engine has the parts of a store that differ between databases.
@@ -123,14 +124,15 @@ type Core struct {
 	*replayjob.Queue
 	*cluster.Lease
 	*deployment.Record
+	*trace.Outbox
 
 	engine   Engine
 	atOnce   int
 	evaluate store.Evaluator
 	expiring *expiryCursor
 	skipped  *sweep.Skipped
-	// turns are the turns of PostDeliveries, RollUp, ClaimTraces and TrimHistory.
-	turns, rollingTurns, traceTurns, trimming, dropping *outbox.Cursor
+	// turns are the turns of PostDeliveries, RollUp and TrimHistory.
+	turns, rollingTurns, trimming, dropping *outbox.Cursor
 	// listsAtOnce is Options.ListsAtOnce.
 	listsAtOnce int
 	// rolling is the current batch size of the rollup.
@@ -143,9 +145,9 @@ func New(o Options) *Core {
 	c := &Core{
 		engine: o.Engine, atOnce: o.AtOnce,
 		evaluate: o.Evaluate, expiring: &expiryCursor{}, skipped: &sweep.Skipped{}, deleting: &deletionProgress{},
-		turns: outbox.NewCursor(), rollingTurns: outbox.NewCursor(), traceTurns: outbox.NewCursor(), trimming: outbox.NewCursor(), dropping: outbox.NewCursor(), rolling: &outbox.Pace{},
+		turns: outbox.NewCursor(), rollingTurns: outbox.NewCursor(), trimming: outbox.NewCursor(), dropping: outbox.NewCursor(), rolling: &outbox.Pace{},
 		listsAtOnce: o.ListsAtOnce,
-		Index:       searchindex.New(o.Engine, max(o.ListsAtOnce-1, 1)),
+		Index:       searchindex.New(o.Engine, max(o.ListsAtOnce-1, 1)), Outbox: trace.New(),
 	}
 	c.setDB(&sqldb.DB{Engine: o.Engine, Dialect: o.Dialect, Publish: o.Publish})
 	return c
@@ -165,6 +167,7 @@ func (c *Core) setDB(db *sqldb.DB) {
 	c.Queue = replayjob.New(db)
 	c.Lease = cluster.New(db)
 	c.Record = deployment.New(db, c.claimID)
+	c.Outbox = c.Outbox.With(db)
 }
 
 // ForCluster implements store.Clusters.

@@ -200,10 +200,10 @@ func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) err
 			results = append(results, d.Result())
 		}
 	}
-	of := map[store.Key]pastRun{}
+	of := map[store.Key]runrow.PastRun{}
 	for _, same := range c.KeysByPart("ended_runs", results) {
 		var l sqldb.Args
-		past, err := sqldb.PastRows(ctx, c.DB, c.engine.Reader(), same[0].ID, scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
+		past, err := sqldb.PastRows(ctx, c.DB, c.engine.Reader(), same[0].ID, runrow.ScanPast, `SELECT `+runrow.PastColumns+` FROM {ended_runs} r
 			WHERE `+c.KeyCondition(&l, "r.id", same)+sqldb.ReadableCondition("r.project_id"), l.Values...)
 		if err != nil {
 			return err
@@ -214,7 +214,7 @@ func (c *Core) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) err
 	}
 	for i, d := range claimed {
 		if run, known := of[d.Result()]; known && d.Kind == store.DeliverResult {
-			claimed[i].Run, claimed[i].OutputBlob = run.Run, run.blob
+			claimed[i].Run, claimed[i].OutputBlob = run.Run, run.Blob
 		}
 	}
 	return nil

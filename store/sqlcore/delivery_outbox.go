@@ -208,9 +208,9 @@ func (c *Core) targets(ctx context.Context, runs []endedRun, failing []deliveryO
 	if err != nil {
 		return nil, err
 	}
-	starts := make([]start, 0, len(runs))
+	starts := make([]runrow.Start, 0, len(runs))
 	for _, run := range runs {
-		starts = append(starts, start{run.Key, store.Key{ProjectID: run.ProjectID, ID: run.input}})
+		starts = append(starts, runrow.Start{Run: run.Key, Input: store.Key{ProjectID: run.ProjectID, ID: run.input}})
 		if run.unpublished {
 			continue
 		}

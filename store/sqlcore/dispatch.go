@@ -130,7 +130,7 @@ func (c *Core) writeJournal(ctx context.Context, l store.Lease, entries []store.
 	if err != nil {
 		return err
 	}
-	return c.writeWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
+	return c.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
 		err := c.appendJournal(ctx, tx, l, entries, large)
 		if err == nil && then != nil {
 			err = then(ctx, tx)
@@ -165,7 +165,7 @@ func (c *Core) appendJournal(ctx context.Context, tx *sqldb.Tx, l store.Lease, e
 		return err
 	}
 	tx.Hint(store.TopicRun, l.Run)
-	return c.markBlobs(ctx, tx, large.blobsOf(l.Run.ProjectID, false, entries))
+	return c.MarkBlobs(ctx, tx, large.blobsOf(l.Run.ProjectID, false, entries))
 }
 
 // inOrder reports whether entries are consecutive.
@@ -407,7 +407,7 @@ func (c *Core) Resume(ctx context.Context, run store.Key, data json.RawMessage) 
 		large, err = c.putResumption(ctx, run, entries)
 	}
 	if err == nil {
-		err = c.writeWith(ctx, large.blobsOf(run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
+		err = c.WriteWith(ctx, large.blobsOf(run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
 			return c.resumeWith(ctx, tx, run, entries[0], large)
 		})
 	}
@@ -441,7 +441,7 @@ func (c *Core) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key, e st
 		VALUES ($1, $2, $3, 0, $4, $5, $6, FALSE, now_us())`, run.ProjectID, run.ID, length+1, string(e.Kind), data, blob); err != nil {
 		return err
 	}
-	if err := c.markBlobs(ctx, tx, large.blobsOf(run.ProjectID, false, []store.JournalEntry{e})); err != nil {
+	if err := c.MarkBlobs(ctx, tx, large.blobsOf(run.ProjectID, false, []store.JournalEntry{e})); err != nil {
 		return err
 	}
 	return requeue(ctx, tx, run, `journal_length = journal_length + 1, journal_size = journal_size + $3, not_before = 0`,

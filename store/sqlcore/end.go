@@ -90,7 +90,7 @@ func (c *Core) endRuns(ctx context.Context, tx *sqldb.Tx, endings []Ending) ([]E
 	}
 	ended, err := c.engine.End(ctx, tx, endings, !tx.Single)
 	if err == nil {
-		err = c.markBlobs(ctx, tx, blobsOf(endings, ended))
+		err = c.MarkBlobs(ctx, tx, blobsOf(endings, ended))
 	}
 	if err != nil {
 		return nil, sqldb.Wrap(err, "ending runs")
@@ -195,7 +195,7 @@ func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key
 			loose = append(loose, e.blobKeys()...)
 		}
 	}
-	c.dropUnmarked(ctx, loose)
+	c.DropUnmarked(ctx, loose)
 	return fate, err
 }
 
@@ -247,7 +247,7 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 	if err != nil {
 		return err
 	}
-	return c.writeWith(ctx, large.blobsOf(whole.Run.ProjectID, true, whole.Journal), func(ctx context.Context, tx *sqldb.Tx) error {
+	return c.WriteWith(ctx, large.blobsOf(whole.Run.ProjectID, true, whole.Journal), func(ctx context.Context, tx *sqldb.Tx) error {
 		held, err := lockClaim(ctx, tx, completion.Lease)
 		if errors.Is(err, store.ErrNotFound) {
 			return c.repeatedEnd(ctx, tx, completion.Lease)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -129,10 +130,10 @@ func TestComplete_UsesOneStatementForSmallValues(t *testing.T) {
 	require.ErrorIs(t, coreOn(e).AppendJournal(t.Context(), completions[0].Lease, nil), errBadData)
 	require.Equal(t, 1, e.writes, "a transaction checks the claim first")
 
-	runs, err := coreOn(e).withOutputs(t.Context(), nil, uuid.New(), []pastRun{{Run: store.Run{Output: "short"}}})
+	runs, err := runrow.WithOutputs(t.Context(), coreOn(e).DB, nil, uuid.New(), []runrow.PastRun{{Run: store.Run{Output: "short"}}})
 	require.NoError(t, err)
 	require.Equal(t, []store.Run{{Output: "short"}}, runs, "unchanged as found")
-	read, err := coreOn(e).wholeEntries(t.Context(), nil, uuid.New(), []pastEntry{{JournalEntry: entries[0]}, {JournalEntry: entries[1]}})
+	read, err := runrow.WholeEntries(t.Context(), coreOn(e).DB, nil, uuid.New(), []runrow.PastEntry{{JournalEntry: entries[0]}, {JournalEntry: entries[1]}})
 	require.NoError(t, err)
 	require.Equal(t, entries, read)
 }
@@ -156,7 +157,7 @@ func TestKeep_FailsForDeletedBlob(t *testing.T) {
 	for rows, kept := range map[int64]bool{2: true, 1: false, 0: false} {
 		t.Run(fmt.Sprint(rows), func(t *testing.T) {
 			tx := &sqldb.Tx{Queryer: changing{rows: rows}}
-			err := coreOn(&counting{}).markBlobs(t.Context(), tx, blobs)
+			err := coreOn(&counting{}).MarkBlobs(t.Context(), tx, blobs)
 			require.Equal(t, kept, err == nil, err)
 		})
 	}

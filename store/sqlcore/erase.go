@@ -54,7 +54,7 @@ func (c *Core) EraseRun(ctx context.Context, run store.Key) error {
 		return e.eraseContents(ctx)
 	})
 	if err == nil {
-		c.dropUnmarked(ctx, e.blobs)
+		c.DropUnmarked(ctx, e.blobs)
 	}
 	return sqldb.Wrap(err, "erasing run %s", run)
 }

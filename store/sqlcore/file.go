@@ -43,7 +43,7 @@ func (c *Core) KeepFiles(ctx context.Context, tx *sqldb.Tx, events []store.Event
 				blobs = append(blobs, store.Key{ProjectID: e.ProjectID, ID: *f.Blob})
 			}
 		}
-		if err := c.markBlobs(ctx, tx, blobs); err != nil {
+		if err := c.MarkBlobs(ctx, tx, blobs); err != nil {
 			return err
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
@@ -185,7 +184,7 @@ func (c *Core) putParts(ctx context.Context, project uuid.UUID, output string, e
 		})
 	}
 	if err := group.Wait(); err != nil {
-		c.dropUnmarked(ctx, large.blobsOf(project, true, entries))
+		c.DropUnmarked(ctx, large.blobsOf(project, true, entries))
 		return nil, sqldb.Wrap(err, "storing large values")
 	}
 	return large, nil
@@ -215,145 +214,4 @@ func (c *Core) currentClaims(ctx context.Context, leases []store.Lease) (map[sto
 		}
 	}
 	return out, nil
-}
-
-// markBlobs marks the blobs that rows of the transaction name. All of them must exist.
-func (c *Core) markBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
-	if len(blobs) == 0 {
-		return nil
-	}
-	var l sqldb.Args
-	n, err := tx.Exec(ctx, `UPDATE blobs SET mark = 'history' WHERE complete AND mark = '' AND `+c.KeyCondition(&l, "id", blobs), l.Values...)
-	if err == nil && n != int64(len(blobs)) {
-		err = fmt.Errorf("%d of %d exist: %w", n, len(blobs), store.ErrNotFound)
-	}
-	tx.Kept = append(tx.Kept, blobs...)
-	return sqldb.Wrap(err, "keeping blobs")
-}
-
-// writeWith is Write for a transaction with blobs. It deletes the blobs that the transaction does
-// not keep.
-func (c *Core) writeWith(ctx context.Context, blobs []store.Key, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
-	var last *sqldb.Tx
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		last = tx
-		return fn(ctx, tx)
-	})
-	c.dropUnmarked(ctx, slices.DeleteFunc(slices.Clone(blobs), func(blob store.Key) bool {
-		return err == nil && slices.Contains(last.Kept, blob)
-	}))
-	return err
-}
-
-// dropTimeout limits deleting blobs that were written in vain.
-const dropTimeout = 5 * time.Second
-
-// dropUnmarked deletes unmarked blobs among these, even if the context has ended, which is the usual reason.
-// It ignores errors, because the sweep deletes the rest.
-func (c *Core) dropUnmarked(ctx context.Context, blobs []store.Key) {
-	if len(blobs) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
-	defer cancel()
-	_ = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		var l sqldb.Args
-		loose, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `SELECT project_id, id FROM blobs WHERE mark = '' AND `+c.KeyCondition(&l, "id", blobs)+` `+c.Exclusive, l.Values...)
-		if err != nil {
-			return err
-		}
-		return c.DropBlobs(ctx, tx, loose)
-	})
-}
-
-// readBlobs reads blobs completely, in one statement.
-func (c *Core) readBlobs(ctx context.Context, q sqldb.Queryer, blobs []store.Key) (map[uuid.UUID][]byte, error) {
-	if len(blobs) == 0 {
-		return nil, nil
-	}
-	var l sqldb.Args
-	texts, sizes := map[uuid.UUID][]byte{}, map[uuid.UUID]int{}
-	if _, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
-		var (
-			id   uuid.UUID
-			data []byte
-			size int
-		)
-		err = row.Scan(&id, &data, &size)
-		if sizes[id] == 0 {
-			texts[id] = make([]byte, 0, size)
-		}
-		texts[id], sizes[id] = append(texts[id], data...), size
-		return none, err
-	}, `SELECT c.blob_id, c.data, b.size FROM blob_chunks c JOIN blobs b ON b.project_id = c.project_id AND b.id = c.blob_id
-		WHERE `+c.KeyCondition(&l, "c.blob_id", blobs)+` ORDER BY c.blob_id, c.number`, l.Values...); err != nil {
-		return nil, sqldb.Wrap(err, "reading blobs")
-	}
-	for _, blob := range blobs {
-		if len(texts[blob.ID]) == 0 || len(texts[blob.ID]) != sizes[blob.ID] {
-			return nil, fmt.Errorf("blob %s is incomplete: %w", blob, store.ErrNotFound)
-		}
-	}
-	return texts, nil
-}
-
-// pastRun is an ended run whose output may be in a blob. pastEntry is an entry whose data may be in
-// a blob.
-type (
-	pastRun struct {
-		store.Run
-		blob *uuid.UUID
-	}
-	pastEntry struct {
-		store.JournalEntry
-		blob *uuid.UUID
-	}
-)
-
-// withOutputs returns runs of a project with their outputs.
-func (c *Core) withOutputs(ctx context.Context, q sqldb.Queryer, project uuid.UUID, past []pastRun) ([]store.Run, error) {
-	if len(past) == 0 {
-		return nil, nil
-	}
-	var blobs []store.Key
-	runs := make([]store.Run, len(past))
-	for i, run := range past {
-		if runs[i] = run.Run; run.blob != nil {
-			blobs = append(blobs, store.Key{ProjectID: project, ID: *run.blob})
-		}
-	}
-	texts, err := c.readBlobs(ctx, q, blobs)
-	if err != nil {
-		return nil, err
-	}
-	for i, run := range past {
-		if run.blob != nil {
-			runs[i].Output = string(texts[*run.blob])
-		}
-	}
-	return runs, nil
-}
-
-// wholeEntries returns entries of a run with their data.
-func (c *Core) wholeEntries(ctx context.Context, q sqldb.Queryer, project uuid.UUID, past []pastEntry) ([]store.JournalEntry, error) {
-	if len(past) == 0 {
-		return nil, nil
-	}
-	var blobs []store.Key
-	entries := make([]store.JournalEntry, len(past))
-	for i, e := range past {
-		if entries[i] = e.JournalEntry; e.blob != nil {
-			blobs = append(blobs, store.Key{ProjectID: project, ID: *e.blob})
-		}
-	}
-	texts, err := c.readBlobs(ctx, q, blobs)
-	if err != nil {
-		return nil, err
-	}
-	for i, e := range past {
-		if e.blob != nil {
-			entries[i].Data = texts[*e.blob]
-		}
-	}
-	return entries, nil
 }

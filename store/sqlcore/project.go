@@ -11,6 +11,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/trace"
 )
 
 // PutProject implements store.Projector.
@@ -19,7 +20,7 @@ func (c *Core) PutProject(ctx context.Context, p store.Project) error {
 		if err := c.claimID(ctx, tx, p.Key(), p.Ref); err != nil {
 			return err
 		}
-		telemetry, sealed, key, err := telemetryRow(p.Telemetry)
+		telemetry, sealed, key, err := trace.TelemetryRow(p.Telemetry)
 		if err != nil {
 			return err
 		}

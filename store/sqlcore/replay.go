@@ -70,17 +70,17 @@ func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admis
 	}}
 	blobs, err := c.copyPayload(ctx, &d)
 	if err != nil {
-		c.dropUnmarked(ctx, blobs)
+		c.DropUnmarked(ctx, blobs)
 		return a, sqldb.Wrap(err, "reading the contents of delivery %s", r.Of)
 	}
 	if of.Kind != store.DeliverTest {
-		from, err := c.originOf(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID})
+		from, err := runrow.OriginOf(ctx, c.DB, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID})
 		if err != nil {
 			return a, sqldb.Wrap(err, "reading the connector run that started run %s", d.RunID)
 		}
-		d.Hops, d.Traceparent = from.hops+1, from.traceparent
+		d.Hops, d.Traceparent = from.Hops+1, from.Traceparent
 	}
-	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+	err = c.WriteWith(ctx, blobs, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		a, _, err = c.insertOnce(ctx, tx, d, blobs, r.Idempotency, r.Step)
 		return err
 	})
@@ -224,7 +224,7 @@ func (c *Core) insertRequested(ctx context.Context, tx *sqldb.Tx, d requestedDel
 		return err
 	}
 	if d.Kind != store.DeliverResult {
-		if err := c.markBlobs(ctx, tx, blobs); err != nil {
+		if err := c.MarkBlobs(ctx, tx, blobs); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES ($1, $2, $3, $4, $5)`,

@@ -18,14 +18,6 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// pastRunColumns are columns of an ended run with the blob of its output.
-const pastRunColumns = runrow.EndedColumns + `, r.output_blob_id`
-
-func scanPastRun(row sqldb.Scanner) (r pastRun, err error) {
-	err = row.Scan(append(runrow.Fields(&r.Run), &r.blob)...)
-	return r, err
-}
-
 // Run implements store.History. It reads open runs first: a run that is no longer open is in
 // history by then.
 func (c *Core) Run(ctx context.Context, key store.Key) (store.Run, error) {
@@ -54,12 +46,12 @@ func (c *Core) readRuns(ctx context.Context, q sqldb.Queryer, project uuid.UUID,
 	})
 	for _, same := range c.IDsByPart("ended_runs", past) {
 		var l sqldb.Args
-		past, err := sqldb.PastRows(ctx, c.DB, q, same[0], scanPastRun, `SELECT `+pastRunColumns+` FROM {ended_runs} r
+		past, err := sqldb.PastRows(ctx, c.DB, q, same[0], runrow.ScanPast, `SELECT `+runrow.PastColumns+` FROM {ended_runs} r
 			WHERE `+c.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, same))+sqldb.ReadableCondition("r.project_id"), l.Values...)
 		if err != nil {
 			return nil, err
 		}
-		ended, err := c.withOutputs(ctx, q, project, past)
+		ended, err := runrow.WithOutputs(ctx, c.DB, q, project, past)
 		if err != nil {
 			return nil, err
 		}
@@ -106,14 +98,14 @@ func (c *Core) RunEnvironments(ctx context.Context, project uuid.UUID, runs []uu
 func (c *Core) Outcome(ctx context.Context, key store.Key) (outcome store.Outcome, err error) {
 	reader := c.engine.Reader()
 	var order []uuid.UUID
-	past, err := sqldb.PastRows(ctx, c.DB, reader, key.ID, func(row sqldb.Scanner) (r pastRun, err error) {
-		err = row.Scan(append(append([]any{&outcome.Status, sqldb.ScanIDs(&order)}, runrow.Fields(&r.Run)...), &r.blob)...)
+	past, err := sqldb.PastRows(ctx, c.DB, reader, key.ID, func(row sqldb.Scanner) (r runrow.PastRun, err error) {
+		err = row.Scan(append(append([]any{&outcome.Status, sqldb.ScanIDs(&order)}, runrow.Fields(&r.Run)...), &r.Blob)...)
 		return r, err
-	}, `SELECT c.status, c.run_ids, `+pastRunColumns+` FROM {ended_connector_runs} c
+	}, `SELECT c.status, c.run_ids, `+runrow.PastColumns+` FROM {ended_connector_runs} c
 		JOIN {ended_runs} r ON r.project_id = c.project_id AND r.id `+c.engine.Among("c.run_ids")+`
 		WHERE c.project_id = $1 AND c.id = $2`+sqldb.SinceCondition("c.id", "$1")+sqldb.ReadableCondition("$1"), key.ProjectID, key.ID)
 	if err == nil && len(past) > 0 && len(past) == len(order) { // they may be of two days
-		runs, err := c.withOutputs(ctx, reader, key.ProjectID, past)
+		runs, err := runrow.WithOutputs(ctx, c.DB, reader, key.ProjectID, past)
 		outcome.Runs = inOrderOf(order, runs)
 		return outcome, sqldb.Wrap(err, "reading the outcome of connector run %s", key)
 	}
@@ -151,39 +143,32 @@ func (c *Core) RunInput(ctx context.Context, key store.Key) (string, io.ReadClos
 
 // Journal implements store.History.
 func (c *Core) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error) {
-	return c.entries(ctx, run, `SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2`+sqldb.SinceOrOpenCondition("j.run_id", "$1")+`
+	return c.entries(ctx, run, `SELECT `+runrow.EntryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2`+sqldb.SinceOrOpenCondition("j.run_id", "$1")+`
 		ORDER BY j.sequence`, run.ProjectID, run.ID)
 }
 
 // JournalAfter implements store.History. The database adds up the sizes, so that entries beyond the
 // page are not read.
 func (c *Core) JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) ([]store.JournalEntry, error) {
-	return c.entries(ctx, run, `SELECT `+entryAliases+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
+	return c.entries(ctx, run, `SELECT `+runrow.EntryAliases+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
 			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
 			OVER (ORDER BY n.sequence ROWS UNBOUNDED PRECEDING) AS bytes
-		FROM (SELECT `+entryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.sequence > $3`+sqldb.SinceOrOpenCondition("j.run_id", "$1")+`
+		FROM (SELECT `+runrow.EntryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.sequence > $3`+sqldb.SinceOrOpenCondition("j.run_id", "$1")+`
 			ORDER BY j.sequence LIMIT $4) AS n) AS j
 		WHERE j.bytes <= `+strconv.Itoa(store.MaxJournalPage)+` ORDER BY j.sequence`, run.ProjectID, run.ID, sequence, limit)
 }
 
-// entryColumns are columns of a journal row j. The blob of a saved file is no part of its entry. entryAliases are the same
-// columns of a row j that a query with these columns returns.
-const (
-	entryColumns = `j.sequence, j.kind, j.data, j.unsafe, CASE WHEN j.data IS NULL THEN j.blob_id END AS blob_id, j.at`
-	entryAliases = `j.sequence, j.kind, j.data, j.unsafe, j.blob_id, j.at`
-)
-
 // entries reads the journal entries that a statement selects.
 func (c *Core) entries(ctx context.Context, run store.Key, statement string, args ...any) ([]store.JournalEntry, error) {
 	reader := c.engine.Reader()
-	past, err := sqldb.PastRows(ctx, c.DB, reader, run.ID, func(row sqldb.Scanner) (e pastEntry, err error) {
-		err = row.Scan(&e.Sequence, &e.Kind, sqldb.ScanJSON(&e.Data), &e.Unsafe, &e.blob, sqldb.ScanTime(&e.At))
+	past, err := sqldb.PastRows(ctx, c.DB, reader, run.ID, func(row sqldb.Scanner) (e runrow.PastEntry, err error) {
+		err = row.Scan(&e.Sequence, &e.Kind, sqldb.ScanJSON(&e.Data), &e.Unsafe, &e.Blob, sqldb.ScanTime(&e.At))
 		return e, err
 	}, statement, args...)
 	if err != nil {
 		return nil, sqldb.Wrap(err, "reading the journal of run %s", run)
 	}
-	entries, err := c.wholeEntries(ctx, reader, run.ProjectID, past)
+	entries, err := runrow.WholeEntries(ctx, c.DB, reader, run.ProjectID, past)
 	return entries, sqldb.Wrap(err, "reading the journal of run %s", run)
 }
 

@@ -27,7 +27,7 @@ func (c *Core) SaveFile(ctx context.Context, l store.Lease, entries []store.Jour
 		large, err = c.putSaved(ctx, l, entries, file, sequence, body)
 	}
 	if err == nil {
-		err = c.writeWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
+		err = c.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
 			if err := c.appendJournal(ctx, tx, l, entries, large); err != nil {
 				return err
 			}
@@ -69,7 +69,7 @@ func (c *Core) putSaved(
 		err = c.putVerified(ctx, store.Key{ProjectID: l.Run.ProjectID, ID: id}, file, body)
 	}
 	if err != nil {
-		c.dropUnmarked(ctx, large.blobsOf(l.Run.ProjectID, false, fresh))
+		c.DropUnmarked(ctx, large.blobsOf(l.Run.ProjectID, false, fresh))
 		return nil, err
 	}
 	return large, nil

@@ -37,11 +37,11 @@ func (c *Core) Send(ctx context.Context, s store.Send) (sent store.Sent, err err
 		blob := store.Key{ProjectID: s.Lease.Run.ProjectID, ID: id}
 		blobs = append(blobs, blob)
 		if _, err := c.WriteBlob(ctx, blob, bytes.NewReader(s.Payload)); err != nil {
-			c.dropUnmarked(ctx, blobs)
+			c.DropUnmarked(ctx, blobs)
 			return sent, sqldb.Wrap(err, "storing the payload of run %s", s.Lease.Run)
 		}
 	}
-	err = c.writeWith(ctx, blobs, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+	err = c.WriteWith(ctx, blobs, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		sent, err = c.sendPayload(ctx, tx, s, blobs, refused)
 		return err
 	})
@@ -114,7 +114,7 @@ func (c *Core) sendPayload(ctx context.Context, tx *sqldb.Tx, s store.Send, blob
 	}
 	if len(blobs) > 0 {
 		to.blob = &blobs[0].ID
-		if err := c.markBlobs(ctx, tx, blobs); err != nil {
+		if err := c.MarkBlobs(ctx, tx, blobs); err != nil {
 			return sent, err
 		}
 	}
@@ -180,11 +180,11 @@ func (c *Core) sendTarget(ctx context.Context, q sqldb.Queryer, s store.Send) (t
 			continue
 		}
 		to.link, to.connector = l.id, l.connector
-		from, err := c.originOf(ctx, q, run)
+		from, err := runrow.OriginOf(ctx, c.DB, q, run)
 		if err != nil {
 			return to, err
 		}
-		to.hops, to.traceparent = from.hops+1, from.traceparent
+		to.hops, to.traceparent = from.Hops+1, from.Traceparent
 		open, err := c.setClosedReasons(ctx, q, []target{to})
 		if err == nil && len(open) == 0 { // not in effect
 			err = store.ErrNotFound

@@ -16,6 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/trace"
 )
 
 // End implements sqlcore.Engine.
@@ -76,7 +77,7 @@ func postTraces(ctx context.Context, q sqldb.Queryer, ended []sqlcore.EndedRun) 
 		if !telemetry.Exports(run.Environment.ID, run.Run.ID) {
 			continue
 		}
-		if _, err := q.ExecContext(ctx, sqlcore.PostTraces+` VALUES ($1, $2, now_us(), now_us())`, project, run.Run.ID); err != nil {
+		if _, err := q.ExecContext(ctx, trace.PostStatement+` VALUES ($1, $2, now_us(), now_us())`, project, run.Run.ID); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package trace stores which ended runs wait for the export of their traces.
+package trace
 
 import (
 	"context"
@@ -14,18 +15,32 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// PostTraces begins the statement that adds ended runs to the outbox of traces.
-const PostTraces = `INSERT INTO outbox_traces (project_id, run_id, ended_at, due_at)`
+// Outbox has the ended runs whose traces are to be exported.
+type Outbox struct {
+	db    *sqldb.DB
+	turns *outbox.Cursor
+}
+
+// New returns an Outbox without a database.
+func New() *Outbox { return &Outbox{turns: outbox.NewCursor()} }
+
+// With returns the Outbox for a database. It shares the turns.
+func (o *Outbox) With(db *sqldb.DB) *Outbox { return &Outbox{db: db, turns: o.turns} }
+
+// PostStatement begins the statement that adds ended runs to the outbox of traces.
+const PostStatement = `INSERT INTO outbox_traces (project_id, run_id, ended_at, due_at)`
 
 // telemetryColumns are columns of projects.
 const telemetryColumns = `project_id, telemetry, telemetry_sealed, telemetry_key`
 
-// telemetryRow returns the values of the columns of a project's export. PostgreSQL reads the column as jsonb when runs end, so it
+// TelemetryRow returns the values of the columns of a project's export. PostgreSQL reads the column as jsonb when runs end, so it
 // has no U+0000, which jsonb rejects: one project would keep the runs of all others from ending.
-func telemetryRow(t *store.Telemetry) (config *string, sealed []byte, key string, err error) {
+func TelemetryRow(t *store.Telemetry) (config *string, sealed []byte, key string, err error) {
 	if t == nil {
 		return nil, nil, "", nil
 	}
@@ -45,8 +60,8 @@ func scanTelemetry(row sqldb.Scanner) (d store.DueTraces, err error) {
 }
 
 // ProjectTelemetry implements store.Projector.
-func (c *Core) ProjectTelemetry(ctx context.Context, project uuid.UUID) (*store.Telemetry, error) {
-	found, err := scanTelemetry(c.engine.Reader().QueryRowContext(ctx, `SELECT `+telemetryColumns+` FROM projects
+func (o *Outbox) ProjectTelemetry(ctx context.Context, project uuid.UUID) (*store.Telemetry, error) {
+	found, err := scanTelemetry(o.db.Reader().QueryRowContext(ctx, `SELECT `+telemetryColumns+` FROM projects
 		WHERE project_id = $1 AND telemetry IS NOT NULL`, project))
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil //nolint:nilnil // a project without export
@@ -55,30 +70,30 @@ func (c *Core) ProjectTelemetry(ctx context.Context, project uuid.UUID) (*store.
 }
 
 // ClaimTraces implements store.Traces.
-func (c *Core) ClaimTraces(ctx context.Context, claim store.TraceClaim) (due []store.DueTraces, err error) {
+func (o *Outbox) ClaimTraces(ctx context.Context, claim store.TraceClaim) (due []store.DueTraces, err error) {
 	projects, err := claim.Only, error(nil)
 	if len(projects) == 0 {
-		projects, err = c.tracingProjects(ctx, claim)
+		projects, err = o.tracingProjects(ctx, claim)
 	}
 	if err != nil || len(projects) == 0 {
 		return nil, sqldb.Wrap(err, "reading projects with due traces")
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		due, err = c.claimTraces(ctx, tx, claim, projects)
+	err = o.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		due, err = o.claimTraces(ctx, tx, claim, projects)
 		return err
 	})
 	return due, sqldb.Wrap(err, "claiming traces")
 }
 
 // tracingProjects returns the projects with due traces whose turn it is.
-func (c *Core) tracingProjects(ctx context.Context, claim store.TraceClaim) ([]uuid.UUID, error) {
-	return c.traceTurns.Next(claim.Projects, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
+func (o *Outbox) tracingProjects(ctx context.Context, claim store.TraceClaim) ([]uuid.UUID, error) {
+	return o.turns.Next(claim.Projects, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
 		l := sqldb.Args{Values: []any{after, limit}}
 		without := ``
 		if len(claim.Without) > 0 {
 			without = ` AND p.project_id NOT IN ` + l.AddIDs(claim.Without)
 		}
-		return sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanUUID, `SELECT p.project_id FROM projects p
+		return sqldb.Collect(ctx, o.db.Reader(), sqldb.ScanUUID, `SELECT p.project_id FROM projects p
 			WHERE p.telemetry IS NOT NULL`+without+` AND EXISTS (SELECT 1 FROM outbox_traces o
 				WHERE o.project_id = p.project_id AND o.due_at <= now_us())
 			ORDER BY CASE WHEN p.project_id > $1 THEN 0 ELSE 1 END, p.project_id LIMIT $2`, l.Values...)
@@ -86,7 +101,7 @@ func (c *Core) tracingProjects(ctx context.Context, claim store.TraceClaim) ([]u
 }
 
 // claimTraces claims due runs of projects that export traces.
-func (c *Core) claimTraces(ctx context.Context, tx *sqldb.Tx, claim store.TraceClaim, projects []uuid.UUID) ([]store.DueTraces, error) {
+func (o *Outbox) claimTraces(ctx context.Context, tx *sqldb.Tx, claim store.TraceClaim, projects []uuid.UUID) ([]store.DueTraces, error) {
 	var l sqldb.Args
 	due, err := sqldb.Collect(ctx, tx, scanTelemetry, `SELECT `+telemetryColumns+` FROM projects
 		WHERE telemetry IS NOT NULL AND project_id IN `+l.AddIDs(projects), l.Values...)
@@ -96,7 +111,7 @@ func (c *Core) claimTraces(ctx context.Context, tx *sqldb.Tx, claim store.TraceC
 	for i := range due {
 		due[i].Runs, err = sqldb.Collect(ctx, tx, sqldb.ScanUUID, `UPDATE outbox_traces SET due_at = now_us() + $3
 			WHERE project_id = $1 AND run_id IN (SELECT o.run_id FROM outbox_traces o
-				WHERE o.project_id = $1 AND o.due_at <= now_us() ORDER BY o.due_at LIMIT $2 `+c.SkipLocked+`) RETURNING run_id`,
+				WHERE o.project_id = $1 AND o.due_at <= now_us() ORDER BY o.due_at LIMIT $2 `+o.db.SkipLocked+`) RETURNING run_id`,
 			due[i].ProjectID, claim.Runs, claim.Lease.Microseconds())
 		if err != nil {
 			return nil, err
@@ -106,22 +121,22 @@ func (c *Core) claimTraces(ctx context.Context, tx *sqldb.Tx, claim store.TraceC
 }
 
 // DelayTraces implements store.Traces.
-func (c *Core) DelayTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID, wait time.Duration) error {
-	return c.changeTraces(ctx, project, runs, `UPDATE outbox_traces SET due_at = now_us() + $2
+func (o *Outbox) DelayTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID, wait time.Duration) error {
+	return o.changeTraces(ctx, project, runs, `UPDATE outbox_traces SET due_at = now_us() + $2
 		WHERE project_id = $1 AND run_id IN `, wait.Microseconds())
 }
 
 // EndTraces implements store.Traces.
-func (c *Core) EndTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID) error {
-	return c.changeTraces(ctx, project, runs, `DELETE FROM outbox_traces WHERE project_id = $1 AND run_id IN `)
+func (o *Outbox) EndTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID) error {
+	return o.changeTraces(ctx, project, runs, `DELETE FROM outbox_traces WHERE project_id = $1 AND run_id IN `)
 }
 
 // changeTraces executes a statement whose first argument is the project and that ends before the list of runs.
-func (c *Core) changeTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID, statement string, args ...any) error {
+func (o *Outbox) changeTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID, statement string, args ...any) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err := o.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		l := sqldb.Args{Values: append([]any{project}, args...)}
 		_, err := tx.Exec(ctx, statement+l.AddIDs(runs), l.Values...)
 		return err
@@ -130,10 +145,10 @@ func (c *Core) changeTraces(ctx context.Context, project uuid.UUID, runs []uuid.
 }
 
 // DropTraces implements store.Traces.
-func (c *Core) DropTraces(ctx context.Context, age time.Duration, limit int) (n int, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (o *Outbox) DropTraces(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+	err = o.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		dropped, err := tx.Exec(ctx, `DELETE FROM outbox_traces WHERE (project_id, run_id) IN (SELECT o.project_id, o.run_id
-			FROM outbox_traces o WHERE o.ended_at <= now_us() - $1 ORDER BY o.ended_at LIMIT $2 `+c.SkipLocked+`)`, age.Microseconds(), limit)
+			FROM outbox_traces o WHERE o.ended_at <= now_us() - $1 ORDER BY o.ended_at LIMIT $2 `+o.db.SkipLocked+`)`, age.Microseconds(), limit)
 		n = int(dropped)
 		return err
 	})
@@ -141,33 +156,33 @@ func (c *Core) DropTraces(ctx context.Context, age time.Duration, limit int) (n 
 }
 
 // TracedRuns implements store.Traces.
-func (c *Core) TracedRuns(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (found []store.TracedRun, err error) {
-	var starts []start
-	for _, same := range c.IDsByPart("ended_runs", runs) {
+func (o *Outbox) TracedRuns(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (found []store.TracedRun, err error) {
+	var starts []runrow.Start
+	for _, same := range o.db.IDsByPart("ended_runs", runs) {
 		l := sqldb.Args{Values: []any{project}}
-		some, err := sqldb.PastRows(ctx, c.DB, c.engine.Reader(), same[0], func(row sqldb.Scanner) (store.TracedRun, error) {
+		some, err := sqldb.PastRows(ctx, o.db, o.db.Reader(), same[0], func(row sqldb.Scanner) (store.TracedRun, error) {
 			t := store.TracedRun{Run: store.Run{ProjectID: project}}
-			from := start{input: store.Key{ProjectID: project}}
+			from := runrow.Start{Input: store.Key{ProjectID: project}}
 			err := row.Scan(&t.Run.ID, &t.Run.EnvironmentID, &t.Run.AgentName, &t.Run.Status, &t.Run.ErrorCode, &t.Run.Error,
-				&t.Run.Attempt, sqldb.ScanTime(&t.Run.QueuedAt), sqldb.ScanNullTime(&t.Run.StartedAt), sqldb.ScanNullTime(&t.Run.EndedAt), &from.input.ID, &t.BundleDigest)
-			from.run = t.Run.Key()
+				&t.Run.Attempt, sqldb.ScanTime(&t.Run.QueuedAt), sqldb.ScanNullTime(&t.Run.StartedAt), sqldb.ScanNullTime(&t.Run.EndedAt), &from.Input.ID, &t.BundleDigest)
+			from.Run = t.Run.Key()
 			starts = append(starts, from)
 			return t, err
 		}, `SELECT r.id, r.environment_id, r.agent_name, r.status, r.error_code, r.error, r.attempt, r.queued_at, r.started_at,
 				r.ended_at, r.input_id, COALESCE((SELECT d.bundle_digest FROM deployments d
 					WHERE d.project_id = r.project_id AND d.id = r.deployment_id), '') FROM {ended_runs} r
-			WHERE `+c.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, same))+sqldb.ReadableCondition("$1"), l.Values...)
+			WHERE `+o.db.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, same))+sqldb.ReadableCondition("$1"), l.Values...)
 		if err != nil {
 			return nil, sqldb.Wrap(err, "reading ended runs of project %s", project)
 		}
 		found = append(found, some...)
 	}
-	origins, err := c.originsByRun(ctx, c.engine.Reader(), starts)
+	origins, err := runrow.OriginsByRun(ctx, o.db, o.db.Reader(), starts)
 	if err != nil {
 		return nil, sqldb.Wrap(err, "reading the traceparents of runs of project %s", project)
 	}
 	for i := range found {
-		found[i].Traceparent = origins[found[i].Run.Key()].traceparent
+		found[i].Traceparent = origins[found[i].Run.Key()].Traceparent
 	}
 	slices.SortFunc(found, func(a, b store.TracedRun) int { return sqldb.CompareIDs(a.Run.ID, b.Run.ID) })
 	return found, nil
@@ -176,16 +191,16 @@ func (c *Core) TracedRuns(ctx context.Context, project uuid.UUID, runs []uuid.UU
 // runEntry is a journal entry of a run.
 type runEntry struct {
 	run uuid.UUID
-	pastEntry
+	runrow.PastEntry
 }
 
 // RunJournals implements store.Traces.
-func (c *Core) RunJournals(
+func (o *Outbox) RunJournals(
 	ctx context.Context, project uuid.UUID, runs []uuid.UUID, visit func(run uuid.UUID, e store.JournalEntry) error,
 ) error {
-	for _, same := range c.IDsByPart("journal", slices.SortedFunc(slices.Values(runs), sqldb.CompareIDs)) {
+	for _, same := range o.db.IDsByPart("journal", slices.SortedFunc(slices.Values(runs), sqldb.CompareIDs)) {
 		for after := (runEntry{}); len(same) > 0; {
-			rows, entries, err := c.runEntries(ctx, project, same, after)
+			rows, entries, err := o.runEntries(ctx, project, same, after)
 			if err != nil {
 				return sqldb.Wrap(err, "reading journals of runs of project %s", project)
 			}
@@ -205,27 +220,27 @@ func (c *Core) RunJournals(
 }
 
 // runEntries reads a page of the journals of runs of one day, as JournalAfter.
-func (c *Core) runEntries(
+func (o *Outbox) runEntries(
 	ctx context.Context, project uuid.UUID, runs []uuid.UUID, after runEntry,
 ) (rows []runEntry, entries []store.JournalEntry, err error) {
 	l := sqldb.Args{Values: []any{project, after.run, after.Sequence, store.MaxEntries}}
-	rows, err = sqldb.PastRows(ctx, c.DB, c.engine.Reader(), runs[0], func(row sqldb.Scanner) (e runEntry, err error) {
-		err = row.Scan(&e.run, &e.Sequence, &e.Kind, sqldb.ScanJSON(&e.Data), &e.Unsafe, &e.blob, sqldb.ScanTime(&e.At))
+	rows, err = sqldb.PastRows(ctx, o.db, o.db.Reader(), runs[0], func(row sqldb.Scanner) (e runEntry, err error) {
+		err = row.Scan(&e.run, &e.Sequence, &e.Kind, sqldb.ScanJSON(&e.Data), &e.Unsafe, &e.Blob, sqldb.ScanTime(&e.At))
 		return e, err
-	}, `SELECT j.run_id, `+entryAliases+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
+	}, `SELECT j.run_id, `+runrow.EntryAliases+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
 			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
 			OVER (ORDER BY n.run_id, n.sequence ROWS UNBOUNDED PRECEDING) AS bytes
-		FROM (SELECT j.run_id, `+entryColumns+` FROM {journal} j WHERE `+c.KeyCondition(&l, "j.run_id", sqldb.KeysFromIDs(project, runs))+`
+		FROM (SELECT j.run_id, `+runrow.EntryColumns+` FROM {journal} j WHERE `+o.db.KeyCondition(&l, "j.run_id", sqldb.KeysFromIDs(project, runs))+`
 			AND (j.run_id, j.sequence) > ($2, $3)`+sqldb.SinceCondition("j.run_id", "$1")+`
 			ORDER BY j.run_id, j.sequence LIMIT $4) AS n) AS j
 		WHERE j.bytes <= `+strconv.Itoa(store.MaxJournalPage)+` ORDER BY j.run_id, j.sequence`, l.Values...)
 	if err != nil {
 		return nil, nil, err
 	}
-	past := make([]pastEntry, len(rows))
+	past := make([]runrow.PastEntry, len(rows))
 	for i, row := range rows {
-		past[i] = row.pastEntry
+		past[i] = row.PastEntry
 	}
-	entries, err = c.wholeEntries(ctx, c.engine.Reader(), project, past)
+	entries, err = runrow.WholeEntries(ctx, o.db, o.db.Reader(), project, past)
 	return rows, entries, err
 }
