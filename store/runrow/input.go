@@ -4,6 +4,7 @@ package runrow
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/google/uuid"
 
@@ -63,4 +64,10 @@ func AddInputs(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, project uuid.
 		found[ids[i]].AddTo(&runs[i])
 	}
 	return sqldb.Wrap(err, "reading the inputs of claimed runs")
+}
+
+// FilesIn decodes the files in the row of an input.
+func FilesIn(column string) (files []store.File, err error) {
+	err = json.Unmarshal([]byte(column), &files)
+	return files, sqldb.Wrap(err, "decoding files")
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/agentrun"
 	"github.com/agentplatform/agentplatform/store/audit"
 	"github.com/agentplatform/agentplatform/store/blob"
 	"github.com/agentplatform/agentplatform/store/cluster"
@@ -125,6 +126,7 @@ type Core struct {
 	*cluster.Lease
 	*deployment.Record
 	*trace.Outbox
+	*agentrun.Viewer
 
 	engine   Engine
 	atOnce   int
@@ -168,6 +170,7 @@ func (c *Core) setDB(db *sqldb.DB) {
 	c.Lease = cluster.New(db)
 	c.Record = deployment.New(db, c.claimID)
 	c.Outbox = c.Outbox.With(db)
+	c.Viewer = agentrun.New(db, c.Archive, c.engine.Among, c.SearchRuns)
 }
 
 // ForCluster implements store.Clusters.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/outbox"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/sweep"
 )
@@ -375,7 +376,7 @@ func (c *Core) deleteRows(
 
 // addFiles adds the blobs of the files of an input.
 func addFiles(blobs []store.Key, project uuid.UUID, column string) ([]store.Key, error) {
-	files, err := filesIn(column)
+	files, err := runrow.FilesIn(column)
 	for _, file := range files {
 		if file.Blob != nil {
 			blobs = append(blobs, store.Key{ProjectID: project, ID: *file.Blob})

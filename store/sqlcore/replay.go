@@ -58,7 +58,7 @@ type requestedDelivery struct {
 // Redeliver implements store.Replays. It reads the original first, because the original does not
 // change.
 func (c *Core) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admission, err error) {
-	of, err := c.connectorRun(ctx, c.engine.Reader(), r.Of)
+	of, err := runrow.ReadConnectorRun(ctx, c.DB, c.engine.Reader(), r.Of)
 	if err == nil && (of.Trigger != store.TriggerOutbound || len(of.RunIDs) == 0 && of.Kind != store.DeliverTest) {
 		err = store.ErrNotFound
 	}

@@ -73,7 +73,7 @@ func (c *Core) startOf(ctx context.Context, q sqldb.Queryer, run store.Key) (*st
 	if err != nil {
 		return nil, err
 	}
-	started, err := c.connectorRun(ctx, q, store.Key{ProjectID: run.ProjectID, ID: *event})
+	started, err := runrow.ReadConnectorRun(ctx, c.DB, q, store.Key{ProjectID: run.ProjectID, ID: *event})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}

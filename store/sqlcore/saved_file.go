@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/agentrun"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
@@ -82,8 +83,8 @@ func (c *Core) checkNewFile(ctx context.Context, run store.Key, length int64, fi
 	if err = errors.Join(full, err); err != nil {
 		return err
 	}
-	files, err := c.savedFiles(ctx, c.Reader(), run, ` AND j.sequence <= $3`, length)
-	if err == nil && slices.ContainsFunc(files, func(f savedFile) bool { return f.ID == file.ID }) {
+	files, err := agentrun.SavedFiles(ctx, c.DB, c.Reader(), run, ` AND j.sequence <= $3`, length)
+	if err == nil && slices.ContainsFunc(files, func(f agentrun.SavedFile) bool { return f.ID == file.ID }) {
 		err = fmt.Errorf("the run has saved another file with the ID: %w", store.ErrInvalid)
 	}
 	return err
@@ -112,48 +113,4 @@ func countSaved(ctx context.Context, tx *sqldb.Tx, run store.Key, size int64) er
 		return err
 	}
 	return storedbytes.AddByDay(ctx, tx, map[sqldb.ProjectDay]int64{{Project: run.ProjectID, Day: sqldb.DayOf(run.ID)}: size})
-}
-
-// savedFile is a file with its blob.
-type savedFile struct {
-	store.SavedFile
-	blob uuid.UUID
-}
-
-// savedFiles reads the files of a run, if narrow matches its journal rows j. The arguments of narrow begin with $3.
-func (c *Core) savedFiles(ctx context.Context, q sqldb.Queryer, run store.Key, narrow string, args ...any) ([]savedFile, error) {
-	return sqldb.PastRows(ctx, c.DB, q, run.ID, func(row sqldb.Scanner) (f savedFile, err error) {
-		err = row.Scan(sqldb.ScanJSON(&f.SavedFile), &f.blob)
-		return f, err
-	}, `SELECT j.data, j.blob_id FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.kind = 'file'`+narrow+` ORDER BY j.sequence`,
-		append([]any{run.ProjectID, run.ID}, args...)...)
-}
-
-// RunSavedFiles implements store.SavedFiles.
-func (c *Core) RunSavedFiles(ctx context.Context, run store.Key) ([]store.SavedFile, error) {
-	found, err := c.readableFiles(ctx, run)
-	files := make([]store.SavedFile, len(found))
-	for i, f := range found {
-		files[i] = f.SavedFile
-	}
-	return files, sqldb.Wrap(err, "reading the saved files of run %s", run)
-}
-
-// readableFiles returns the files of a run that the retention of its project keeps. An erased run has none.
-func (c *Core) readableFiles(ctx context.Context, run store.Key) ([]savedFile, error) {
-	return c.savedFiles(ctx, c.engine.Reader(), run, sqldb.SinceOrOpenCondition("j.run_id", "$1"))
-}
-
-// OpenSavedFile implements store.SavedFiles.
-func (c *Core) OpenSavedFile(ctx context.Context, run store.Key, id string, offset int64) (store.SavedFile, io.ReadCloser, error) {
-	found, err := c.readableFiles(ctx, run)
-	at := slices.IndexFunc(found, func(f savedFile) bool { return f.ID == id })
-	if err == nil && (at < 0 || offset < 0) {
-		err = store.ErrNotFound
-	}
-	if err != nil {
-		return store.SavedFile{}, nil, sqldb.Wrap(err, "reading a saved file of run %s", run)
-	}
-	body, err := c.OpenBlobAt(ctx, store.Key{ProjectID: run.ProjectID, ID: found[at].blob}, offset)
-	return found[at].SavedFile, body, sqldb.Wrap(err, "reading a saved file of run %s", run)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package agentrun
 
 import (
 	"context"
@@ -61,14 +61,14 @@ const (
 // ListRuns implements store.History. New runs have a higher ID than the runs that are read, and
 // ended runs keep their ID. A run that ends during the list was open when the days were read, so its
 // day is among them. So the list misses no run that one snapshot would show.
-func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
+func (v *Viewer) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
 	if q.EnvironmentIDs != nil && len(q.EnvironmentIDs) == 0 {
 		return nil, nil, nil
 	}
 	if q.Search != nil {
-		return c.SearchRuns(ctx, q)
+		return v.search(ctx, q)
 	}
-	windows, err := timewindow.List(ctx, c.DB, c.engine.Lists(), "ended_runs", q.ProjectID, timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)}, q.Before)
+	windows, err := timewindow.List(ctx, v.db, v.db.Lists(), "ended_runs", q.ProjectID, timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)}, q.Before)
 	if err != nil {
 		return nil, nil, sqldb.Wrap(err, "listing runs of project %s", q.ProjectID)
 	}
@@ -78,7 +78,7 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 	}
 	for {
 		some = min(some, left)
-		page, last, err := c.someRuns(ctx, q, windows[0], some)
+		page, last, err := someRuns(ctx, v.db, q, windows[0], some)
 		if err != nil {
 			return nil, nil, sqldb.Wrap(err, "listing runs of project %s", q.ProjectID)
 		}
@@ -103,27 +103,27 @@ func (c *Core) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run
 
 // someRuns returns the matching runs among the next candidates of a window, and the last candidate
 // unless the page is full; nil if there are no more.
-func (c *Core) someRuns(ctx context.Context, q store.RunQuery, window timewindow.Window, some int) ([]store.Run, *uuid.UUID, error) {
+func someRuns(ctx context.Context, db *sqldb.DB, q store.RunQuery, window timewindow.Window, some int) ([]store.Run, *uuid.UUID, error) {
 	l := sqldb.Args{Values: []any{q.ProjectID}}
 	from := selectCandidates(q, window, some, &l)
 	if from == "" {
 		return nil, nil, nil
 	}
 	narrow := runrow.QueryCondition("x", q, &l)
-	runs, err := sqldb.Collect(ctx, c.engine.Lists(), runrow.Scan, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1`+narrow+
+	runs, err := sqldb.Collect(ctx, db.Lists(), runrow.Scan, `SELECT x.* FROM (`+from+`) AS x WHERE x.project_id = $1`+narrow+
 		` ORDER BY x.id DESC LIMIT `+l.Add(q.Limit), l.Values...)
 	if err != nil || len(runs) == q.Limit || narrow == "" {
 		return runs, nil, err
 	}
-	last, err := c.lastCandidate(ctx, q, window, some)
+	last, err := lastCandidate(ctx, db, q, window, some)
 	return runs, last, err
 }
 
 // lastCandidate returns the last of so many candidates of a window, nil if there are fewer.
-func (c *Core) lastCandidate(ctx context.Context, q store.RunQuery, window timewindow.Window, some int) (*uuid.UUID, error) {
+func lastCandidate(ctx context.Context, db *sqldb.DB, q store.RunQuery, window timewindow.Window, some int) (*uuid.UUID, error) {
 	l := sqldb.Args{Values: []any{q.ProjectID}}
 	from := selectCandidates(q, window, some, &l)
-	id, err := sqldb.ScanUUID(c.engine.Lists().QueryRowContext(ctx, `SELECT x.id FROM (`+from+`) AS x WHERE x.project_id = $1
+	id, err := sqldb.ScanUUID(db.Lists().QueryRowContext(ctx, `SELECT x.id FROM (`+from+`) AS x WHERE x.project_id = $1
 		ORDER BY x.id DESC LIMIT 1 OFFSET `+l.Add(some-1), l.Values...))
 	if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 		return nil, nil

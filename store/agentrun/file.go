@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agentrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+)
+
+// EventFiles implements store.Files.
+func (v *Viewer) EventFiles(ctx context.Context, connectorRun store.Key) ([]store.File, error) {
+	files, err := inputFiles(ctx, v.db, connectorRun, sqldb.SinceCondition("id", "$1"))
+	return files, sqldb.Wrap(err, "reading the files of connector run %s", connectorRun)
+}
+
+// inputFiles returns the files of an input, which has the ID of its connector run, if narrow matches.
+func inputFiles(ctx context.Context, db *sqldb.DB, input store.Key, narrow string) ([]store.File, error) {
+	var column *string
+	err := db.ReadHistory(ctx, db.Reader(), input, `SELECT files FROM {inputs} WHERE project_id = $1 AND id = $2`+narrow, &column)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && column == nil:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return runrow.FilesIn(*column)
+}
+
+// RunFiles implements store.Files.
+func (v *Viewer) RunFiles(ctx context.Context, run store.Key) ([]store.File, error) {
+	input, err := inputOf(ctx, v.db, run)
+	if err != nil {
+		return nil, sqldb.Wrap(err, "reading the files of run %s", run)
+	}
+	files, err := inputFiles(ctx, v.db, store.Key{ProjectID: run.ProjectID, ID: input}, ``)
+	return files, sqldb.Wrap(err, "reading the files of run %s", run)
+}
+
+// inputOf returns the input of a run.
+func inputOf(ctx context.Context, db *sqldb.DB, run store.Key) (input uuid.UUID, err error) {
+	err = sqldb.MapNoRows(db.Reader().QueryRowContext(ctx, `SELECT input_id FROM open_runs WHERE project_id = $1 AND id = $2`,
+		run.ProjectID, run.ID).Scan(&input))
+	if errors.Is(err, store.ErrNotFound) {
+		err = db.ReadHistory(ctx, db.Reader(), run, `SELECT r.input_id FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+sqldb.ReadableCondition("$1"), &input)
+	}
+	return input, err
+}
+
+// OpenRunFile implements store.Files.
+func (v *Viewer) OpenRunFile(ctx context.Context, run store.Key, number int) (store.File, io.ReadCloser, error) {
+	files, err := v.RunFiles(ctx, run)
+	if err != nil {
+		return store.File{}, nil, err
+	}
+	accepted, _ := store.SplitFiles(files)
+	if number < 0 || number >= len(accepted) {
+		return store.File{}, nil, fmt.Errorf("file %d of run %s: %w", number, run, store.ErrNotFound)
+	}
+	body, err := v.archive.OpenBlob(ctx, store.Key{ProjectID: run.ProjectID, ID: *accepted[number].Blob})
+	return accepted[number], body, sqldb.Wrap(err, "reading file %d of run %s", number, run)
+}
+
+// SavedFile is a file with its blob.
+type SavedFile struct {
+	store.SavedFile
+	Blob uuid.UUID
+}
+
+// SavedFiles reads the files of a run, if narrow matches its journal rows j. The arguments of narrow begin with $3.
+func SavedFiles(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, run store.Key, narrow string, args ...any) ([]SavedFile, error) {
+	return sqldb.PastRows(ctx, db, q, run.ID, func(row sqldb.Scanner) (f SavedFile, err error) {
+		err = row.Scan(sqldb.ScanJSON(&f.SavedFile), &f.Blob)
+		return f, err
+	}, `SELECT j.data, j.blob_id FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.kind = 'file'`+narrow+` ORDER BY j.sequence`,
+		append([]any{run.ProjectID, run.ID}, args...)...)
+}
+
+// RunSavedFiles implements store.SavedFiles.
+func (v *Viewer) RunSavedFiles(ctx context.Context, run store.Key) ([]store.SavedFile, error) {
+	found, err := readableFiles(ctx, v.db, run)
+	files := make([]store.SavedFile, len(found))
+	for i, f := range found {
+		files[i] = f.SavedFile
+	}
+	return files, sqldb.Wrap(err, "reading the saved files of run %s", run)
+}
+
+// readableFiles returns the files of a run that the retention of its project keeps. An erased run has none.
+func readableFiles(ctx context.Context, db *sqldb.DB, run store.Key) ([]SavedFile, error) {
+	return SavedFiles(ctx, db, db.Reader(), run, sqldb.SinceOrOpenCondition("j.run_id", "$1"))
+}
+
+// OpenSavedFile implements store.SavedFiles.
+func (v *Viewer) OpenSavedFile(ctx context.Context, run store.Key, id string, offset int64) (store.SavedFile, io.ReadCloser, error) {
+	found, err := readableFiles(ctx, v.db, run)
+	at := slices.IndexFunc(found, func(f SavedFile) bool { return f.ID == id })
+	if err == nil && (at < 0 || offset < 0) {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return store.SavedFile{}, nil, sqldb.Wrap(err, "reading a saved file of run %s", run)
+	}
+	body, err := v.archive.OpenBlobAt(ctx, store.Key{ProjectID: run.ProjectID, ID: found[at].Blob}, offset)
+	return found[at].SavedFile, body, sqldb.Wrap(err, "reading a saved file of run %s", run)
+}
