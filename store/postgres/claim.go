@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runqueue"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -37,8 +38,8 @@ const (
 // waitingStatement reads the heads of the queues: the first claimable runs of each queue. It starts
 // at the first run that the walk has found, and does not walk again over the runs that have left
 // the queue before it.
-var waitingStatement = `WITH RECURSIVE ` + sqlcore.QueuedLines("ctid", sqlcore.QueuedHere) + `,
-	l AS (SELECT q.address FROM q WHERE q.address IS NOT NULL LIMIT ` + strconv.Itoa(sqlcore.MaxLines) + `)
+var waitingStatement = `WITH RECURSIVE ` + runqueue.WalkQueues("ctid", runqueue.InEnvironment) + `,
+	l AS (SELECT q.address FROM q WHERE q.address IS NOT NULL LIMIT ` + strconv.Itoa(runqueue.MaxQueues) + `)
 	SELECT h.id, c.class, c.agent_name, c.fresh, h.input_id, h.deployment_id, d.bundle_digest, a.max_concurrent_runs,
 		CASE WHEN h.keyless THEN COALESCE(a.concurrency_expression, '') ELSE '' END, COALESCE(a.concurrency_drop, FALSE)
 	FROM l JOIN open_runs c ON c.ctid = l.address
@@ -47,7 +48,7 @@ var waitingStatement = `WITH RECURSIVE ` + sqlcore.QueuedLines("ctid", sqlcore.Q
 			n.concurrency_key IS NULL AS keyless FROM open_runs n
 		WHERE n.status = 'queued' AND n.blocked = FALSE AND n.project_id = $1 AND n.environment_id = $2 AND n.class = c.class AND n.agent_name = c.agent_name
 			AND n.fresh = c.fresh AND n.id >= c.id AND n.not_before <= now_us() ORDER BY n.id
-		LIMIT ` + sqlcore.HeadsOf("$3::bigint", "(SELECT count(*) FROM l)") + `) h
+		LIMIT ` + runqueue.HeadsOf("$3::bigint", "(SELECT count(*) FROM l)") + `) h
 	LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id
 	LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = c.agent_name AND a.variant_of = ''`
 

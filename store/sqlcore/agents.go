@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runqueue"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -193,15 +194,15 @@ type agentCount struct {
 // outbox still names, and rolled up runs. A run of a variant counts for the variant and for its
 // base agent.
 func (a *agentList) countRuns(ctx context.Context, q sqldb.Queryer) error {
-	open, err := openRuns{DB: a.DB, only: a.only, args: a.baseArgs(), fresh: true}.countRuns(ctx, q)
+	open, err := runqueue.OpenQuery{DB: a.DB, Only: a.only, Args: a.baseArgs(), Fresh: true}.Count(ctx, q)
 	if err != nil {
 		return err
 	}
 	var recent []agentCount
 	for _, n := range open {
-		one := agentCount{n.agent, n.testName, n.runs, 0, n.last}
-		if n.status == store.RunQueued {
-			one.queued = n.runs
+		one := agentCount{n.Agent, n.TestName, n.Runs, 0, n.Last}
+		if n.Status == store.RunQueued {
+			one.queued = n.Runs
 		}
 		recent = append(recent, one)
 	}

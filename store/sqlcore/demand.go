@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runqueue"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -15,12 +16,12 @@ import (
 // running runs of each agent. $3 is the maximum count per queue, $4 of running runs. address is the
 // engine's column for the address of a row.
 func demandStatement(address string) string {
-	return `WITH RECURSIVE ` + QueuedLines(address, QueuedHere) + `,
-		l AS (SELECT q.address FROM q WHERE q.address IS NOT NULL LIMIT ` + strconv.Itoa(MaxLines) + `)
+	return `WITH RECURSIVE ` + runqueue.WalkQueues(address, runqueue.InEnvironment) + `,
+		l AS (SELECT q.address FROM q WHERE q.address IS NOT NULL LIMIT ` + strconv.Itoa(runqueue.MaxQueues) + `)
 		SELECT r.agent_name, FALSE, r.class > 0 AND r.fresh, COALESCE(a.max_concurrent_runs, 0),
 			(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs n WHERE n.status = 'queued' AND n.blocked = FALSE AND n.project_id = $1
 				AND n.environment_id = $2 AND n.class = r.class AND n.agent_name = r.agent_name AND n.fresh = r.fresh AND n.not_before <= now_us()
-				LIMIT ` + HeadsOf("$3", "(SELECT count(*) FROM l)") + `) counted),
+				LIMIT ` + runqueue.HeadsOf("$3", "(SELECT count(*) FROM l)") + `) counted),
 			now_us() - r.queued_at
 		FROM l JOIN open_runs r ON r.` + address + ` = l.address
 		JOIN environments e ON e.project_id = $1 AND e.id = $2 AND e.live_deployment_id IS NOT NULL
@@ -63,7 +64,7 @@ func (c *Core) Demand(ctx context.Context, environment store.Key, enough int) (d
 		}
 		of[agent] = a
 		return none, nil
-	}, demandStatement(c.Address), environment.ProjectID, environment.ID, min(enough, maxHeads), enough)
+	}, demandStatement(c.Address), environment.ProjectID, environment.ID, min(enough, runqueue.MaxHeads), enough)
 	for _, a := range of {
 		d = a.addDemand(d)
 	}

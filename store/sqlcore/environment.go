@@ -14,6 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/blob"
 	"github.com/agentplatform/agentplatform/store/deployment"
 	"github.com/agentplatform/agentplatform/store/object"
+	"github.com/agentplatform/agentplatform/store/runqueue"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -68,7 +69,7 @@ func stillLeaving(ctx context.Context, tx *sqldb.Tx, key store.Key) (leaving, er
 	var there, open bool
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM environments WHERE project_id = $1 AND id = $2),
 			(SELECT n.id FROM open_runs n WHERE n.project_id = $1 AND n.environment_id = $2 AND n.status = 'queued' AND n.blocked = FALSE`+
-		queuedOrder+`) IS NOT NULL
+		runqueue.First+`) IS NOT NULL
 			OR EXISTS (SELECT 1 FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND blocked)
 			OR EXISTS (SELECT 1 FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND status = 'running')
 			OR EXISTS (SELECT 1 FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND status = 'awaiting_approval')`,

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runqueue"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
@@ -21,7 +22,7 @@ const RunningStatement = `SELECT count(*) FROM open_runs r WHERE r.status = 'run
 // QueueStatement returns a row for each queue. It counts open runs only. The first run of a queue
 // is its oldest, because IDs are ordered by time.
 func QueueStatement(address string) string {
-	return `WITH RECURSIVE ` + QueuedLines(address, QueuedAnywhere) + `
+	return `WITH RECURSIVE ` + runqueue.WalkQueues(address, runqueue.InAllProjects) + `
 		SELECT EXISTS (SELECT 1 FROM environments e
 				WHERE e.project_id = r.project_id AND e.id = r.environment_id AND e.live_deployment_id IS NOT NULL),
 			EXISTS (SELECT 1 FROM runners w
@@ -35,7 +36,7 @@ func QueueStatement(address string) string {
 
 // LinesStatement counts the queues.
 func LinesStatement(address string) string {
-	return `WITH RECURSIVE ` + QueuedLines(address, QueuedAnywhere) + ` SELECT count(q.address) FROM q`
+	return `WITH RECURSIVE ` + runqueue.WalkQueues(address, runqueue.InAllProjects) + ` SELECT count(q.address) FROM q`
 }
 
 // countOf returns the maximum count per queue for this number of queues. So the cost of counting

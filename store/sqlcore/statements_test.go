@@ -29,7 +29,7 @@ var ofAll = map[string]string{
 	"DueTicks":             "connectors of all projects tick",
 	"addLinks":             "names its connectors, of all projects, by their whole keys",
 	"sweepOrphans":         "finds the deleted environments of all projects",
-	"QueuedLines":          "walks the queue of one environment or of all projects",
+	"WalkQueues":           "walks the queue of one environment or of all projects",
 	"Look":                 "uses the rows of the walk in one environment",
 	"lookAtQueue":          "uses the rows of the walk in one environment",
 	"QueueStatement":       "counts open runs over all projects",

@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/outbox"
+	"github.com/agentplatform/agentplatform/store/runqueue"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
@@ -206,9 +207,9 @@ func (s *statistics) addOpen(ctx context.Context, q sqldb.Queryer) error {
 	}
 	l := sqldb.Args{Values: []any{s.query.Environment.ProjectID, s.query.Environment.ID}}
 	within, begun := timewindow.Condition("r.id", s.window, &l), s.startedCondition(&l)
-	open, err := openRuns{DB: s.DB, only: []string{s.query.AgentName}, within: within, begun: begun, args: l, fresh: s.includesUnstarted()}.countRuns(ctx, q)
+	open, err := runqueue.OpenQuery{DB: s.DB, Only: []string{s.query.AgentName}, Within: within, Begun: begun, Args: l, Fresh: s.includesUnstarted()}.Count(ctx, q)
 	for _, n := range open {
-		s.out.Runs[n.status] += n.runs
+		s.out.Runs[n.Status] += n.Runs
 	}
 	return err
 }

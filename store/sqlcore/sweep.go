@@ -9,6 +9,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runqueue"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 	"github.com/agentplatform/agentplatform/store/sweep"
@@ -110,7 +111,7 @@ func (c *Core) sweepLate(ctx context.Context, limit int) (store.Swept, error) {
 // sweepOrphans cancels queued runs of deleted environments. The walk is joined in the written
 // order, which SQLite keeps for a cross join only.
 func (c *Core) sweepOrphans(ctx context.Context, limit int) (swept store.Swept, err error) {
-	gone, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanKey, `WITH RECURSIVE `+QueuedLines(c.Address, QueuedAnywhere)+`
+	gone, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanKey, `WITH RECURSIVE `+runqueue.WalkQueues(c.Address, runqueue.InAllProjects)+`
 		SELECT DISTINCT r.project_id, r.environment_id FROM q CROSS JOIN open_runs r WHERE r.`+c.Address+` = q.address AND NOT EXISTS
 		(SELECT 1 FROM environments e WHERE e.project_id = r.project_id AND e.id = r.environment_id)`)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runqueue"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
@@ -359,9 +360,9 @@ func lookAtQueue(ctx context.Context, q sqldb.Queryer, c store.Claim, look *sqlc
 		err := rows.Scan(&l.class, &l.agent, &l.fresh)
 		lines = append(lines, l)
 		return err
-	}, `WITH RECURSIVE `+sqlcore.QueuedLines("rowid", sqlcore.QueuedHere)+`
+	}, `WITH RECURSIVE `+runqueue.WalkQueues("rowid", runqueue.InEnvironment)+`
 		SELECT c.class, c.agent_name, c.fresh FROM q JOIN open_runs c ON c.rowid = q.address LIMIT $3`,
-		c.Environment.ProjectID, c.Environment.ID, sqlcore.MaxLines); err != nil {
+		c.Environment.ProjectID, c.Environment.ID, runqueue.MaxQueues); err != nil {
 		return err
 	}
 	for _, l := range lines {
@@ -386,7 +387,7 @@ func lookAtQueue(ctx context.Context, q sqldb.Queryer, c store.Claim, look *sqlc
 				CASE WHEN h.keyless THEN COALESCE(a.concurrency_expression, '') ELSE '' END, COALESCE(a.concurrency_drop, FALSE)
 			FROM (SELECT n.id, n.input_id, COALESCE(n.deployment_id, $5) AS deployment_id, n.concurrency_key IS NULL AS keyless
 				FROM open_runs n WHERE n.status = 'queued' AND n.blocked = FALSE AND n.project_id = $1 AND n.environment_id = $2 AND n.class = $3 AND n.agent_name = $4
-					AND n.fresh = $6 AND n.not_before <= now_us() ORDER BY n.id LIMIT `+sqlcore.HeadsOf("$7", "$8")+`) h
+					AND n.fresh = $6 AND n.not_before <= now_us() ORDER BY n.id LIMIT `+runqueue.HeadsOf("$7", "$8")+`) h
 			LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id
 			LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = $4 AND a.variant_of = ''`,
 			c.Environment.ProjectID, c.Environment.ID, int64(l.class), l.agent, *look.Live, l.fresh, c.Limit, len(lines)); err != nil {
