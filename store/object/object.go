@@ -76,3 +76,17 @@ func Write(ctx context.Context, tx *sqldb.Tx, i Claim) error {
 		i.Key.ProjectID, i.Key.ID, i.Ref.Namespace, i.Ref.Kind, i.Ref.Name, i.Ref.ObjectUID, i.Ref.Generation)
 	return sqldb.Wrap(err, "claiming the ID of %s", i.Ref)
 }
+
+// RecordDeletion records the deletion of an object whose rollups and builds stay as long as its history. An
+// object that is re-created with the same ID gets them back.
+func RecordDeletion(ctx context.Context, tx *sqldb.Tx, kind string, key store.Key) error {
+	return RecordNamedDeletion(ctx, tx, kind, key, "")
+}
+
+// RecordNamedDeletion also records the name, which is shown with the remaining rows.
+func RecordNamedDeletion(ctx context.Context, tx *sqldb.Tx, kind string, key store.Key, name string) error {
+	_, err := tx.Exec(ctx, `INSERT INTO departed (project_id, kind, id, gone_at, name) VALUES ($1, $2, $3, now_us(), $4)
+		ON CONFLICT (project_id, kind, id) DO UPDATE SET gone_at = excluded.gone_at,
+			name = CASE WHEN excluded.name = '' THEN departed.name ELSE excluded.name END`, key.ProjectID, kind, key.ID, name)
+	return sqldb.Wrap(err, "recording the deletion")
+}

@@ -12,11 +12,13 @@ import (
 	"github.com/agentplatform/agentplatform/store/audit"
 	"github.com/agentplatform/agentplatform/store/blob"
 	"github.com/agentplatform/agentplatform/store/cluster"
+	"github.com/agentplatform/agentplatform/store/crontick"
 	"github.com/agentplatform/agentplatform/store/deployment"
 	"github.com/agentplatform/agentplatform/store/exchangerate"
 	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/platformkey"
 	"github.com/agentplatform/agentplatform/store/pollrequest"
+	"github.com/agentplatform/agentplatform/store/projection"
 	"github.com/agentplatform/agentplatform/store/rejection"
 	"github.com/agentplatform/agentplatform/store/replayjob"
 	"github.com/agentplatform/agentplatform/store/searchindex"
@@ -127,6 +129,8 @@ type Core struct {
 	*deployment.Record
 	*trace.Outbox
 	*agentrun.Viewer
+	*projection.Writer
+	*crontick.Plan
 
 	engine   Engine
 	atOnce   int
@@ -168,7 +172,9 @@ func (c *Core) setDB(db *sqldb.DB) {
 	c.Index = c.Index.With(db)
 	c.Queue = replayjob.New(db)
 	c.Lease = cluster.New(db)
-	c.Record = deployment.New(db, c.claimID)
+	c.Writer = projection.New(db, c.cancelOpen)
+	c.Plan = crontick.New(db)
+	c.Record = deployment.New(db, c.ClaimWithin)
 	c.Outbox = c.Outbox.With(db)
 	c.Viewer = agentrun.New(db, c.Archive, c.engine.Among, c.SearchRuns)
 }

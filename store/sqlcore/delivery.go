@@ -98,18 +98,6 @@ func byProject(all []destination) (projects [][]destination) {
 	return projects
 }
 
-// connectorsBy reads connectors by their keys.
-func (c *Core) connectorsBy(ctx context.Context, q sqldb.Queryer, keys []store.Key) (map[store.Key]store.Connector, error) {
-	var l sqldb.Args
-	all, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (store.Connector, error) { return scanConnector(row) },
-		selectConnectors+` AND `+c.KeyCondition(&l, "c.id", keys), l.Values...)
-	of := map[store.Key]store.Connector{}
-	for _, connector := range all {
-		of[connector.Key()] = connector
-	}
-	return of, err
-}
-
 // closedReason returns why nothing is sent to a destination; "" if it sends.
 func (d destination) closedReason(connector store.Connector, known bool) string {
 	switch {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/outbox"
+	"github.com/agentplatform/agentplatform/store/projection"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -289,7 +290,7 @@ func (c *Core) outboundLinks(ctx context.Context, runs []endedRun) (map[agent][]
 		for i, name := range names {
 			marks[i] = l.Add(name)
 		}
-		links, err := sqldb.Collect(ctx, c.engine.Reader(), scanLink, selectLinks+`WHERE l.project_id = $1 AND l.agent_name IN (`+strings.Join(marks, ", ")+`)
+		links, err := sqldb.Collect(ctx, c.engine.Reader(), projection.ScanLink, projection.SelectLinks+`WHERE l.project_id = $1 AND l.agent_name IN (`+strings.Join(marks, ", ")+`)
 			AND l.outbound IS NOT NULL`, l.Values...)
 		if err != nil {
 			return nil, err
@@ -313,7 +314,7 @@ const maxOutlets = 64
 
 // readOutlets reads the connectors that are in effect.
 func (c *Core) readOutlets(ctx context.Context, q sqldb.Queryer, keys []store.Key, outlets map[store.Key]outlet) error {
-	connectors, err := c.connectorsBy(ctx, q, keys)
+	connectors, err := projection.ConnectorsBy(ctx, c.DB, q, keys)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/projection"
 	"github.com/agentplatform/agentplatform/store/replayjob"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
@@ -122,7 +123,7 @@ func (c *Core) SendTest(ctx context.Context, t store.TestDelivery) (a store.Admi
 		return a, err
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		connectors, err := c.connectorsBy(ctx, tx, []store.Key{t.Connector})
+		connectors, err := projection.ConnectorsBy(ctx, c.DB, tx, []store.Key{t.Connector})
 		if err != nil {
 			return err
 		}

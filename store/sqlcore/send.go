@@ -7,12 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/object"
+	"github.com/agentplatform/agentplatform/store/projection"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
@@ -171,15 +170,15 @@ func (c *Core) sendTarget(ctx context.Context, q sqldb.Queryer, s store.Send) (t
 		run.ProjectID, run.ID).Scan(&to.environment, &agent); err != nil {
 		return to, sqldb.MapNoRows(err)
 	}
-	links, err := sendingLinks(ctx, q, run.ProjectID, to.environment, agent)
+	links, err := projection.SendingLinks(ctx, q, run.ProjectID, to.environment, agent)
 	if err != nil {
 		return to, err
 	}
 	for _, l := range links {
-		if l.policy.Mode != s.Mode || s.Mode == store.LinkAgentTool && l.policy.ActionName != s.Name || s.Mode == store.LinkMiddleware && l.connectorName != s.Name {
+		if l.Policy.Mode != s.Mode || s.Mode == store.LinkAgentTool && l.Policy.ActionName != s.Name || s.Mode == store.LinkMiddleware && l.ConnectorName != s.Name {
 			continue
 		}
-		to.link, to.connector = l.id, l.connector
+		to.link, to.connector = l.ID, l.Connector
 		from, err := runrow.OriginOf(ctx, c.DB, q, run)
 		if err != nil {
 			return to, err
@@ -192,36 +191,6 @@ func (c *Core) sendTarget(ctx context.Context, q sqldb.Queryer, s store.Send) (t
 		return firstOf(open), err
 	}
 	return to, fmt.Errorf("the agent has no such link: %w", store.ErrNotFound)
-}
-
-// sendingLink is a link of an agent to an outbound connector of an environment.
-type sendingLink struct {
-	id, connector uuid.UUID
-	agent         string
-	policy        store.OutboundPolicy
-	connectorName string
-	ref           store.ObjectRef
-	// effective means that its connector has its name and is not retired.
-	effective, retired bool
-}
-
-// sendingLinks returns the links of agents: effective ones first, then by age. Links whose
-// connector waits for its name count towards the limits too, because they may become effective at
-// any time.
-func sendingLinks(ctx context.Context, q sqldb.Queryer, project, environment uuid.UUID, agents ...string) ([]sendingLink, error) {
-	l := sqldb.Args{Values: []any{project, environment}}
-	names := make([]string, len(agents))
-	for i, agent := range agents {
-		names[i] = l.Add(agent)
-	}
-	return sqldb.Collect(ctx, q, func(row sqldb.Scanner) (l sendingLink, err error) {
-		err = row.Scan(append([]any{&l.id, &l.connector, &l.agent, sqldb.ScanJSON(&l.policy), &l.connectorName, &l.effective, &l.retired}, object.RefFields(&l.ref)...)...)
-		return l, err
-	}, `SELECT l.id, l.connector_id, l.agent_name, l.outbound, c.name, NOT c.shadowed AND NOT c.retired, c.retired, `+object.RefColumns+`
-		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
-		JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id
-		WHERE l.project_id = $1 AND c.environment_id = $2 AND l.agent_name IN (`+strings.Join(names, ", ")+`) AND l.outbound IS NOT NULL AND c.mode = 'outbound'
-		ORDER BY c.shadowed, c.retired, `+linkOrder, l.Values...)
 }
 
 // forgetSends deletes the sends of ended runs.
@@ -243,99 +212,23 @@ func (c *Core) Actions(ctx context.Context, environment store.Key, agents []stri
 	for i, agent := range agents {
 		texts[i] = sqldb.Text(agent)
 	}
-	links, err := sendingLinks(ctx, c.engine.Reader(), environment.ProjectID, environment.ID, texts...)
+	links, err := projection.SendingLinks(ctx, c.engine.Reader(), environment.ProjectID, environment.ID, texts...)
 	if err != nil {
 		return nil, sqldb.Wrap(err, "reading the outbound links of agents")
 	}
 	named := map[string]map[string]bool{}
 	for _, l := range links {
-		of, name := named[l.agent], l.policy.ActionName
+		of, name := named[l.Agent], l.Policy.ActionName
 		if of == nil {
 			of = map[string]bool{}
-			named[l.agent] = of
+			named[l.Agent] = of
 		}
-		if l.policy.Mode == store.LinkAgentTool && l.effective && !of[name] && len(of) < store.MaxOutboundLinks {
+		if l.Policy.Mode == store.LinkAgentTool && l.Effective && !of[name] && len(of) < store.MaxOutboundLinks {
 			of[name] = true
-			all = append(all, store.Action{AgentName: l.agent, Name: name, Connector: l.connectorName})
+			all = append(all, store.Action{AgentName: l.Agent, Name: name, Connector: l.ConnectorName})
 		}
 	}
 	return all, nil
-}
-
-// checkOutbound returns why a link cannot send for its agent: a *store.ActionTakenError or a
-// *store.TooManyOutboundLinksError. A lock serializes writes of a project's links.
-func checkOutbound(ctx context.Context, tx *sqldb.Tx, l store.Link) (refused, err error) {
-	if l.Outbound == nil {
-		return nil, nil
-	}
-	var environment uuid.UUID
-	err = sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT environment_id FROM connectors WHERE project_id = $1 AND id = $2 AND NOT retired`, l.ProjectID, l.ConnectorID).Scan(&environment))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil // it sends nothing; dropSurplus checks it when it does
-	}
-	if err != nil {
-		return nil, err
-	}
-	links, err := sendingLinks(ctx, tx, l.ProjectID, environment, l.AgentName)
-	if err != nil {
-		return nil, err
-	}
-	others, there := 0, false
-	for _, other := range links {
-		switch {
-		case other.id == l.ID:
-			there = true // and needs no further place
-		case other.retired:
-		case l.Outbound.Mode == store.LinkAgentTool && other.policy.Mode == store.LinkAgentTool && other.policy.ActionName == l.Outbound.ActionName:
-			return &store.ActionTakenError{Name: l.Outbound.ActionName, Holder: other.ref}, nil
-		default:
-			others++
-		}
-	}
-	if others >= store.MaxOutboundLinks && !there {
-		return &store.TooManyOutboundLinksError{}, nil
-	}
-	return nil, nil
-}
-
-// dropSurplus takes links of an outbound connector out of effect when the connector comes into
-// effect, if their agents have reached the limit without them or have another tool with their name.
-// Links may exist before their connector. Their controllers then reconcile them.
-func dropSurplus(ctx context.Context, tx *sqldb.Tx, connector store.Connector) error {
-	own, err := sqldb.Collect(ctx, tx, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2 AND l.outbound IS NOT NULL`,
-		connector.ProjectID, connector.ID)
-	if err != nil || len(own) == 0 {
-		return err
-	}
-	agents := make([]string, len(own)) // each has one link to a connector
-	for i, l := range own {
-		agents[i] = l.AgentName
-	}
-	all, err := sendingLinks(ctx, tx, connector.ProjectID, connector.EnvironmentID, agents...)
-	if err != nil {
-		return err
-	}
-	type tool struct{ agent, name string }
-	of, tools := map[string]int{}, map[tool]int{}
-	for _, l := range all {
-		if l.retired {
-			continue
-		}
-		of[l.agent]++
-		if l.policy.Mode == store.LinkAgentTool {
-			tools[tool{l.agent, l.policy.ActionName}]++
-		}
-	}
-	for _, l := range own {
-		twice := l.Outbound.Mode == store.LinkAgentTool && tools[tool{l.AgentName, l.Outbound.ActionName}] > 1
-		if of[l.AgentName] <= store.MaxOutboundLinks && !twice {
-			continue
-		}
-		if err := removeLink(ctx, tx, l.Key()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // addPayloads reads the payloads of claimed deliveries that are not results, except for blobs.

@@ -12,6 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/blob"
 	"github.com/agentplatform/agentplatform/store/deployment"
+	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/sweep"
 )
@@ -19,20 +20,6 @@ import (
 // deletedObjectMargin is how much longer than history the remaining rows of a deleted object are kept.
 // By then the last day of its history is deleted.
 const deletedObjectMargin = 2 * sqldb.Day
-
-// recordDeletion records the deletion of an object whose rollups and builds stay as long as its history. An
-// object that is re-created with the same ID gets them back.
-func recordDeletion(ctx context.Context, tx *sqldb.Tx, kind string, key store.Key) error {
-	return recordNamedDeletion(ctx, tx, kind, key, "")
-}
-
-// recordNamedDeletion also records the name, which is shown with the remaining rows.
-func recordNamedDeletion(ctx context.Context, tx *sqldb.Tx, kind string, key store.Key, name string) error {
-	_, err := tx.Exec(ctx, `INSERT INTO departed (project_id, kind, id, gone_at, name) VALUES ($1, $2, $3, now_us(), $4)
-		ON CONFLICT (project_id, kind, id) DO UPDATE SET gone_at = excluded.gone_at,
-			name = CASE WHEN excluded.name = '' THEN departed.name ELSE excluded.name END`, key.ProjectID, kind, key.ID, name)
-	return sqldb.Wrap(err, "recording the deletion")
-}
 
 // Selects the first object that was deleted before $1 and has been re-created, or has expired: it
 // has no open rows, no outbox rows and no history.
@@ -148,7 +135,7 @@ func (d deletedObject) staysInUse(ctx context.Context, tx *sqldb.Tx) (used bool,
 	if err := tx.QueryRowContext(ctx, isInUse, d.ProjectID, d.ID, store.BundlesKept).Scan(&used); err != nil || !used {
 		return false, sqldb.Wrap(err, "reading the uses of deployment %s", d.ID)
 	}
-	return true, recordDeletion(ctx, tx, d.kind, d.Key)
+	return true, object.RecordDeletion(ctx, tx, d.kind, d.Key)
 }
 
 // deleteObjectRows deletes about limit rows of an object, and its record after the last one.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package projection
 
 import (
 	"context"
@@ -10,14 +10,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/trace"
 )
 
 // PutProject implements store.Projector.
-func (c *Core) PutProject(ctx context.Context, p store.Project) error {
-	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.claimID(ctx, tx, p.Key(), p.Ref); err != nil {
+func (w *Writer) PutProject(ctx context.Context, p store.Project) error {
+	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := w.ClaimWithin(ctx, tx, p.Key(), p.Ref); err != nil {
 			return err
 		}
 		telemetry, sealed, key, err := trace.TelemetryRow(p.Telemetry)
@@ -47,8 +48,8 @@ func (c *Core) PutProject(ctx context.Context, p store.Project) error {
 }
 
 // RequestsPerMinute returns the request limit of a project; 0 without one.
-func (c *Core) RequestsPerMinute(ctx context.Context, project uuid.UUID) (n int, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT requests_per_minute FROM projects WHERE project_id = $1`, project).Scan(&n)
+func (w *Writer) RequestsPerMinute(ctx context.Context, project uuid.UUID) (n int, err error) {
+	err = w.db.Reader().QueryRowContext(ctx, `SELECT requests_per_minute FROM projects WHERE project_id = $1`, project).Scan(&n)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}
@@ -67,7 +68,7 @@ func removeProject(ctx context.Context, tx *sqldb.Tx, id uuid.UUID) error {
 	if _, err := tx.Exec(ctx, `DELETE FROM looks WHERE project_id = $1`, id); err != nil {
 		return err
 	}
-	if err := recordDeletion(ctx, tx, store.KindProject, store.Key{ProjectID: id, ID: id}); err != nil {
+	if err := object.RecordDeletion(ctx, tx, store.KindProject, store.Key{ProjectID: id, ID: id}); err != nil {
 		return err
 	}
 	return bumpConnectors(ctx, tx, id, `TRUE`)

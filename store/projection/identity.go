@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package projection stores the projection of Kubernetes objects: projects, environments, connectors and links, and which
+// deployment is live.
+package projection
 
 import (
 	"context"
@@ -15,24 +17,36 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
+// Writer writes the projection.
+type Writer struct {
+	db *sqldb.DB
+	// cancelOpen cancels the open runs of an environment that is deleted.
+	cancelOpen func(ctx context.Context, tx *sqldb.Tx, environment store.Key) error
+}
+
+// New returns a Writer.
+func New(db *sqldb.DB, cancelOpen func(ctx context.Context, tx *sqldb.Tx, environment store.Key) error) *Writer {
+	return &Writer{db: db, cancelOpen: cancelOpen}
+}
+
 // ClaimID implements store.Projector. It reads first, because the object usually has the ID
 // already.
-func (c *Core) ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error {
-	held, err := object.Read(ctx, c.engine.Reader(), key)
+func (w *Writer) ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error {
+	held, err := object.Read(ctx, w.db.Reader(), key)
 	if err == nil && held.NamesObject(ref) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("reading the claim of %s: %w", ref, err)
 	}
-	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return c.claimID(ctx, tx, key, ref) })
+	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return w.ClaimWithin(ctx, tx, key, ref) })
 }
 
-// claimID claims the ID for the object. It locks the project, and applies the deletion of an
+// ClaimWithin claims the ID for the object. It locks the project, and applies the deletion of an
 // earlier incarnation with the object's name or ID. A ref without ObjectUID is an object that is
 // not mirrored yet: it keeps the recorded incarnation.
-func (c *Core) claimID(ctx context.Context, tx *sqldb.Tx, key store.Key, ref store.ObjectRef) error {
-	if err := c.engine.Lock(ctx, tx, key.ProjectID); err != nil {
+func (w *Writer) ClaimWithin(ctx context.Context, tx *sqldb.Tx, key store.Key, ref store.ObjectRef) error {
+	if err := w.db.Lock(ctx, tx, key.ProjectID); err != nil {
 		return err
 	}
 	// One row may have the ID, another the name.
@@ -56,7 +70,7 @@ func (c *Core) claimID(ctx context.Context, tx *sqldb.Tx, key store.Key, ref sto
 		if !departed {
 			continue
 		}
-		stays, err := c.applyDeletion(ctx, tx, row)
+		stays, err := w.applyDeletion(ctx, tx, row)
 		if err != nil {
 			return err
 		}
@@ -68,9 +82,9 @@ func (c *Core) claimID(ctx context.Context, tx *sqldb.Tx, key store.Key, ref sto
 }
 
 // Remove implements store.Projector.
-func (c *Core) Remove(ctx context.Context, projectID uuid.UUID, ref store.ObjectRef) error {
-	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.engine.Lock(ctx, tx, projectID); err != nil {
+func (w *Writer) Remove(ctx context.Context, projectID uuid.UUID, ref store.ObjectRef) error {
+	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := w.db.Lock(ctx, tx, projectID); err != nil {
 			return err
 		}
 		held, err := object.Scan(tx.QueryRowContext(ctx,
@@ -83,14 +97,14 @@ func (c *Core) Remove(ctx context.Context, projectID uuid.UUID, ref store.Object
 		case !held.Ref.SameObject(ref), held.Ref.ObjectUID != "" && ref.ObjectUID != held.Ref.ObjectUID:
 			return nil
 		}
-		_, err = c.applyDeletion(ctx, tx, held)
+		_, err = w.applyDeletion(ctx, tx, held)
 		return err
 	})
 }
 
 // applyDeletion applies the deletion of an object. A live connector in code stays with everything it has
 // and waits for its new mirror, because its secrets are in effect.
-func (c *Core) applyDeletion(ctx context.Context, tx *sqldb.Tx, held object.Claim) (stays bool, err error) {
+func (w *Writer) applyDeletion(ctx context.Context, tx *sqldb.Tx, held object.Claim) (stays bool, err error) {
 	if held.Ref.Kind == store.KindConnector {
 		n, err := tx.Exec(ctx, `UPDATE object_ids SET object_uid = '', generation = 0, adopted = FALSE, writes = writes + 1
 			WHERE project_id = $1 AND id = $2 AND EXISTS (SELECT 1 FROM connectors c
@@ -99,22 +113,22 @@ func (c *Core) applyDeletion(ctx context.Context, tx *sqldb.Tx, held object.Clai
 			return n > 0, sqldb.Wrap(err, "taking %s off its connector", held.Ref)
 		}
 	}
-	return false, c.removeObject(ctx, tx, held)
+	return false, w.removeObject(ctx, tx, held)
 }
 
 // removeObject applies the effects of an object's deletion and frees its ID.
-func (c *Core) removeObject(ctx context.Context, tx *sqldb.Tx, held object.Claim) error {
+func (w *Writer) removeObject(ctx context.Context, tx *sqldb.Tx, held object.Claim) error {
 	var err error
 	switch held.Ref.Kind {
 	case store.KindProject:
 		err = removeProject(ctx, tx, held.Key.ProjectID)
 	case store.KindEnvironment:
 		if err = releasePosition(ctx, tx, held.Key); err == nil {
-			err = c.removeEnvironment(ctx, tx, held.Key)
+			err = w.removeEnvironment(ctx, tx, held.Key)
 		}
 	case store.KindDeployment:
 		if err = deployment.Cancel(ctx, tx, held.Key.ProjectID, deployment.DeletedMessage, `id = $2`, held.Key.ID); err == nil {
-			err = recordDeletion(ctx, tx, store.KindDeployment, held.Key)
+			err = object.RecordDeletion(ctx, tx, store.KindDeployment, held.Key)
 		}
 	case store.KindConnector:
 		err = removeConnector(ctx, tx, held.Key)
@@ -136,8 +150,8 @@ func releaseID(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 }
 
 // ListProjected implements store.Sweeper.
-func (c *Core) ListProjected(ctx context.Context) ([]store.ProjectedObject, error) {
-	objects, err := sqldb.Collect(ctx, c.engine.Reader(), scanProjected,
+func (w *Writer) ListProjected(ctx context.Context) ([]store.ProjectedObject, error) {
+	objects, err := sqldb.Collect(ctx, w.db.Reader(), scanProjected,
 		object.Select+`WHERE k.object_uid <> '' OR k.adopted ORDER BY k.project_id, k.kind, k.name`)
 	return objects, sqldb.Wrap(err, "listing the projection")
 }
@@ -148,14 +162,14 @@ func scanProjected(row sqldb.Scanner) (store.ProjectedObject, error) {
 }
 
 // Holder implements store.Catalog.
-func (c *Core) Holder(ctx context.Context, key store.Key) (store.ObjectRef, error) {
-	i, err := object.Read(ctx, c.engine.Reader(), key)
+func (w *Writer) Holder(ctx context.Context, key store.Key) (store.ObjectRef, error) {
+	i, err := object.Read(ctx, w.db.Reader(), key)
 	return i.Ref, sqldb.Wrap(err, "reading the holder of ID %s", key)
 }
 
 // Holders implements store.Catalog.
-func (c *Core) Holders(ctx context.Context, projectID uuid.UUID, kind string) ([]store.ProjectedObject, error) {
-	objects, err := sqldb.Collect(ctx, c.engine.Reader(), scanProjected,
+func (w *Writer) Holders(ctx context.Context, projectID uuid.UUID, kind string) ([]store.ProjectedObject, error) {
+	objects, err := sqldb.Collect(ctx, w.db.Reader(), scanProjected,
 		object.Select+`WHERE k.project_id = $1 AND k.kind = $2 ORDER BY k.name`, projectID, kind)
 	return objects, sqldb.Wrap(err, "listing the ID holders of project %s", projectID)
 }

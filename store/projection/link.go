@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package projection
 
 import (
 	"context"
@@ -13,18 +13,16 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/object"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// selectLinks selects links l with the objects k that hold their IDs.
-const selectLinks = `SELECT l.id, l.project_id, l.connector_id, l.agent_name, l.files_required, l.outbound,
+// SelectLinks selects links l with the objects k that hold their IDs.
+const SelectLinks = `SELECT l.id, l.project_id, l.connector_id, l.agent_name, l.files_required, l.outbound,
 	l.object_created_at, l.created_at, l.updated_at, ` + object.RefColumns + `
 	FROM links l JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id `
 
-// linkOrder is oldest first.
-const linkOrder = `l.object_created_at, l.id`
-
-func scanLink(row sqldb.Scanner) (l store.Link, err error) {
+func ScanLink(row sqldb.Scanner) (l store.Link, err error) {
 	err = row.Scan(append([]any{
 		&l.ID, &l.ProjectID, &l.ConnectorID, &l.AgentName, &l.FilesRequired, sqldb.ScanJSON(&l.Outbound),
 		sqldb.ScanTime(&l.ObjectCreatedAt), sqldb.ScanTime(&l.CreatedAt), sqldb.ScanTime(&l.UpdatedAt),
@@ -33,9 +31,9 @@ func scanLink(row sqldb.Scanner) (l store.Link, err error) {
 }
 
 // PutLink implements store.Projector. It reads first, because usually nothing has changed.
-func (c *Core) PutLink(ctx context.Context, l store.Link) error {
-	stored, err := scanLink(c.engine.Reader().QueryRowContext(ctx,
-		selectLinks+`WHERE l.project_id = $1 AND l.id = $2`, l.ProjectID, l.ID))
+func (w *Writer) PutLink(ctx context.Context, l store.Link) error {
+	stored, err := ScanLink(w.db.Reader().QueryRowContext(ctx,
+		SelectLinks+`WHERE l.project_id = $1 AND l.id = $2`, l.ProjectID, l.ID))
 	if err == nil && sameLink(stored, l) {
 		return nil
 	}
@@ -43,8 +41,8 @@ func (c *Core) PutLink(ctx context.Context, l store.Link) error {
 		return fmt.Errorf("reading the stored row of %s: %w", l.Ref, err)
 	}
 	var refused error // the claim stays
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		refused, err = c.putLink(ctx, tx, l, l.Activation != 0)
+	err = w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		refused, err = w.putLink(ctx, tx, l, l.Activation != 0)
 		return err
 	})
 	if err == nil {
@@ -64,8 +62,8 @@ func sameLink(a, b store.Link) bool {
 // connector has reached its limit of links, or the agent has a tool with its name or has reached
 // its limit of outbound links. A link of an activation stays marked as such when its mirror is
 // written.
-func (c *Core) putLink(ctx context.Context, tx *sqldb.Tx, l store.Link, definedInCode bool) (refused, err error) {
-	if err := c.claimID(ctx, tx, l.Key(), l.Ref); err != nil {
+func (w *Writer) putLink(ctx context.Context, tx *sqldb.Tx, l store.Link, definedInCode bool) (refused, err error) {
+	if err := w.ClaimWithin(ctx, tx, l.Key(), l.Ref); err != nil {
 		return nil, err
 	}
 	if err := mustBeLive(ctx, tx, l.Activation, `id =
@@ -163,15 +161,15 @@ func removeLink(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 }
 
 // Route implements store.Routes.
-func (c *Core) Route(ctx context.Context, connector store.Key) (store.Route, error) {
+func (w *Writer) Route(ctx context.Context, connector store.Key) (store.Route, error) {
 	var route store.Route
-	err := c.engine.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) (err error) {
+	err := w.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) (err error) {
 		route.Connector, err = scanConnector(q.QueryRowContext(ctx, selectConnector, connector.ProjectID, connector.ID))
 		if err != nil {
 			return err
 		}
-		route.Links, err = sqldb.Collect(ctx, q, scanLink, selectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2
-			ORDER BY `+linkOrder, connector.ProjectID, connector.ID)
+		route.Links, err = sqldb.Collect(ctx, q, ScanLink, SelectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2
+			ORDER BY `+runrow.LinkOrder, connector.ProjectID, connector.ID)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package projection
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/crontick"
 	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/platformkey"
 	"github.com/agentplatform/agentplatform/store/sqldb"
@@ -85,30 +86,30 @@ func scanConnector(row sqldb.Scanner, before ...any) (c store.Connector, err err
 }
 
 // Connector implements store.Catalog.
-func (c *Core) Connector(ctx context.Context, key store.Key) (store.Connector, error) {
-	connector, err := scanConnector(c.engine.Reader().QueryRowContext(ctx, selectConnector, key.ProjectID, key.ID))
+func (w *Writer) Connector(ctx context.Context, key store.Key) (store.Connector, error) {
+	connector, err := scanConnector(w.db.Reader().QueryRowContext(ctx, selectConnector, key.ProjectID, key.ID))
 	return connector, sqldb.Wrap(err, "reading connector %s", key)
 }
 
 // ConnectorsOf implements store.Catalog.
-func (c *Core) ConnectorsOf(ctx context.Context, environment store.Key) ([]uuid.UUID, error) {
-	ids, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanUUID, `SELECT c.id FROM connectors c WHERE c.project_id = $1 AND c.environment_id = $2`, environment.ProjectID, environment.ID)
+func (w *Writer) ConnectorsOf(ctx context.Context, environment store.Key) ([]uuid.UUID, error) {
+	ids, err := sqldb.Collect(ctx, w.db.Reader(), sqldb.ScanUUID, `SELECT c.id FROM connectors c WHERE c.project_id = $1 AND c.environment_id = $2`, environment.ProjectID, environment.ID)
 	return ids, sqldb.Wrap(err, "listing the connectors of environment %s", environment)
 }
 
 // CodeConnectors implements store.Activations.
-func (c *Core) CodeConnectors(ctx context.Context, environment store.Key) ([]store.Connector, error) {
-	connectors, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (store.Connector, error) {
+func (w *Writer) CodeConnectors(ctx context.Context, environment store.Key) ([]store.Connector, error) {
+	connectors, err := sqldb.Collect(ctx, w.db.Reader(), func(row sqldb.Scanner) (store.Connector, error) {
 		return scanConnector(row, new(bool))
 	}, selectAllWritten+` AND c.environment_id = $2 AND c.defined_in_code ORDER BY k.name`, environment.ProjectID, environment.ID)
 	return connectors, sqldb.Wrap(err, "listing the code-defined connectors of environment %s", environment)
 }
 
 // PutConnector implements store.Projector.
-func (c *Core) PutConnector(ctx context.Context, connector store.Connector) error {
+func (w *Writer) PutConnector(ctx context.Context, connector store.Connector) error {
 	var partly error // the rest is stored nevertheless
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		partly, err = c.putConnector(ctx, tx, connector)
+	err := w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		partly, err = w.putConnector(ctx, tx, connector)
 		return err
 	})
 	if err == nil {
@@ -118,9 +119,9 @@ func (c *Core) PutConnector(ctx context.Context, connector store.Connector) erro
 }
 
 // DisableConnector implements store.Projector.
-func (c *Core) DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error {
+func (w *Writer) DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error {
 	var enabled bool
-	err := sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT enabled FROM connectors WHERE project_id = $1 AND id = $2`,
+	err := sqldb.MapNoRows(w.db.Reader().QueryRowContext(ctx, `SELECT enabled FROM connectors WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(&enabled))
 	if errors.Is(err, store.ErrNotFound) || err == nil && !enabled {
 		return nil
@@ -128,8 +129,8 @@ func (c *Core) DisableConnector(ctx context.Context, key store.Key, ref store.Ob
 	if err != nil {
 		return fmt.Errorf("reading the state of %s: %w", ref, err)
 	}
-	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.claimID(ctx, tx, key, ref); err != nil {
+	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := w.ClaimWithin(ctx, tx, key, ref); err != nil {
 			return err
 		}
 		n, err := tx.Exec(ctx, `UPDATE connectors SET enabled = FALSE WHERE project_id = $1 AND id = $2 AND enabled`, key.ProjectID, key.ID)
@@ -142,8 +143,8 @@ func (c *Core) DisableConnector(ctx context.Context, key store.Key, ref store.Ob
 
 // putConnector returns a *store.DuplicateError or *store.SecretVersionError if the connector is
 // written in part.
-func (c *Core) putConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connector) (partly, err error) {
-	if err := c.claimID(ctx, tx, connector.Key(), connector.Ref); err != nil {
+func (w *Writer) putConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connector) (partly, err error) {
+	if err := w.ClaimWithin(ctx, tx, connector.Key(), connector.Ref); err != nil {
 		return nil, err
 	}
 	if err := mustBeLive(ctx, tx, connector.Activation, `id = $2`, connector.ProjectID, connector.EnvironmentID); err != nil {
@@ -284,7 +285,7 @@ func upsertConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connecto
 	if err != nil {
 		return err
 	}
-	return putTicks(ctx, tx, connector)
+	return crontick.Put(ctx, tx, connector)
 }
 
 func sameConnector(a, b store.Connector) bool {
@@ -319,7 +320,7 @@ func bumpConnectors(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, condit
 	if err != nil {
 		return sqldb.Wrap(err, "increasing the version of connectors")
 	}
-	return settleTicks(ctx, tx, project, crons)
+	return crontick.Settle(ctx, tx, project, crons)
 }
 
 // removeConnector deletes a connector with its links. Its runs stay.
@@ -340,12 +341,24 @@ func removeConnector(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 		}
 	}
 	tx.Hint(store.TopicRoute, key)
-	return recordDeletion(ctx, tx, store.KindConnector, key)
+	return object.RecordDeletion(ctx, tx, store.KindConnector, key)
 }
 
 // ConnectorIDs implements store.Routes.
-func (c *Core) ConnectorIDs(ctx context.Context, after store.Key, limit int) ([]store.Key, error) {
-	keys, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanKey, `SELECT project_id, id FROM connectors
+func (w *Writer) ConnectorIDs(ctx context.Context, after store.Key, limit int) ([]store.Key, error) {
+	keys, err := sqldb.Collect(ctx, w.db.Reader(), sqldb.ScanKey, `SELECT project_id, id FROM connectors
 		WHERE (project_id, id) > ($1, $2) ORDER BY project_id, id LIMIT $3`, after.ProjectID, after.ID, limit)
 	return keys, sqldb.Wrap(err, "listing connectors")
+}
+
+// ConnectorsBy reads connectors by their keys.
+func ConnectorsBy(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, keys []store.Key) (map[store.Key]store.Connector, error) {
+	var l sqldb.Args
+	all, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (store.Connector, error) { return scanConnector(row) },
+		selectConnectors+` AND `+db.KeyCondition(&l, "c.id", keys), l.Values...)
+	of := map[store.Key]store.Connector{}
+	for _, connector := range all {
+		of[connector.Key()] = connector
+	}
+	return of, err
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package projection
 
 import (
 	"context"
@@ -29,11 +29,11 @@ type liveState struct {
 // by its sequence, which is the order of creation. A user's request ranks by a new ordinal, above
 // everything that began before. A deployment keeps its highest rank. So repeated activations, for
 // example after objects are re-created, make the same deployment live in any order.
-func (c *Core) Activate(ctx context.Context, a store.Activation) (store.ActivationResult, error) {
+func (w *Writer) Activate(ctx context.Context, a store.Activation) (store.ActivationResult, error) {
 	var result store.ActivationResult
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err := w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		result = store.ActivationResult{}
-		d, err := deployment.Lock(ctx, c.DB, tx, a.Deployment)
+		d, err := deployment.Lock(ctx, w.db, tx, a.Deployment)
 		switch {
 		case err != nil:
 			return err
@@ -63,7 +63,7 @@ func (c *Core) Activate(ctx context.Context, a store.Activation) (store.Activati
 		if err := recordLastUse(ctx, tx, d.ProjectID, live.deployment); err != nil {
 			return err
 		}
-		if result.ActivatedAt, err = c.makeLive(ctx, tx, d, rank, a); err != nil || !rekeyed {
+		if result.ActivatedAt, err = w.makeLive(ctx, tx, d, rank, a); err != nil || !rekeyed {
 			return err
 		}
 		return bumpConnectors(ctx, tx, d.ProjectID, `environment_id = $2`, d.EnvironmentID)
@@ -104,7 +104,7 @@ func recordLastUse(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, deploym
 }
 
 // makeLive changes the live pointer and the revisions of code-defined connectors.
-func (c *Core) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
+func (w *Writer) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
 	if _, err := blob.HoldBundle(ctx, tx, d.ProjectID, d.BundleDigest); err != nil {
 		if errors.Is(err, store.ErrNotFound) {
 			err = store.ErrBundleGone
@@ -124,7 +124,7 @@ func (c *Core) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment, r
 		d.ProjectID, d.ID, sqldb.Instant(when), sqldb.JSON(a.ConnectorResults)); err != nil {
 		return when, sqldb.Wrap(err, "recording the activation")
 	}
-	if err := c.reviseConnectors(ctx, tx, d, a); err != nil {
+	if err := w.reviseConnectors(ctx, tx, d, a); err != nil {
 		return when, err
 	}
 	tx.Hint(store.TopicQueued, d.Environment())
@@ -133,7 +133,7 @@ func (c *Core) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment, r
 
 // reviseConnectors makes the code-defined connectors and links of an environment match the
 // activation. Removals come first, so their names are free.
-func (c *Core) reviseConnectors(ctx context.Context, tx *sqldb.Tx, d store.Deployment, a store.Activation) error {
+func (w *Writer) reviseConnectors(ctx context.Context, tx *sqldb.Tx, d store.Deployment, a store.Activation) error {
 	connectors := make([]uuid.UUID, len(a.Connectors))
 	for i, connector := range a.Connectors {
 		connectors[i] = connector.ID
@@ -148,7 +148,7 @@ func (c *Core) reviseConnectors(ctx context.Context, tx *sqldb.Tx, d store.Deplo
 	}
 	for _, connector := range a.Connectors {
 		var behind *store.SecretVersionError
-		partly, err := c.putConnector(ctx, tx, connector)
+		partly, err := w.putConnector(ctx, tx, connector)
 		if errors.As(partly, &behind) {
 			partly = nil // the secrets stay
 		}
@@ -159,7 +159,7 @@ func (c *Core) reviseConnectors(ctx context.Context, tx *sqldb.Tx, d store.Deplo
 	if err := recordDeploymentOf(ctx, tx, d, connectors); err != nil {
 		return err
 	}
-	return c.reviseLinks(ctx, tx, d.ProjectID, connectors, a.Links)
+	return w.reviseLinks(ctx, tx, d.ProjectID, connectors, a.Links)
 }
 
 // recordDeploymentOf records the deployment of the activation's connectors.
@@ -194,7 +194,7 @@ func retireConnectors(ctx context.Context, tx *sqldb.Tx, environment store.Key, 
 }
 
 // reviseLinks replaces the code-defined links of connectors.
-func (c *Core) reviseLinks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors []uuid.UUID, links []store.Link) error {
+func (w *Writer) reviseLinks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors []uuid.UUID, links []store.Link) error {
 	keep := map[uuid.UUID]bool{}
 	for _, l := range links {
 		keep[l.ID] = true
@@ -206,7 +206,7 @@ func (c *Core) reviseLinks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID,
 		return err
 	}
 	for _, l := range links {
-		refused, err := c.putLink(ctx, tx, l, true)
+		refused, err := w.putLink(ctx, tx, l, true)
 		if err := connectorRefusal(l.ConnectorID, refused, err); err != nil {
 			return err
 		}
@@ -273,8 +273,8 @@ func dropLinks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors 
 }
 
 // RequestPrefetch implements store.Activations.
-func (c *Core) RequestPrefetch(ctx context.Context, environment store.Key, digest string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (w *Writer) RequestPrefetch(ctx context.Context, environment store.Key, digest string) error {
+	err := w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE environments SET wanted_bundle_digest = $3 WHERE project_id = $1 AND id = $2`,
 			environment.ProjectID, environment.ID, digest)
 		if err == nil && n == 0 {
@@ -287,8 +287,8 @@ func (c *Core) RequestPrefetch(ctx context.Context, environment store.Key, diges
 }
 
 // Runners implements store.Activations.
-func (c *Core) Runners(ctx context.Context, environment store.Key, within time.Duration) ([]store.Runner, error) {
-	runners, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (r store.Runner, err error) {
+func (w *Writer) Runners(ctx context.Context, environment store.Key, within time.Duration) ([]store.Runner, error) {
+	runners, err := sqldb.Collect(ctx, w.db.Reader(), func(row sqldb.Scanner) (r store.Runner, err error) {
 		err = row.Scan(&r.ID, sqldb.ScanTime(&r.SeenAt), sqldb.ScanJSON(&r.Digests))
 		return r, err
 	}, `SELECT id, seen_at, digests FROM runners

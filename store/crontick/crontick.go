@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package crontick stores when cron connectors tick.
+package crontick
 
 import (
 	"cmp"
@@ -13,8 +14,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
+
+// Plan has the ticks of cron connectors.
+type Plan struct{ db *sqldb.DB }
+
+// New returns a Plan.
+func New(db *sqldb.DB) *Plan { return &Plan{db: db} }
 
 // tickCondition is the condition that the connector of a row of cron_ticks is active.
 const tickCondition = `EXISTS (SELECT 1 FROM connectors c
@@ -22,8 +30,8 @@ const tickCondition = `EXISTS (SELECT 1 FROM connectors c
 	JOIN projects pr ON pr.project_id = c.project_id
 	WHERE c.project_id = cron_ticks.project_id AND c.id = cron_ticks.connector_id AND c.enabled AND NOT c.retired AND NOT c.shadowed)`
 
-// putTicks starts the schedule of a written cron connector, and restarts it if it has changed.
-func putTicks(ctx context.Context, tx *sqldb.Tx, connector store.Connector) error {
+// Put starts the schedule of a written cron connector, and restarts it if it has changed.
+func Put(ctx context.Context, tx *sqldb.Tx, connector store.Connector) error {
 	if connector.Type != store.TypeCron {
 		return nil
 	}
@@ -39,12 +47,12 @@ func putTicks(ctx context.Context, tx *sqldb.Tx, connector store.Connector) erro
 		connector.ProjectID, connector.ID, sqldb.Text(config.Schedule), sqldb.Text(config.Timezone)); err != nil {
 		return sqldb.Wrap(err, "planning the ticks of %s", connector.Ref)
 	}
-	return settleTicks(ctx, tx, connector.ProjectID, []uuid.UUID{connector.ID})
+	return Settle(ctx, tx, connector.ProjectID, []uuid.UUID{connector.ID})
 }
 
-// settleTicks activates or deactivates ticks of a project's cron connectors after a write in the
+// Settle activates or deactivates ticks of a project's cron connectors after a write in the
 // transaction. Ticks during inactivity are not made up.
-func settleTicks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors []uuid.UUID) error {
+func Settle(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors []uuid.UUID) error {
 	for part := range slices.Chunk(connectors, sqldb.MaxIDs) {
 		l := sqldb.Args{Values: []any{project}}
 		if _, err := tx.Exec(ctx, `UPDATE cron_ticks SET active = NOT active, planned = FALSE, due_at = now_us()
@@ -65,8 +73,8 @@ const DueTicksStatement = `SELECT t.project_id, t.connector_id, t.planned, t.due
 
 // DueTicks implements store.Ticks. Rows may change between its statements. The connector's version
 // in the result is then stale.
-func (c *Core) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (due store.DueTicks, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, NextTickStatement).Scan(sqldb.ScanTime(&due.Now), sqldb.ScanNullTime(&due.Next))
+func (p *Plan) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (due store.DueTicks, err error) {
+	err = p.db.Reader().QueryRowContext(ctx, NextTickStatement).Scan(sqldb.ScanTime(&due.Now), sqldb.ScanNullTime(&due.Next))
 	if err != nil || due.Next == nil || due.Next.After(due.Now) {
 		return due, sqldb.Wrap(err, "reading the next tick")
 	}
@@ -74,11 +82,11 @@ func (c *Core) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (d
 	if len(without) > 0 {
 		statement = strings.Replace(statement, ` ORDER BY`, ` AND t.project_id NOT IN `+l.AddIDs(without)+` ORDER BY`, 1)
 	}
-	due.Ticks, err = sqldb.Collect(ctx, c.engine.Reader(), scanDueTick, statement, l.Values...)
+	due.Ticks, err = sqldb.Collect(ctx, p.db.Reader(), scanDueTick, statement, l.Values...)
 	if err != nil || len(due.Ticks) == 0 {
 		return due, sqldb.Wrap(err, "reading the due ticks")
 	}
-	return due, sqldb.Wrap(c.addLinks(ctx, due.Ticks), "reading the links of connectors with due ticks")
+	return due, sqldb.Wrap(p.addLinks(ctx, due.Ticks), "reading the links of connectors with due ticks")
 }
 
 func scanDueTick(row sqldb.Scanner) (t store.DueTick, err error) {
@@ -91,15 +99,15 @@ func scanDueTick(row sqldb.Scanner) (t store.DueTick, err error) {
 // addLinks reads the links of all connectors, oldest first, and the concurrency settings of the
 // agents. It starts from the links. SQLite would start from environments and read all links of
 // each, but executes a CROSS JOIN in the written order.
-func (c *Core) addLinks(ctx context.Context, ticks []store.DueTick) error {
+func (p *Plan) addLinks(ctx context.Context, ticks []store.DueTick) error {
 	routes, keys := map[store.Key]*store.Route{}, make([]store.Key, len(ticks))
 	for i := range ticks {
 		route := &ticks[i].Route
 		keys[i] = route.Connector.Key()
 		routes[keys[i]] = route
 	}
-	source, args := c.engine.Keys(keys, 1)
-	_, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	source, args := p.db.Keys(keys, 1)
+	_, err := sqldb.Collect(ctx, p.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			link store.Link
 			of   store.Concurrency
@@ -122,14 +130,14 @@ func (c *Core) addLinks(ctx context.Context, ticks []store.DueTick) error {
 		FROM links l CROSS JOIN connectors c CROSS JOIN environments e
 		LEFT JOIN deployment_agents a ON a.project_id = l.project_id AND a.deployment_id = e.live_deployment_id AND a.name = l.agent_name
 		WHERE (l.project_id, l.connector_id) IN `+source+` AND c.project_id = l.project_id AND c.id = l.connector_id
-			AND e.project_id = c.project_id AND e.id = c.environment_id ORDER BY `+linkOrder, args...)
+			AND e.project_id = c.project_id AND e.id = c.environment_id ORDER BY `+runrow.LinkOrder, args...)
 	return err
 }
 
 // MoveTicks implements store.Ticks.
-func (c *Core) MoveTicks(ctx context.Context, moves []store.TickMove) (moved int, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		moved, err = c.moveTicks(ctx, tx, moves)
+func (p *Plan) MoveTicks(ctx context.Context, moves []store.TickMove) (moved int, err error) {
+	err = p.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		moved, err = moveTicks(ctx, p.db, tx, moves)
 		return err
 	})
 	return moved, err
@@ -137,7 +145,7 @@ func (c *Core) MoveTicks(ctx context.Context, moves []store.TickMove) (moved int
 
 // moveTicks moves ticks that are still due, in batches. Rows are found by key, and told apart by
 // their keys as texts.
-func (c *Core) moveTicks(ctx context.Context, tx *sqldb.Tx, moves []store.TickMove) (moved int, err error) {
+func moveTicks(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, moves []store.TickMove) (moved int, err error) {
 	for part := range slices.Chunk(moves, sqldb.MaxIDs) {
 		var l sqldb.Args
 		keys, rows := make([]store.Key, len(part)), make([]string, len(part))
@@ -156,7 +164,7 @@ func (c *Core) moveTicks(ctx context.Context, tx *sqldb.Tx, moves []store.TickMo
 		values := strings.Join(rows, ", ")
 		n, err := tx.Exec(ctx, `UPDATE cron_ticks SET due_at = v.column4, planned = v.column5 = 1,
 				last_tick_at = CASE WHEN v.column6 > 0 THEN v.column6 ELSE last_tick_at END
-			FROM (VALUES `+values+`) AS v WHERE `+c.KeyCondition(&l, "connector_id", keys)+` AND active AND due_at = v.column3
+			FROM (VALUES `+values+`) AS v WHERE `+db.KeyCondition(&l, "connector_id", keys)+` AND active AND due_at = v.column3
 				AND CAST(project_id AS text) = v.column1 AND CAST(connector_id AS text) = v.column2`, l.Values...)
 		if err != nil {
 			return moved, sqldb.Wrap(err, "moving %d ticks", len(part))
@@ -166,27 +174,27 @@ func (c *Core) moveTicks(ctx context.Context, tx *sqldb.Tx, moves []store.TickMo
 	return moved, nil
 }
 
-// takeTicks moves the ticks of accepted events, in the accepting transaction. If it cannot, all is
+// Take moves the ticks of accepted events, in the accepting transaction. If it cannot, all is
 // rolled back.
-func (c *Core) takeTicks(ctx context.Context, tx *sqldb.Tx, events []store.Event) error {
+func Take(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, events []store.Event) error {
 	var moves []store.TickMove
 	for _, e := range events {
 		if e.Tick != nil {
 			moves = append(moves, *e.Tick)
 		}
 	}
-	if moved, err := c.moveTicks(ctx, tx, moves); err != nil || moved < len(moves) {
+	if moved, err := moveTicks(ctx, db, tx, moves); err != nil || moved < len(moves) {
 		return cmp.Or(err, store.ErrTickTaken)
 	}
 	return nil
 }
 
 // TickTimes implements store.Ticks.
-func (c *Core) TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error) {
+func (p *Plan) TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error) {
 	out := map[uuid.UUID]store.TickTimes{}
 	for part := range slices.Chunk(connectors, sqldb.MaxIDs) {
 		l := sqldb.Args{Values: []any{projectID}}
-		if _, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+		if _, err := sqldb.Collect(ctx, p.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
 				id    uuid.UUID
 				times store.TickTimes
