@@ -69,21 +69,6 @@ func (v *Viewer) OpenRunFile(ctx context.Context, run store.Key, number int) (st
 	return accepted[number], body, sqldb.Wrap(err, "reading file %d of run %s", number, run)
 }
 
-// SavedFile is a file with its blob.
-type SavedFile struct {
-	store.SavedFile
-	Blob uuid.UUID
-}
-
-// SavedFiles reads the files of a run, if narrow matches its journal rows j. The arguments of narrow begin with $3.
-func SavedFiles(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, run store.Key, narrow string, args ...any) ([]SavedFile, error) {
-	return sqldb.PastRows(ctx, db, q, run.ID, func(row sqldb.Scanner) (f SavedFile, err error) {
-		err = row.Scan(sqldb.ScanJSON(&f.SavedFile), &f.Blob)
-		return f, err
-	}, `SELECT j.data, j.blob_id FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.kind = 'file'`+narrow+` ORDER BY j.sequence`,
-		append([]any{run.ProjectID, run.ID}, args...)...)
-}
-
 // RunSavedFiles implements store.SavedFiles.
 func (v *Viewer) RunSavedFiles(ctx context.Context, run store.Key) ([]store.SavedFile, error) {
 	found, err := readableFiles(ctx, v.db, run)
@@ -95,14 +80,14 @@ func (v *Viewer) RunSavedFiles(ctx context.Context, run store.Key) ([]store.Save
 }
 
 // readableFiles returns the files of a run that the retention of its project keeps. An erased run has none.
-func readableFiles(ctx context.Context, db *sqldb.DB, run store.Key) ([]SavedFile, error) {
-	return SavedFiles(ctx, db, db.Reader(), run, sqldb.SinceOrOpenCondition("j.run_id", "$1"))
+func readableFiles(ctx context.Context, db *sqldb.DB, run store.Key) ([]runrow.SavedFile, error) {
+	return runrow.SavedFiles(ctx, db, db.Reader(), run, sqldb.SinceOrOpenCondition("j.run_id", "$1"))
 }
 
 // OpenSavedFile implements store.SavedFiles.
 func (v *Viewer) OpenSavedFile(ctx context.Context, run store.Key, id string, offset int64) (store.SavedFile, io.ReadCloser, error) {
 	found, err := readableFiles(ctx, v.db, run)
-	at := slices.IndexFunc(found, func(f SavedFile) bool { return f.ID == id })
+	at := slices.IndexFunc(found, func(f runrow.SavedFile) bool { return f.ID == id })
 	if err == nil && (at < 0 || offset < 0) {
 		err = store.ErrNotFound
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/runqueue"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -52,13 +52,13 @@ var waitingStatement = `WITH RECURSIVE ` + runqueue.WalkQueues("ctid", runqueue.
 	LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id
 	LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = c.agent_name AND a.variant_of = ''`
 
-// Look implements sqlcore.Engine, in one round trip.
-func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err error) {
+// Look implements openrun.Engine, in one round trip.
+func (e engine) Look(ctx context.Context, c store.Claim) (look openrun.Look, err error) {
 	look.Pool = store.Pool{Running: map[string]int{}}
 	batch := &pgx.Batch{}
 	project, environment := c.Environment.ProjectID, c.Environment.ID
-	batch.Queue(poolStatement, project, environment, sqldb.Text(c.RunnerID), c.Slots, sqlcore.Digests(c),
-		sqlcore.RunnerSeenEvery.Microseconds(), store.RunnerPresence.Microseconds()).QueryRow(func(row pgx.Row) error {
+	batch.Queue(poolStatement, project, environment, sqldb.Text(c.RunnerID), c.Slots, openrun.Digests(c),
+		openrun.RunnerSeenEvery.Microseconds(), store.RunnerPresence.Microseconds()).QueryRow(func(row pgx.Row) error {
 		return scanPool(row, c, &look)
 	})
 	batch.Queue(busyStatement, project, environment, sqldb.Text(c.RunnerID)).Query(func(rows pgx.Rows) error {
@@ -73,7 +73,7 @@ func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err
 	return look, e.pools[0].SendBatch(ctx, batch).Close()
 }
 
-func readBusy(rows pgx.Rows, project uuid.UUID, look *sqlcore.Look) error {
+func readBusy(rows pgx.Rows, project uuid.UUID, look *openrun.Look) error {
 	var (
 		agent       string
 		runs, lower int
@@ -91,7 +91,7 @@ func readBusy(rows pgx.Rows, project uuid.UUID, look *sqlcore.Look) error {
 	return err
 }
 
-func scanPool(row pgx.Row, c store.Claim, look *sqlcore.Look) error {
+func scanPool(row pgx.Row, c store.Claim, look *openrun.Look) error {
 	var (
 		turns  string
 		others int
@@ -108,7 +108,7 @@ func scanPool(row pgx.Row, c store.Claim, look *sqlcore.Look) error {
 	return json.Unmarshal([]byte(turns), &look.Pool.LastAgents)
 }
 
-func scanWaiting(row pgx.CollectableRow) (w sqlcore.Waiting, err error) {
+func scanWaiting(row pgx.CollectableRow) (w openrun.Waiting, err error) {
 	var (
 		digest *string
 		most   *int
@@ -133,7 +133,7 @@ var runnerRows = rowset[store.RunnerKey]{
 var attendStatement = `UPDATE runners w SET seen_at = now_us() FROM ` + runnerRows.fromClause(1, "r") + `
 	WHERE w.project_id = r.project_id AND w.environment_id = r.environment_id AND w.id = r.id`
 
-// Attend implements sqlcore.Engine.
+// Attend implements openrun.Engine.
 func (e engine) Attend(ctx context.Context, q sqldb.Queryer, runners []store.RunnerKey) error {
 	_, err := q.ExecContext(ctx, attendStatement, runnerRows.arguments(runners)...)
 	return err

@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/trace"
 )
@@ -35,7 +35,7 @@ var endStatement = `WITH given AS MATERIALIZED (
 		r.deployment_id, r.attempt, r.runner_id, r.concurrency_key, r.queued_at, r.started_at, r.journal_size + g.size AS journal_size,
 		COALESCE(g.token, 0) AS token, g.ended, g.error_code, g.error, g.output, g.output_blob, g.finish_reason, g.context, g.unpublished, g.bucket, g.texts, g.input_tokens,
 		g.output_tokens, g.thinking_tokens, g.cached_input_tokens, g.total_tokens,
-		` + sqlcore.ReportedVariant("r", "g.test_name") + ` AS test_name
+		` + openrun.ReportedVariant("r", "g.test_name") + ` AS test_name
 ), history AS (
 	INSERT INTO ended_runs (project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id,
 		status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, finish_reason, context, unpublished, input_tokens,
@@ -70,13 +70,13 @@ var endStatement = `WITH given AS MATERIALIZED (
 ), closed_history AS (
 	INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
 		run_ids, error, replay_of, started_at, ended_at)
-	SELECT project_id, id, environment_id, connector_id, ` + sqlcore.OutcomeOf("failed", "completed") + `,
+	SELECT project_id, id, environment_id, connector_id, ` + openrun.OutcomeOf("failed", "completed") + `,
 		trigger_type, content_type, run_ids, '', replay_of, started_at, now_us()
 	FROM closed
 ), posted AS (
 	INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at)
 	SELECT project_id, 'storage', (array_agg(id))[1], sum(bytes), now_us() FROM (
-		SELECT project_id, id, ` + strconv.Itoa(sqlcore.RunOverhead) + ` + journal_size + texts AS bytes FROM gone
+		SELECT project_id, id, ` + strconv.Itoa(openrun.RunOverhead) + ` + journal_size + texts AS bytes FROM gone
 		UNION ALL SELECT project_id, id, input_size FROM closed) s
 	GROUP BY project_id, day_of(id)
 ), rolled_up AS (
@@ -114,8 +114,8 @@ func insertCalls(first int, runs string) string {
 	WHERE (m.project_id, m.run_id) IN ` + runs
 }
 
-// End implements sqlcore.Engine.
-func (e engine) End(ctx context.Context, q sqldb.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
+// End implements openrun.Engine.
+func (e engine) End(ctx context.Context, q sqldb.Queryer, endings []openrun.Ending, keyed bool) (ended []openrun.EndedRun, err error) {
 	var journal []entryRow
 	for i := range endings {
 		lease := store.Lease{Run: endings[i].Run}
@@ -132,7 +132,7 @@ func (e engine) End(ctx context.Context, q sqldb.Queryer, endings []sqlcore.Endi
 	defer func() { _ = rows.Close() }() // Err returns its error
 	for rows.Next() {
 		var (
-			run    sqlcore.EndedRun
+			run    openrun.EndedRun
 			of     *uuid.UUID
 			closed bool
 		)
@@ -149,39 +149,39 @@ func (e engine) End(ctx context.Context, q sqldb.Queryer, endings []sqlcore.Endi
 }
 
 // endingRows are the columns of endings.
-var endingRows = rowset[sqlcore.Ending]{
-	uuidColumn("project_id", func(e *sqlcore.Ending) uuid.UUID { return e.Run.ProjectID }),
-	uuidColumn("id", func(e *sqlcore.Ending) uuid.UUID { return e.Run.ID }),
-	columnOf("token", func(e *sqlcore.Ending) *int64 { return e.Token }),
-	columnOf("ended", func(e *sqlcore.Ending) string { return string(e.Status) }),
-	columnOf("error_code", func(e *sqlcore.Ending) string { return string(e.Code) }),
-	columnOf("error", func(e *sqlcore.Ending) string { return e.Error }),
-	columnOf("output", func(e *sqlcore.Ending) string {
-		if e.Large.Blob(sqlcore.OutputPart) != nil {
+var endingRows = rowset[openrun.Ending]{
+	uuidColumn("project_id", func(e *openrun.Ending) uuid.UUID { return e.Run.ProjectID }),
+	uuidColumn("id", func(e *openrun.Ending) uuid.UUID { return e.Run.ID }),
+	columnOf("token", func(e *openrun.Ending) *int64 { return e.Token }),
+	columnOf("ended", func(e *openrun.Ending) string { return string(e.Status) }),
+	columnOf("error_code", func(e *openrun.Ending) string { return string(e.Code) }),
+	columnOf("error", func(e *openrun.Ending) string { return e.Error }),
+	columnOf("output", func(e *openrun.Ending) string {
+		if e.Large.Blob(openrun.OutputPart) != nil {
 			return ""
 		}
 		return e.Output
 	}),
-	columnOf("input_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.InputTokens }),
-	columnOf("output_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.OutputTokens }),
-	columnOf("thinking_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.ThinkingTokens }),
-	columnOf("cached_input_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.CachedInputTokens }),
-	columnOf("total_tokens", func(e *sqlcore.Ending) int64 { return e.Usage.TotalTokens }),
-	columnOf("first", func(e *sqlcore.Ending) int64 {
+	columnOf("input_tokens", func(e *openrun.Ending) int64 { return e.Usage.InputTokens }),
+	columnOf("output_tokens", func(e *openrun.Ending) int64 { return e.Usage.OutputTokens }),
+	columnOf("thinking_tokens", func(e *openrun.Ending) int64 { return e.Usage.ThinkingTokens }),
+	columnOf("cached_input_tokens", func(e *openrun.Ending) int64 { return e.Usage.CachedInputTokens }),
+	columnOf("total_tokens", func(e *openrun.Ending) int64 { return e.Usage.TotalTokens }),
+	columnOf("first", func(e *openrun.Ending) int64 {
 		if len(e.Journal) == 0 {
 			return 0
 		}
 		return e.Journal[0].Sequence
 	}),
-	columnOf("size", func(e *sqlcore.Ending) int64 { return sqlcore.SizeOf(e.Journal) }),
-	columnOf("only_if", func(e *sqlcore.Ending) string { return string(e.Only) }),
-	columnOf("output_blob", func(e *sqlcore.Ending) pgtype.UUID { return nullableUUID(e.Large.Blob(sqlcore.OutputPart)) }),
-	columnOf("texts", func(e *sqlcore.Ending) int64 { return e.TextBytes() }),
-	columnOf("test_name", func(e *sqlcore.Ending) string { return e.TestName }),
-	columnOf("context", func(e *sqlcore.Ending) string { return string(e.Context) }),
-	columnOf("unpublished", func(e *sqlcore.Ending) bool { return e.Unpublished }),
-	columnOf("bucket", func(e *sqlcore.Ending) int64 { return int64(store.TraceBucket(e.Run.ID)) }),
-	columnOf("finish_reason", func(e *sqlcore.Ending) string { return e.FinishReason }),
+	columnOf("size", func(e *openrun.Ending) int64 { return openrun.SizeOf(e.Journal) }),
+	columnOf("only_if", func(e *openrun.Ending) string { return string(e.Only) }),
+	columnOf("output_blob", func(e *openrun.Ending) pgtype.UUID { return nullableUUID(e.Large.Blob(openrun.OutputPart)) }),
+	columnOf("texts", func(e *openrun.Ending) int64 { return e.TextBytes() }),
+	columnOf("test_name", func(e *openrun.Ending) string { return e.TestName }),
+	columnOf("context", func(e *openrun.Ending) string { return string(e.Context) }),
+	columnOf("unpublished", func(e *openrun.Ending) bool { return e.Unpublished }),
+	columnOf("bucket", func(e *openrun.Ending) int64 { return int64(store.TraceBucket(e.Run.ID)) }),
+	columnOf("finish_reason", func(e *openrun.Ending) string { return e.FinishReason }),
 }
 
 // entryRow is a journal entry of a run under a claim. data or blob has its content.
@@ -204,7 +204,7 @@ var entryRows = rowset[entryRow]{
 	columnOf("blob_id", func(e *entryRow) pgtype.UUID { return nullableUUID(e.blob) }),
 }
 
-func appendEntryRows(rows []entryRow, lease store.Lease, entries []store.JournalEntry, large sqlcore.Large) []entryRow {
+func appendEntryRows(rows []entryRow, lease store.Lease, entries []store.JournalEntry, large openrun.Large) []entryRow {
 	for i := range entries {
 		data, blob := large.Row(entries[i])
 		rows = append(rows, entryRow{&entries[i], lease, data, blob})
@@ -238,14 +238,14 @@ func callsOf(entries []entryRow) (calls []entryRow) {
 }
 
 // appendRows are the columns of appends. first and last are their sequences, size is their bytes, and opened the change of open tools.
-var appendRows = rowset[sqlcore.Append]{
-	uuidColumn("project_id", func(a *sqlcore.Append) uuid.UUID { return a.Lease.Run.ProjectID }),
-	uuidColumn("id", func(a *sqlcore.Append) uuid.UUID { return a.Lease.Run.ID }),
-	columnOf("token", func(a *sqlcore.Append) int64 { return a.Lease.Token }),
-	columnOf("first", func(a *sqlcore.Append) int64 { return a.Entries[0].Sequence }),
-	columnOf("last", func(a *sqlcore.Append) int64 { return a.Entries[len(a.Entries)-1].Sequence }),
-	columnOf("size", func(a *sqlcore.Append) int64 { return sqlcore.SizeOf(a.Entries) }),
-	columnOf("opened", func(a *sqlcore.Append) int64 { return sqlcore.OpenedTools(a.Entries) }),
+var appendRows = rowset[openrun.Append]{
+	uuidColumn("project_id", func(a *openrun.Append) uuid.UUID { return a.Lease.Run.ProjectID }),
+	uuidColumn("id", func(a *openrun.Append) uuid.UUID { return a.Lease.Run.ID }),
+	columnOf("token", func(a *openrun.Append) int64 { return a.Lease.Token }),
+	columnOf("first", func(a *openrun.Append) int64 { return a.Entries[0].Sequence }),
+	columnOf("last", func(a *openrun.Append) int64 { return a.Entries[len(a.Entries)-1].Sequence }),
+	columnOf("size", func(a *openrun.Append) int64 { return openrun.SizeOf(a.Entries) }),
+	columnOf("opened", func(a *openrun.Append) int64 { return openrun.OpenedTools(a.Entries) }),
 }
 
 // appendStatement appends entries to the journals of runs under current claims, if they continue them.
@@ -262,8 +262,8 @@ var appendStatement = `WITH r AS (
 ), calls AS (` + insertCalls(1+len(appendRows)+len(entryRows), `(SELECT project_id, id FROM r)`) + `
 ) SELECT project_id, id FROM r`
 
-// Append implements sqlcore.Engine.
-func (e engine) Append(ctx context.Context, q sqldb.Queryer, appends []sqlcore.Append) (appended []store.Key, err error) {
+// Append implements openrun.Engine.
+func (e engine) Append(ctx context.Context, q sqldb.Queryer, appends []openrun.Append) (appended []store.Key, err error) {
 	var journal []entryRow
 	for _, a := range appends {
 		journal = appendEntryRows(journal, a.Lease, a.Entries, a.Large)
@@ -298,13 +298,13 @@ var heldRows = rowset[store.Held]{
 // renewStatement also revives swept claims without a later claim.
 var renewStatement = `UPDATE open_runs u SET lease_until = now_us() + $3::bigint, status = 'running',
 		losses = u.losses - CASE WHEN u.status = 'running' THEN 0 ELSE 1 END,
-		test_name = ` + sqlcore.ReportedVariant("u", "l.test_name") + `
+		test_name = ` + openrun.ReportedVariant("u", "l.test_name") + `
 	FROM ` + heldRows.fromClause(4, "l") + `
 	WHERE u.project_id = l.project_id AND u.id = l.id AND u.token = l.token AND u.project_id = $1 AND u.environment_id = $2
 		AND (u.status = 'running' OR u.status = 'queued' AND u.runner_id <> '')
 	RETURNING u.project_id, u.id, u.token`
 
-// Renew implements sqlcore.Engine.
+// Renew implements openrun.Engine.
 func (e engine) Renew(ctx context.Context, q sqldb.Queryer, environment store.Key, held []store.Held, lease time.Duration) (renewed []store.Lease, err error) {
 	args := append([]any{environment.ProjectID, environment.ID, lease.Microseconds()}, heldRows.arguments(held)...)
 	rows, err := q.QueryContext(ctx, renewStatement, args...)

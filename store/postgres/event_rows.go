@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -111,7 +112,7 @@ func newBatch(events []store.Event, which []int) batch {
 			row.runner, row.handoff = &handoff.Runner, *handoff
 		}
 		row.files, row.addedSize = sqlcore.FilesColumn(row.Files)
-		row.addedSize += sqlcore.KeySize(events[i])
+		row.addedSize += openrun.KeySize(events[i])
 		for k := range row.Runs {
 			b.runs = append(b.runs, runRow{EventRun: &row.Runs[k], event: row, number: int64(len(b.runs) + 1)})
 		}

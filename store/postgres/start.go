@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/runrow"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -38,17 +38,17 @@ var startStatement = `WITH pool AS (
 	UPDATE pools SET version = version + 1, served = $4, turns = $5
 	WHERE project_id = $1 AND environment_id = $2 AND version = $3 RETURNING version
 ), r AS (
-	UPDATE open_runs u SET status = 'running', attempt = u.attempt + 1, token = ((u.attempt + 1) << ` + strconv.Itoa(sqlcore.TokenBits) + `) | g.salt,
+	UPDATE open_runs u SET status = 'running', attempt = u.attempt + 1, token = ((u.attempt + 1) << ` + strconv.Itoa(openrun.TokenBits) + `) | g.salt,
 		runner_id = $6, lease_until = now_us() + $7::bigint, started_at = COALESCE(u.started_at, now_us()), deployment_id = g.deployment_id
 	FROM pool, unnest($8::uuid[], $9::uuid[], $10::bigint[]) AS g (id, deployment_id, salt)
 	WHERE u.project_id = $1 AND u.id = g.id AND u.id = ANY ($8::uuid[]) AND u.status || '' = 'queued' AND u.blocked = FALSE RETURNING u.*
-) SELECT pool.version, COALESCE(r.id IS NOT NULL, FALSE), ` + sqlcore.StartedColumns + `
+) SELECT pool.version, COALESCE(r.id IS NOT NULL, FALSE), ` + openrun.StartedColumns + `
 FROM pool LEFT JOIN r ON TRUE LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id`
 
 // pendingStart is the decision of a claim, with its result.
 type pendingStart struct {
 	claim store.Claim
-	sqlcore.Start
+	openrun.Start
 	done chan struct{} // closed after the batch was tried
 	// overtaken means that another claim of the environment was started meanwhile.
 	overtaken bool
@@ -60,10 +60,10 @@ type pendingStart struct {
 	err     error
 }
 
-// Start implements sqlcore.Engine. Claims of different environments that arrive together share a
+// Start implements openrun.Engine. Claims of different environments that arrive together share a
 // round trip and a commit. These hardly wait for locks. If a claim is blocked, it alone waits for
 // the lock.
-func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (runs []store.Claimed, current bool, err error) {
+func (e engine) Start(ctx context.Context, c store.Claim, s openrun.Start) (runs []store.Claimed, current bool, err error) {
 	own := &pendingStart{claim: c, Start: s, done: make(chan struct{})}
 	if e.starts.addWaiting(own) {
 		e.startNext(context.WithoutCancel(ctx))
@@ -209,7 +209,7 @@ func (s *pendingStart) addTo(queue *pgx.Batch) {
 	}
 	c := s.claim
 	queue.Queue(startStatement, c.Environment.ProjectID, c.Environment.ID, s.Version, s.Pool.Served,
-		sqlcore.EncodeLastAgents(s.Pool.LastAgents), sqldb.Text(c.RunnerID), c.Lease.Microseconds(), run, deployment, s.Salts).Query(s.readStarted)
+		openrun.EncodeLastAgents(s.Pool.LastAgents), sqldb.Text(c.RunnerID), c.Lease.Microseconds(), run, deployment, s.Salts).Query(s.readStarted)
 }
 
 func (s *pendingStart) readStarted(rows pgx.Rows) error {
@@ -288,6 +288,6 @@ func scanStarted(rows pgx.Rows) (claimed store.Claimed, ok bool, err error) {
 	if ok, _ = values[1].(bool); !ok {
 		return claimed, false, nil
 	}
-	claimed, _, err = sqlcore.ScanStarted(startedRow{rows})
+	claimed, _, err = openrun.ScanStarted(startedRow{rows})
 	return claimed, true, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
@@ -95,7 +96,7 @@ func BeginningOf(e store.Event) *Beginning {
 		return nil
 	}
 	run := e.Runs[0]
-	return &Beginning{Runner: sqldb.Text(e.RunnerID), Agent: sqldb.Text(run.AgentName), Token: 1<<TokenBits | newSalts(1)[0], Link: run.LinkID}
+	return &Beginning{Runner: sqldb.Text(e.RunnerID), Agent: sqldb.Text(run.AgentName), Token: 1<<openrun.TokenBits | openrun.NewSalts(1)[0], Link: run.LinkID}
 }
 
 // LiveAgent selects, for an event e, the environment's live deployment and its bundle, if it has
@@ -136,14 +137,14 @@ func EndsAtOnce(e store.Event) bool {
 // with the same statements for all events. It also sends the hints for claimable runs.
 func (c *Core) endAtOnce(ctx context.Context, tx *sqldb.Tx, events []store.Event, admissions []store.Admission) error {
 	var (
-		endings []Ending
+		endings []openrun.Ending
 		empty   = map[string][]store.Key{} // by reason
 	)
 	for i, e := range events {
 		before := len(endings)
 		for n, run := range e.Runs {
 			if run.ErrorCode != "" {
-				endings = append(endings, Ending{
+				endings = append(endings, openrun.Ending{
 					Run: store.Key{ProjectID: e.ProjectID, ID: admissions[i].RunIDs[n]}, Status: store.RunFailed, Code: run.ErrorCode, Error: sqldb.Text(run.Error),
 				})
 			}
@@ -160,7 +161,7 @@ func (c *Core) endAtOnce(ctx context.Context, tx *sqldb.Tx, events []store.Event
 			return err
 		}
 	}
-	_, err := c.endRuns(ctx, tx, endings)
+	_, err := c.EndRuns(ctx, tx, endings)
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/crontick"
+	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/replayjob"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
@@ -112,14 +113,14 @@ func (c *Core) takeSlots(ctx context.Context, tx *sqldb.Tx, contenders []contend
 	}
 	var (
 		first   []store.Key
-		dropped []Ending
+		dropped []openrun.Ending
 	)
 	for _, r := range contenders {
 		switch {
 		case holders[r.run]:
 			first = append(first, r.run)
 		case r.drop:
-			dropped = append(dropped, Ending{
+			dropped = append(dropped, openrun.Ending{
 				Run: r.run, Only: store.RunQueued, Status: store.RunCancelled, Code: runerror.ConcurrencyDropped,
 				Error: "another open run of the agent has the concurrency key",
 			})
@@ -128,7 +129,7 @@ func (c *Core) takeSlots(ctx context.Context, tx *sqldb.Tx, contenders []contend
 	if _, err := c.unblock(ctx, tx, first); err != nil {
 		return err
 	}
-	_, err := c.endRuns(ctx, tx, dropped)
+	_, err := c.EndRuns(ctx, tx, dropped)
 	return err
 }
 
@@ -164,7 +165,7 @@ func (c *Core) unblock(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (ope
 
 // handOver gives the slots of ended runs to the oldest waiting runs, in the transaction that ended
 // them.
-func (c *Core) handOver(ctx context.Context, tx *sqldb.Tx, ended []EndedRun) error {
+func (c *Core) handOver(ctx context.Context, tx *sqldb.Tx, ended []openrun.EndedRun) error {
 	var keyed []store.Key
 	for _, run := range ended {
 		if run.Keyed {
@@ -224,11 +225,11 @@ func (c *Core) passSlots(ctx context.Context, tx *sqldb.Tx, held []store.Key) (g
 
 // evaluateKeys evaluates the keys of queued runs that were accepted without a live deployment, and
 // gives them free slots.
-func (c *Core) evaluateKeys(ctx context.Context, environment store.Key, runs []Waiting) error {
+func (c *Core) evaluateKeys(ctx context.Context, environment store.Key, runs []openrun.Waiting) error {
 	if c.evaluate == nil {
 		return errors.New("this process evaluates no concurrency keys")
 	}
-	runs = slices.SortedFunc(slices.Values(runs[:min(len(runs), maxEvaluatedKeys)]), func(a, b Waiting) int { return sqldb.CompareIDs(a.ID, b.ID) })
+	runs = slices.SortedFunc(slices.Values(runs[:min(len(runs), maxEvaluatedKeys)]), func(a, b openrun.Waiting) int { return sqldb.CompareIDs(a.ID, b.ID) })
 	ids := make([]uuid.UUID, len(runs))
 	for i, w := range runs {
 		ids[i] = w.Input
@@ -245,12 +246,12 @@ func (c *Core) evaluateKeys(ctx context.Context, environment store.Key, runs []W
 	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var (
 			contenders []contender
-			failed     []Ending
+			failed     []openrun.Ending
 		)
 		for i, w := range runs {
 			run := store.Key{ProjectID: environment.ProjectID, ID: w.ID}
 			if problems[i] != nil {
-				failed = append(failed, Ending{
+				failed = append(failed, openrun.Ending{
 					Run: run, Only: store.RunQueued, Status: store.RunFailed, Code: runerror.KeyUnavailable,
 					Error: store.Cut(sqldb.Text(problems[i].Error()), store.MaxError),
 				})
@@ -269,7 +270,7 @@ func (c *Core) evaluateKeys(ctx context.Context, environment store.Key, runs []W
 		if err := c.takeSlots(ctx, tx, contenders); err != nil {
 			return err
 		}
-		_, err := c.endRuns(ctx, tx, failed)
+		_, err := c.EndRuns(ctx, tx, failed)
 		return err
 	})
 }

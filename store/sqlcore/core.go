@@ -15,6 +15,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/crontick"
 	"github.com/agentplatform/agentplatform/store/deployment"
 	"github.com/agentplatform/agentplatform/store/exchangerate"
+	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/platformkey"
 	"github.com/agentplatform/agentplatform/store/pollrequest"
@@ -32,8 +33,7 @@ import (
 type Engine interface {
 	sqldb.Engine
 	searchindex.Engine
-	// Attend records runners as present.
-	Attend(ctx context.Context, q sqldb.Queryer, runners []store.RunnerKey) error
+	openrun.Engine
 	// DropDays drops partitions of past days before one, at most limit of them, and fewer if they
 	// are large. It keeps all partitions of days on which open runs, connector runs or deliveries
 	// were accepted. From the day keep on, it also keeps ended runs whose results are still to be
@@ -50,24 +50,12 @@ type Engine interface {
 	Among(column string) string
 	// First returns the first of a column of IDs, as an index of the schema has it.
 	First(column string) string
-	// End does the work of Core.end without concurrency slots and blob marks, in one statement if
-	// possible. Unless keyed is set, runs with a concurrency key do not end.
-	End(ctx context.Context, q sqldb.Queryer, endings []Ending, keyed bool) ([]EndedRun, error)
-	// Append appends consecutive entries to the journals of different runs under current claims, with the cost of their model
-	// calls, in one statement if possible. It returns the runs to which it has appended: not those whose claim is not current,
-	// or whose entries do not continue the journal or make it too large.
-	Append(ctx context.Context, q sqldb.Queryer, appends []Append) (appended []store.Key, err error)
-	// Renew renews claims and revives swept ones. It returns the renewed ones.
-	Renew(ctx context.Context, q sqldb.Queryer, environment store.Key, held []store.Held, lease time.Duration) ([]store.Lease, error)
 	// TakeDue begins attempts of due deliveries, for each destination up to its share, oldest
 	// first.
 	TakeDue(ctx context.Context, q sqldb.Queryer, shares []Share, lease time.Duration) ([]store.Delivery, error)
 	// Receive moves successful deliveries to history, with the attempt of each, and returns their
 	// keys. It skips deliveries whose claims are not current.
 	Receive(ctx context.Context, q sqldb.Queryer, receipts []Receipt) ([]store.Key, error)
-	// Look reads the data for the decision of a claim. Start carries out the decision.
-	Look(ctx context.Context, c store.Claim) (Look, error)
-	Start(ctx context.Context, c store.Claim, s Start) (started []store.Claimed, current bool, err error)
 }
 
 // DroppedDays is the result of Engine.DropDays.
@@ -131,6 +119,7 @@ type Core struct {
 	*agentrun.Viewer
 	*projection.Writer
 	*crontick.Plan
+	*openrun.Dispatcher
 
 	engine   Engine
 	atOnce   int
@@ -172,7 +161,10 @@ func (c *Core) setDB(db *sqldb.DB) {
 	c.Index = c.Index.With(db)
 	c.Queue = replayjob.New(db)
 	c.Lease = cluster.New(db)
-	c.Writer = projection.New(db, c.cancelOpen)
+	c.Dispatcher = openrun.New(db, openrun.Options{
+		Engine: c.engine, Archive: c.Archive, Skipped: c.skipped, HandOver: c.handOver, EvaluateKeys: c.evaluateKeys,
+	})
+	c.Writer = projection.New(db, c.CancelOpen)
 	c.Plan = crontick.New(db)
 	c.Record = deployment.New(db, c.ClaimWithin)
 	c.Outbox = c.Outbox.With(db)

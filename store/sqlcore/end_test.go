@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -42,17 +43,17 @@ func (e *counting) Write(context.Context, func(ctx context.Context, q sqldb.Quer
 	return errBadData
 }
 
-func (e *counting) End(_ context.Context, _ sqldb.Queryer, endings []Ending, _ bool) (ended []EndedRun, err error) {
+func (e *counting) End(_ context.Context, _ sqldb.Queryer, endings []openrun.Ending, _ bool) (ended []openrun.EndedRun, err error) {
 	for _, ending := range endings {
 		if ending.Run.ID == e.faulty {
 			return nil, errBadData
 		}
-		ended = append(ended, EndedRun{Run: ending.Run, Status: ending.Status})
+		ended = append(ended, openrun.EndedRun{Run: ending.Run, Status: ending.Status})
 	}
 	return ended, nil
 }
 
-func (e *counting) Append(_ context.Context, _ sqldb.Queryer, appends []Append) (appended []store.Key, err error) {
+func (e *counting) Append(_ context.Context, _ sqldb.Queryer, appends []openrun.Append) (appended []store.Key, err error) {
 	for _, a := range appends {
 		if a.Lease.Run.ID == e.faulty {
 			return nil, errBadData
@@ -159,40 +160,6 @@ func TestKeep_FailsForDeletedBlob(t *testing.T) {
 			tx := &sqldb.Tx{Queryer: changing{rows: rows}}
 			err := coreOn(&counting{}).MarkBlobs(t.Context(), tx, blobs)
 			require.Equal(t, kept, err == nil, err)
-		})
-	}
-}
-
-func TestContinuing_SplitsEntries(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		length          int64
-		entries         []int64
-		repeated, fresh []int64
-		conflict        bool
-	}{
-		{0, nil, nil, nil, false},
-		{0, []int64{1, 2}, nil, []int64{1, 2}, false},
-		{2, []int64{1, 2, 3}, []int64{1, 2}, []int64{3}, false},
-		{2, []int64{2, 3, 3, 4}, []int64{2}, []int64{3, 4}, false},
-		{2, []int64{4}, nil, nil, true},
-		{2, []int64{3, 5}, nil, nil, true},
-	} {
-		t.Run(fmt.Sprint(c.length, " and ", c.entries), func(t *testing.T) {
-			entries := make([]store.JournalEntry, len(c.entries))
-			for i, n := range c.entries {
-				entries[i].Sequence = n
-			}
-			of := func(entries []store.JournalEntry) (numbers []int64) {
-				for _, e := range entries {
-					numbers = append(numbers, e.Sequence)
-				}
-				return numbers
-			}
-			repeated, fresh, err := splitEntries(c.length, entries)
-			require.Equal(t, c.conflict, errors.Is(err, store.ErrConflict), c)
-			require.Equal(t, c.repeated, of(repeated), c)
-			require.Equal(t, c.fresh, of(fresh), c)
 		})
 	}
 }

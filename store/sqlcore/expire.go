@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/sweep"
 )
@@ -25,6 +26,9 @@ var openProjects = `WITH RECURSIVE p (project_id) AS (
 		FROM p WHERE p.project_id IS NOT NULL
 	)
 	SELECT p.project_id FROM p WHERE p.project_id IS NOT NULL`
+
+// tooOld is the operation that skips open runs that cannot be expired.
+const tooOld = "expired"
 
 // ExpireRuns implements store.Housekeeping. The ID of a run has its acceptance time. Projects are
 // processed round robin from a random one, so the work that one call leaves does not always belong
@@ -66,14 +70,14 @@ func (c *Core) expireOf(ctx context.Context, project uuid.UUID, age time.Duratio
 // expireAfter ends runs that have been open for so long.
 func (c *Core) expireAfter(age time.Duration) func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
 	return func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
-		endings := make([]Ending, len(runs))
+		endings := make([]openrun.Ending, len(runs))
 		for i, run := range runs {
-			endings[i] = Ending{
+			endings[i] = openrun.Ending{
 				Run: run, Status: store.RunFailed, Code: runerror.Expired,
 				Error: fmt.Sprintf("the run has not ended within %d days of its acceptance", int(age.Hours()/24)),
 			}
 		}
-		_, err := c.endRuns(ctx, tx, endings)
+		_, err := c.EndRuns(ctx, tx, endings)
 		return store.Swept{Failed: len(runs)}, err
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/projection"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
@@ -54,11 +55,11 @@ func (c *Core) checkSend(ctx context.Context, s store.Send) (refused, err error)
 	if refused, err = storedbytes.CheckLimit(ctx, c.DB, run.ProjectID); refused != nil || err != nil || len(s.Payload) <= store.MaxInlineInput {
 		return refused, err
 	}
-	claims, err := c.currentClaims(ctx, []store.Lease{s.Lease})
+	claims, err := c.CurrentClaims(ctx, []store.Lease{s.Lease})
 	if err != nil {
 		return nil, err
 	}
-	if held, current := claims[s.Lease]; !current || s.Position > held.length {
+	if held, current := claims[s.Lease]; !current || s.Position > held.Length {
 		return store.ErrFenced, nil
 	}
 	known, err := knownSend(ctx, c.engine.Reader(), s)
@@ -87,14 +88,14 @@ func refusalOf(err error) (refused, failed error) {
 // refused is why a payload that was not sent before cannot be sent.
 func (c *Core) sendPayload(ctx context.Context, tx *sqldb.Tx, s store.Send, blobs []store.Key, refused error) (sent store.Sent, err error) {
 	run := s.Lease.Run
-	held, err := lockClaim(ctx, tx, s.Lease)
+	held, err := openrun.LockClaim(ctx, tx, s.Lease)
 	if errors.Is(err, store.ErrNotFound) {
-		return sent, c.claimError(ctx, tx, s.Lease)
+		return sent, c.ClaimError(ctx, tx, s.Lease)
 	}
 	if err != nil {
 		return sent, err
 	}
-	if s.Position > held.length {
+	if s.Position > held.Length {
 		return sent, fmt.Errorf("the journal has no entry %d: %w", s.Position, store.ErrInvalid)
 	}
 	known, err := knownSend(ctx, tx, s)

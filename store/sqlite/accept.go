@@ -13,6 +13,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -142,7 +143,7 @@ func (s *Store) insertEvent(ctx context.Context, tx *sqldb.Tx, e store.Event, a 
 			trigger_type, content_type, input_size, run_ids, runs_left, runs_failed, runs_completed, replay_of, started_at)
 		VALUES ($1, $2, $3, $4, 'running', $5, $6, $7, $8, $9, 0, 0, $11, $10)`,
 		e.ProjectID, a.ConnectorRunID, e.EnvironmentID, e.ConnectorID, string(e.Trigger), sqldb.Text(e.ContentType),
-		size+filesSize+sqlcore.KeySize(e), idsText(a.RunIDs), len(e.Runs), at, e.ReplayOf); err != nil {
+		size+filesSize+openrun.KeySize(e), idsText(a.RunIDs), len(e.Runs), at, e.ReplayOf); err != nil {
 		return a, fmt.Errorf("recording the connector run: %w", err)
 	}
 	if begun, err := s.startHandoff(ctx, tx, e, a, at); err != nil || begun != nil {

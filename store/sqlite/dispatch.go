@@ -13,15 +13,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/runqueue"
 	"github.com/agentplatform/agentplatform/store/runrow"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/trace"
 )
 
-// End implements sqlcore.Engine.
-func (e engine) End(ctx context.Context, q sqldb.Queryer, endings []sqlcore.Ending, keyed bool) (ended []sqlcore.EndedRun, err error) {
+// End implements openrun.Engine.
+func (e engine) End(ctx context.Context, q sqldb.Queryer, endings []openrun.Ending, keyed bool) (ended []openrun.EndedRun, err error) {
 	stored, rolledUp, closed := storedBytes{}, map[uuid.UUID][]uuid.UUID{}, map[uuid.UUID][]uuid.UUID{}
 	for _, ending := range endings {
 		run, bytes, input, err := moveRunToHistory(ctx, q, ending, keyed)
@@ -59,7 +59,7 @@ func (e engine) End(ctx context.Context, q sqldb.Queryer, endings []sqlcore.Endi
 }
 
 // postTraces adds ended runs to the outbox of traces if their projects export them.
-func postTraces(ctx context.Context, q sqldb.Queryer, ended []sqlcore.EndedRun) error {
+func postTraces(ctx context.Context, q sqldb.Queryer, ended []openrun.EndedRun) error {
 	telemetries := map[uuid.UUID]store.Telemetry{}
 	for _, run := range ended {
 		project := run.Run.ProjectID
@@ -110,7 +110,7 @@ func (s storedBytes) addBytes(of store.Key, bytes int64) {
 // moveRunToHistory moves a run to history with all follow-up writes; sql.ErrNoRows if it is not open, or does
 // not match the Ending. It returns the stored bytes of the run, and of the input of the connector
 // run that has ended with it.
-func moveRunToHistory(ctx context.Context, q sqldb.Queryer, e sqlcore.Ending, keyed bool) (ended sqlcore.EndedRun, bytes, input int64, err error) {
+func moveRunToHistory(ctx context.Context, q sqldb.Queryer, e openrun.Ending, keyed bool) (ended openrun.EndedRun, bytes, input int64, err error) {
 	var (
 		token, first, size int64
 		connectorRun       *uuid.UUID
@@ -120,9 +120,9 @@ func moveRunToHistory(ctx context.Context, q sqldb.Queryer, e sqlcore.Ending, ke
 		token = *e.Token
 	}
 	if len(e.Journal) > 0 {
-		first, size = e.Journal[0].Sequence, sqlcore.SizeOf(e.Journal)
+		first, size = e.Journal[0].Sequence, openrun.SizeOf(e.Journal)
 	}
-	output, blob := e.Output, e.Large.Blob(sqlcore.OutputPart)
+	output, blob := e.Output, e.Large.Blob(openrun.OutputPart)
 	if blob != nil {
 		output = ""
 	}
@@ -130,7 +130,7 @@ func moveRunToHistory(ctx context.Context, q sqldb.Queryer, e sqlcore.Ending, ke
 			link_id, agent_name, input_id, status, deployment_id, token, attempt, runner_id, error_code, error, output, output_blob_id, finish_reason, context, unpublished,
 			input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name, queued_at, started_at, ended_at)
 		SELECT project_id, id, environment_id, connector_id, connector_run_id, link_id, agent_name, input_id, $4, deployment_id,
-			$3, attempt, runner_id, $5, $6, $7, $19, $23, $21, $22, $8, $9, $10, $11, $12, `+sqlcore.ReportedVariant("open_runs", "$20")+`, queued_at, started_at, now_us()
+			$3, attempt, runner_id, $5, $6, $7, $19, $23, $21, $22, $8, $9, $10, $11, $12, `+openrun.ReportedVariant("open_runs", "$20")+`, queued_at, started_at, now_us()
 		FROM open_runs WHERE project_id = $1 AND id = $2 AND ($13 OR token = $3 AND status = 'running')
 			AND ($17 = '' OR status = $17) AND ($18 OR COALESCE(concurrency_key, '') = '') AND ($14 = 0 OR journal_length = $14 - 1 AND journal_size + $15 <= $16)
 		RETURNING environment_id, connector_run_id, agent_name`,
@@ -145,7 +145,7 @@ func moveRunToHistory(ctx context.Context, q sqldb.Queryer, e sqlcore.Ending, ke
 		RETURNING journal_size, COALESCE(concurrency_key, '') <> ''`, e.Run.ProjectID, e.Run.ID).Scan(&bytes, &ended.Keyed); err != nil {
 		return ended, 0, 0, err
 	}
-	bytes += size + e.TextBytes() + sqlcore.RunOverhead
+	bytes += size + e.TextBytes() + openrun.RunOverhead
 	if err := insertEntries(ctx, q, store.Lease{Run: e.Run, Token: token}, e.Journal, e.Large); err != nil {
 		return ended, 0, 0, err
 	}
@@ -172,7 +172,7 @@ func postToOutbox(ctx context.Context, q sqldb.Queryer, run store.Key, agent str
 
 // endConnectorRun decrements the open runs of a connector run, and ends it with the last one. It
 // then returns the size of the input, which stays.
-func endConnectorRun(ctx context.Context, q sqldb.Queryer, ended *sqlcore.EndedRun, id uuid.UUID) (input int64, err error) {
+func endConnectorRun(ctx context.Context, q sqldb.Queryer, ended *openrun.EndedRun, id uuid.UUID) (input int64, err error) {
 	project, failed, completed := ended.Run.ProjectID, 0, 0
 	switch ended.Status {
 	case store.RunFailed:
@@ -182,7 +182,7 @@ func endConnectorRun(ctx context.Context, q sqldb.Queryer, ended *sqlcore.EndedR
 	}
 	err = q.QueryRowContext(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status,
 			trigger_type, content_type, run_ids, error, replay_of, started_at, ended_at)
-		SELECT project_id, id, environment_id, connector_id, `+sqlcore.OutcomeOf("runs_failed + $3", "runs_completed + $4")+`,
+		SELECT project_id, id, environment_id, connector_id, `+openrun.OutcomeOf("runs_failed + $3", "runs_completed + $4")+`,
 			trigger_type, content_type, run_ids, '', replay_of, started_at, now_us()
 		FROM open_connector_runs WHERE project_id = $1 AND id = $2 AND runs_left <= 1 RETURNING id`, project, id, failed, completed).Scan(&id)
 	if errors.Is(err, sql.ErrNoRows) { // it has other open runs
@@ -201,7 +201,7 @@ func endConnectorRun(ctx context.Context, q sqldb.Queryer, ended *sqlcore.EndedR
 }
 
 // insertEntries appends entries, and the cost of their model calls, without checks.
-func insertEntries(ctx context.Context, q sqldb.Queryer, l store.Lease, entries []store.JournalEntry, large sqlcore.Large) error {
+func insertEntries(ctx context.Context, q sqldb.Queryer, l store.Lease, entries []store.JournalEntry, large openrun.Large) error {
 	for _, entry := range entries {
 		data, blob := large.Row(entry)
 		if _, err := q.ExecContext(ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, data, blob_id, unsafe, at)
@@ -224,15 +224,15 @@ func insertEntries(ctx context.Context, q sqldb.Queryer, l store.Lease, entries 
 	return nil
 }
 
-// Append implements sqlcore.Engine.
-func (e engine) Append(ctx context.Context, q sqldb.Queryer, appends []sqlcore.Append) (appended []store.Key, err error) {
+// Append implements openrun.Engine.
+func (e engine) Append(ctx context.Context, q sqldb.Queryer, appends []openrun.Append) (appended []store.Key, err error) {
 	for _, a := range appends {
 		run, entries := a.Lease.Run, a.Entries
 		result, err := q.ExecContext(ctx, `UPDATE open_runs SET journal_length = $5, journal_size = journal_size + $6,
 				open_tools = MAX(open_tools + $7, 0)
 			WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running' AND journal_length = $4 - 1 AND journal_size + $6 <= $8`,
-			run.ProjectID, run.ID, a.Lease.Token, entries[0].Sequence, entries[len(entries)-1].Sequence, sqlcore.SizeOf(entries),
-			sqlcore.OpenedTools(entries), store.MaxJournal)
+			run.ProjectID, run.ID, a.Lease.Token, entries[0].Sequence, entries[len(entries)-1].Sequence, openrun.SizeOf(entries),
+			openrun.OpenedTools(entries), store.MaxJournal)
 		if err != nil {
 			return nil, err
 		}
@@ -249,12 +249,12 @@ func (e engine) Append(ctx context.Context, q sqldb.Queryer, appends []sqlcore.A
 	return appended, nil
 }
 
-// Renew implements sqlcore.Engine.
+// Renew implements openrun.Engine.
 func (e engine) Renew(ctx context.Context, q sqldb.Queryer, environment store.Key, held []store.Held, lease time.Duration) (renewed []store.Lease, err error) {
 	for _, h := range held {
 		l := h.Lease
 		result, err := q.ExecContext(ctx, `UPDATE open_runs SET lease_until = now_us() + $4, status = 'running',
-				losses = losses - CASE WHEN status = 'running' THEN 0 ELSE 1 END, test_name = `+sqlcore.ReportedVariant("open_runs", "$7")+`
+				losses = losses - CASE WHEN status = 'running' THEN 0 ELSE 1 END, test_name = `+openrun.ReportedVariant("open_runs", "$7")+`
 			WHERE project_id = $1 AND id = $2 AND token = $3 AND $1 = $5 AND environment_id = $6
 				AND (status = 'running' OR status = 'queued' AND runner_id <> '')`,
 			l.Run.ProjectID, l.Run.ID, l.Token, lease.Microseconds(), environment.ProjectID, environment.ID, h.TestName)
@@ -270,10 +270,10 @@ func (e engine) Renew(ctx context.Context, q sqldb.Queryer, environment store.Ke
 	return renewed, nil
 }
 
-// Look implements sqlcore.Engine.
-func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err error) {
+// Look implements openrun.Engine.
+func (e engine) Look(ctx context.Context, c store.Claim) (look openrun.Look, err error) {
 	err = e.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
-		look = sqlcore.Look{Pool: store.Pool{Running: map[string]int{}}}
+		look = openrun.Look{Pool: store.Pool{Running: map[string]int{}}}
 		if err := lookAtPool(ctx, q, c, &look); err != nil {
 			return err
 		}
@@ -296,7 +296,7 @@ func (e engine) Look(ctx context.Context, c store.Claim) (look sqlcore.Look, err
 			err := rows.Scan(&l.Run.ID, &l.Token)
 			look.Leased = append(look.Leased, l)
 			return err
-		}, sqlcore.LeasedStatement, c.Environment.ProjectID, c.Environment.ID, sqldb.Text(c.RunnerID)); err != nil {
+		}, openrun.LeasedStatement, c.Environment.ProjectID, c.Environment.ID, sqldb.Text(c.RunnerID)); err != nil {
 			return err
 		}
 		if look.Live == nil || c.Limit == 0 {
@@ -322,7 +322,7 @@ func eachRow(ctx context.Context, q sqldb.Queryer, scan func(rows *sql.Rows) err
 	return rows.Err()
 }
 
-func lookAtPool(ctx context.Context, q sqldb.Queryer, c store.Claim, look *sqlcore.Look) error {
+func lookAtPool(ctx context.Context, q sqldb.Queryer, c store.Claim, look *openrun.Look) error {
 	var (
 		turns  string
 		others int
@@ -334,7 +334,7 @@ func lookAtPool(ctx context.Context, q sqldb.Queryer, c store.Claim, look *sqlco
 				AND w.places = $4 AND w.digests = $5 AND w.seen_at > now_us() - $6)
 		FROM environments e JOIN pools p ON p.project_id = e.project_id AND p.environment_id = e.id
 		WHERE e.project_id = $1 AND e.id = $2`, c.Environment.ProjectID, c.Environment.ID, sqldb.Text(c.RunnerID), c.Slots,
-		sqlcore.Digests(c), sqlcore.RunnerSeenEvery.Microseconds(), store.RunnerPresence.Microseconds()).
+		openrun.Digests(c), openrun.RunnerSeenEvery.Microseconds(), store.RunnerPresence.Microseconds()).
 		Scan(&look.Live, &look.Version, &look.Pool.Served, &turns, &others, &look.Seen)
 	if errors.Is(err, sql.ErrNoRows) { // the environment is deleted
 		look.Seen = true
@@ -348,7 +348,7 @@ func lookAtPool(ctx context.Context, q sqldb.Queryer, c store.Claim, look *sqlco
 }
 
 // lookAtQueue reads the heads of the queues, queue by queue.
-func lookAtQueue(ctx context.Context, q sqldb.Queryer, c store.Claim, look *sqlcore.Look) error {
+func lookAtQueue(ctx context.Context, q sqldb.Queryer, c store.Claim, look *openrun.Look) error {
 	type line struct {
 		class store.Class
 		agent string
@@ -367,7 +367,7 @@ func lookAtQueue(ctx context.Context, q sqldb.Queryer, c store.Claim, look *sqlc
 	}
 	for _, l := range lines {
 		if err := eachRow(ctx, q, func(rows *sql.Rows) error {
-			w := sqlcore.Waiting{Candidate: store.Candidate{Class: l.class, Agent: l.agent, Fresh: l.fresh}}
+			w := openrun.Waiting{Candidate: store.Candidate{Class: l.class, Agent: l.agent, Fresh: l.fresh}}
 			var (
 				digest *string
 				most   *int
@@ -397,13 +397,13 @@ func lookAtQueue(ctx context.Context, q sqldb.Queryer, c store.Claim, look *sqlc
 	return nil
 }
 
-// Start implements sqlcore.Engine.
-func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (started []store.Claimed, current bool, err error) {
+// Start implements openrun.Engine.
+func (e engine) Start(ctx context.Context, c store.Claim, s openrun.Start) (started []store.Claimed, current bool, err error) {
 	err = e.writer.runOperation(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		started, current = nil, false
 		result, err := q.ExecContext(ctx, `UPDATE pools SET version = version + 1, served = $4, turns = $5
 			WHERE project_id = $1 AND environment_id = $2 AND version = $3`,
-			c.Environment.ProjectID, c.Environment.ID, s.Version, s.Pool.Served, sqlcore.EncodeLastAgents(s.Pool.LastAgents))
+			c.Environment.ProjectID, c.Environment.ID, s.Version, s.Pool.Served, openrun.EncodeLastAgents(s.Pool.LastAgents))
 		if err != nil {
 			return err
 		}
@@ -427,19 +427,19 @@ func (e engine) Start(ctx context.Context, c store.Claim, s sqlcore.Start) (star
 	return started, current, err
 }
 
-func startRun(ctx context.Context, q sqldb.Queryer, c store.Claim, w sqlcore.Waiting, salt int64) (store.Claimed, error) {
+func startRun(ctx context.Context, q sqldb.Queryer, c store.Claim, w openrun.Waiting, salt int64) (store.Claimed, error) {
 	result, err := q.ExecContext(ctx, `UPDATE open_runs SET status = 'running', attempt = attempt + 1,
 			token = ((attempt + 1) << $4) | $5, runner_id = $6, lease_until = now_us() + $7,
 			started_at = COALESCE(started_at, now_us()), deployment_id = $3
 		WHERE project_id = $1 AND id = $2 AND status = 'queued' AND blocked = FALSE`,
-		c.Environment.ProjectID, w.ID, w.Deployment, sqlcore.TokenBits, salt, sqldb.Text(c.RunnerID), c.Lease.Microseconds())
+		c.Environment.ProjectID, w.ID, w.Deployment, openrun.TokenBits, salt, sqldb.Text(c.RunnerID), c.Lease.Microseconds())
 	if err != nil {
 		return store.Claimed{}, err
 	}
 	if n, err := result.RowsAffected(); err != nil || n == 0 {
 		return store.Claimed{}, errors.Join(err, sql.ErrNoRows)
 	}
-	claimed, _, err := sqlcore.ScanStarted(q.QueryRowContext(ctx, `SELECT `+sqlcore.StartedColumns+` FROM open_runs r
+	claimed, _, err := openrun.ScanStarted(q.QueryRowContext(ctx, `SELECT `+openrun.StartedColumns+` FROM open_runs r
 		LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id
 		WHERE r.project_id = $1 AND r.id = $2`, c.Environment.ProjectID, w.ID))
 	return claimed, err
@@ -467,7 +467,7 @@ func (e engine) Keys(keys []store.Key, first int) (string, []any) {
 	return fmt.Sprintf("(SELECT json_extract(k.value, '$[0]'), json_extract(k.value, '$[1]') FROM json_each($%d) k)", first), []any{string(text)}
 }
 
-// Attend implements sqlcore.Engine.
+// Attend implements openrun.Engine.
 func (e engine) Attend(ctx context.Context, q sqldb.Queryer, runners []store.RunnerKey) error {
 	for _, r := range runners {
 		if _, err := q.ExecContext(ctx, `UPDATE runners SET seen_at = now_us() WHERE project_id = $1 AND environment_id = $2 AND id = $3`,

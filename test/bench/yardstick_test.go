@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/openrun"
 )
 
 const (
 	// postgresClients is the number of clients of a yardstick on PostgreSQL, each with its own connection.
 	postgresClients = 64
 	leaseTime       = store.LeaseDuration
-	seenEvery       = sqlcore.RunnerSeenEvery
+	seenEvery       = openrun.RunnerSeenEvery
 	// agentName is the one agent's.
 	agentName = "greeter"
 

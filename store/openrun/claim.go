@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package openrun
 
 import (
 	"context"
@@ -75,20 +75,20 @@ func (s Start) Order(id uuid.UUID) int {
 // it decides. Start statements of several environments, in all projects, share a transaction; the
 // package comment documents their lock timeouts. A claim that finds nothing writes nothing, except
 // the runner's record when that is due.
-func (c *Core) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult, error) {
+func (d *Dispatcher) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult, error) {
 	claim = claim.Bounded()
 	var result store.ClaimResult
 	for try := range claimTries {
-		look, err := c.engine.Look(ctx, claim)
+		look, err := d.engine.Look(ctx, claim)
 		if err != nil {
 			return result, sqldb.Wrap(err, "reading the runs of environment %s", claim.Environment)
 		}
 		if try == 0 {
-			if result, err = c.reportRunner(ctx, claim, look); err != nil {
+			if result, err = d.reportRunner(ctx, claim, look); err != nil {
 				return result, sqldb.Wrap(err, "recording runner %q", claim.RunnerID)
 			}
 		}
-		runs, done, err := c.startPicked(ctx, claim, look)
+		runs, done, err := d.startPicked(ctx, claim, look)
 		if err != nil {
 			return result, sqldb.Wrap(err, "claiming runs of environment %s", claim.Environment)
 		}
@@ -104,10 +104,10 @@ func (c *Core) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult,
 
 // reportRunner records the runner. It returns the lost claims of the runner, and the leased runs that the
 // runner does not name.
-func (c *Core) reportRunner(ctx context.Context, claim store.Claim, look Look) (result store.ClaimResult, err error) {
+func (d *Dispatcher) reportRunner(ctx context.Context, claim store.Claim, look Look) (result store.ClaimResult, err error) {
 	result.Lost = otherLeases(claim.Holding, look.Leased)
 	if !look.Seen {
-		if err := c.recordRunner(ctx, claim); err != nil {
+		if err := d.recordRunner(ctx, claim); err != nil {
 			return result, err
 		}
 	}
@@ -118,13 +118,13 @@ func (c *Core) reportRunner(ctx context.Context, claim store.Claim, look Look) (
 	if len(again) > store.MaxClaim {
 		again, result.More = again[:store.MaxClaim], true
 	}
-	result.Runs, err = c.readUnnamedRuns(ctx, claim, again)
+	result.Runs, err = d.readUnnamedRuns(ctx, claim, again)
 	return result, err
 }
 
 // recordRunner records a runner as present, unless there are too many: tenants choose the names.
-func (c *Core) recordRunner(ctx context.Context, claim store.Claim) error {
-	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (d *Dispatcher) recordRunner(ctx context.Context, claim store.Claim) error {
+	return d.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests)
 			SELECT $1, $2, $3, now_us(), $4, $5 WHERE $6 > (SELECT count(*) FROM (
 				SELECT 1 FROM runners w WHERE w.project_id = $1 AND w.environment_id = $2 AND w.id <> $3 LIMIT $6) known)
@@ -136,7 +136,7 @@ func (c *Core) recordRunner(ctx context.Context, claim store.Claim) error {
 }
 
 // Attend implements store.Dispatch.
-func (c *Core) Attend(ctx context.Context, runners []store.RunnerKey) (queued []store.Key, err error) {
+func (d *Dispatcher) Attend(ctx context.Context, runners []store.RunnerKey) (queued []store.Key, err error) {
 	if len(runners) == 0 {
 		return nil, nil
 	}
@@ -148,13 +148,13 @@ func (c *Core) Attend(ctx context.Context, runners []store.RunnerKey) (queued []
 			environments = append(environments, r.Environment)
 		}
 	}
-	err = c.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return c.engine.Attend(ctx, tx, runners) })
+	err = d.db.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return d.engine.Attend(ctx, tx, runners) })
 	if err != nil {
 		return nil, sqldb.Wrap(err, "recording waiting runners")
 	}
 	var l sqldb.Args
-	queued, err = sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanKey, `SELECT e.project_id, e.id FROM environments e WHERE `+
-		c.KeyCondition(&l, "e.id", environments)+` AND EXISTS (SELECT 1 FROM open_runs r
+	queued, err = sqldb.Collect(ctx, d.db.Reader(), sqldb.ScanKey, `SELECT e.project_id, e.id FROM environments e WHERE `+
+		d.db.KeyCondition(&l, "e.id", environments)+` AND EXISTS (SELECT 1 FROM open_runs r
 			WHERE r.project_id = e.project_id AND r.environment_id = e.id AND r.status = 'queued' AND r.blocked = FALSE)`, l.Values...)
 	return queued, sqldb.Wrap(err, "reading queued runs")
 }
@@ -167,13 +167,13 @@ func Digests(claim store.Claim) string {
 
 // startPicked starts the runs that Pick chooses, and fails runs without an agent. done is false if the claim
 // has to be decided again, for example after the evaluation of keys.
-func (c *Core) startPicked(ctx context.Context, claim store.Claim, look Look) (runs []store.Claimed, done bool, err error) {
+func (d *Dispatcher) startPicked(ctx context.Context, claim store.Claim, look Look) (runs []store.Claimed, done bool, err error) {
 	known, missing, keyless := splitWaiting(claim, look)
 	if len(keyless) > 0 {
-		return nil, false, c.evaluateKeys(ctx, claim.Environment, keyless)
+		return nil, false, d.evaluateKeys(ctx, claim.Environment, keyless)
 	}
 	if len(missing) > 0 {
-		if err := c.failMissing(ctx, claim.Environment, missing); err != nil {
+		if err := d.failMissing(ctx, claim.Environment, missing); err != nil {
 			return nil, false, err
 		}
 	}
@@ -181,17 +181,17 @@ func (c *Core) startPicked(ctx context.Context, claim store.Claim, look Look) (r
 	if len(picked) == 0 {
 		return nil, len(missing) == 0, nil // there may be more runs behind the missing ones
 	}
-	start := Start{Version: look.Version, Pool: pool, Salts: newSalts(len(picked))}
+	start := Start{Version: look.Version, Pool: pool, Salts: NewSalts(len(picked))}
 	for _, p := range picked {
 		start.Runs = append(start.Runs, known[slices.IndexFunc(known, func(w Waiting) bool { return w.ID == p.ID })])
 	}
-	runs, current, err := c.engine.Start(ctx, claim, start)
+	runs, current, err := d.engine.Start(ctx, claim, start)
 	var hints []store.Hint
 	for i := range runs {
 		hints = append(hints, store.Hint{Topic: store.TopicRun, Key: runs[i].Run.Key()})
 	}
 	if len(hints) > 0 {
-		c.Publish(hints)
+		d.db.Publish(hints)
 	}
 	return runs, current, err
 }
@@ -220,8 +220,8 @@ func candidatesOf(waiting []Waiting) []store.Candidate {
 	return out
 }
 
-// newSalts returns random parts of tokens: 31 bits, so that attempts have room above them.
-func newSalts(n int) []int64 {
+// NewSalts returns random parts of tokens: 31 bits, so that attempts have room above them.
+func NewSalts(n int) []int64 {
 	raw := make([]byte, 4*n)
 	_, _ = rand.Read(raw) // never fails
 	out := make([]int64, n)
@@ -235,8 +235,8 @@ func newSalts(n int) []int64 {
 const TokenBits = 31
 
 // failMissing fails runs whose agent is not in the live deployment.
-func (c *Core) failMissing(ctx context.Context, environment store.Key, missing []Waiting) error {
-	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (d *Dispatcher) failMissing(ctx context.Context, environment store.Key, missing []Waiting) error {
+	return d.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		endings := make([]Ending, len(missing))
 		for i, w := range missing {
 			endings[i] = Ending{
@@ -245,7 +245,7 @@ func (c *Core) failMissing(ctx context.Context, environment store.Key, missing [
 				Error: fmt.Sprintf("the live deployment has no agent named %q", w.Agent),
 			}
 		}
-		_, err := c.endRuns(ctx, tx, endings)
+		_, err := d.EndRuns(ctx, tx, endings)
 		return err
 	})
 }
@@ -266,24 +266,24 @@ func ScanStarted(row sqldb.Scanner) (claimed store.Claimed, input uuid.UUID, err
 
 // readUnnamedRuns reads runs that a runner leases and does not name. The condition uses their leases,
 // because a condition on the status might read all running runs.
-func (c *Core) readUnnamedRuns(ctx context.Context, claim store.Claim, leases []store.Lease) ([]store.Claimed, error) {
+func (d *Dispatcher) readUnnamedRuns(ctx context.Context, claim store.Claim, leases []store.Lease) ([]store.Claimed, error) {
 	var l sqldb.Args
 	keys := make([]store.Key, len(leases))
 	for i, lease := range leases {
 		keys[i] = store.Key{ProjectID: claim.Environment.ProjectID, ID: lease.Run.ID}
 	}
 	var inputIDs []uuid.UUID
-	runs, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (store.Claimed, error) {
+	runs, err := sqldb.Collect(ctx, d.db.Reader(), func(row sqldb.Scanner) (store.Claimed, error) {
 		claimed, input, err := ScanStarted(row)
 		inputIDs = append(inputIDs, input)
 		return claimed, err
 	}, `SELECT `+StartedColumns+` FROM open_runs r LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id
-		WHERE r.lease_until IS NOT NULL AND `+c.KeyCondition(&l, "r.id", keys), l.Values...)
+		WHERE r.lease_until IS NOT NULL AND `+d.db.KeyCondition(&l, "r.id", keys), l.Values...)
 	if err != nil {
 		return nil, err
 	}
 	runs, inputIDs = dropChangedLeases(leases, runs, inputIDs)
-	return runs, runrow.AddInputs(ctx, c.DB, c.engine.Reader(), claim.Environment.ProjectID, runs, inputIDs)
+	return runs, runrow.AddInputs(ctx, d.db, d.db.Reader(), claim.Environment.ProjectID, runs, inputIDs)
 }
 
 // dropChangedLeases drops runs, with their inputs, if their leases have changed since the read. A runner

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package openrun
 
 import (
 	"context"
@@ -14,22 +14,22 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/agentrun"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
 // SaveFile implements store.SavedFiles.
-func (c *Core) SaveFile(ctx context.Context, l store.Lease, entries []store.JournalEntry, body io.Reader) error {
+func (d *Dispatcher) SaveFile(ctx context.Context, l store.Lease, entries []store.JournalEntry, body io.Reader) error {
 	entries = storable(entries)
 	file, sequence, err := store.CheckSave(entries)
 	var large Large
 	if err == nil {
-		large, err = c.putSaved(ctx, l, entries, file, sequence, body)
+		large, err = d.putSaved(ctx, l, entries, file, sequence, body)
 	}
 	if err == nil {
-		err = c.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
-			if err := c.appendJournal(ctx, tx, l, entries, large); err != nil {
+		err = d.archive.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
+			if err := d.appendJournal(ctx, tx, l, entries, large); err != nil {
 				return err
 			}
 			blob := large.Blob(sequence)
@@ -44,33 +44,33 @@ func (c *Core) SaveFile(ctx context.Context, l store.Lease, entries []store.Jour
 
 // putSaved writes the blobs of a saved file and of the entries that come with it. It writes none if the transaction would not
 // store anything, like putLarge, or if the file must not be stored.
-func (c *Core) putSaved(
+func (d *Dispatcher) putSaved(
 	ctx context.Context, l store.Lease, entries []store.JournalEntry, file store.SavedFile, sequence int64, body io.Reader,
 ) (Large, error) {
-	claims, err := c.currentClaims(ctx, []store.Lease{l})
+	claims, err := d.CurrentClaims(ctx, []store.Lease{l})
 	held, current := claims[l]
 	if err != nil || !current {
 		return nil, err
 	}
-	_, fresh, err := splitEntries(held.length, entries)
+	_, fresh, err := splitEntries(held.Length, entries)
 	isFresh := slices.ContainsFunc(fresh, func(e store.JournalEntry) bool { return e.Sequence == sequence && e.Kind == store.JournalFile })
-	if err != nil || !isFresh || held.size+SizeOf(fresh) > store.MaxJournal {
+	if err != nil || !isFresh || held.Size+SizeOf(fresh) > store.MaxJournal {
 		return nil, nil
 	}
-	if err := c.checkNewFile(ctx, l.Run, held.length, file); err != nil {
+	if err := d.checkNewFile(ctx, l.Run, held.Length, file); err != nil {
 		return nil, err
 	}
-	large, err := c.putParts(ctx, l.Run.ProjectID, "", fresh, 1)
+	large, err := d.putParts(ctx, l.Run.ProjectID, "", fresh, 1)
 	if err != nil {
 		return nil, err
 	}
 	id, err := uuid.NewV7()
 	if err == nil {
 		large[sequence] = id
-		err = c.putVerified(ctx, store.Key{ProjectID: l.Run.ProjectID, ID: id}, file, body)
+		err = d.putVerified(ctx, store.Key{ProjectID: l.Run.ProjectID, ID: id}, file, body)
 	}
 	if err != nil {
-		c.DropUnmarked(ctx, large.blobsOf(l.Run.ProjectID, false, fresh))
+		d.archive.DropUnmarked(ctx, large.blobsOf(l.Run.ProjectID, false, fresh))
 		return nil, err
 	}
 	return large, nil
@@ -78,22 +78,22 @@ func (c *Core) putSaved(
 
 // checkNewFile returns why a run whose journal has a length cannot save a new file: its ID, or the storage of the project. If the
 // journal grows meanwhile, the entry of the file does not continue it any more, or is repeated.
-func (c *Core) checkNewFile(ctx context.Context, run store.Key, length int64, file store.SavedFile) error {
-	full, err := storedbytes.CheckLimit(ctx, c.DB, run.ProjectID)
+func (d *Dispatcher) checkNewFile(ctx context.Context, run store.Key, length int64, file store.SavedFile) error {
+	full, err := storedbytes.CheckLimit(ctx, d.db, run.ProjectID)
 	if err = errors.Join(full, err); err != nil {
 		return err
 	}
-	files, err := agentrun.SavedFiles(ctx, c.DB, c.Reader(), run, ` AND j.sequence <= $3`, length)
-	if err == nil && slices.ContainsFunc(files, func(f agentrun.SavedFile) bool { return f.ID == file.ID }) {
+	files, err := runrow.SavedFiles(ctx, d.db, d.db.Reader(), run, ` AND j.sequence <= $3`, length)
+	if err == nil && slices.ContainsFunc(files, func(f runrow.SavedFile) bool { return f.ID == file.ID }) {
 		err = fmt.Errorf("the run has saved another file with the ID: %w", store.ErrInvalid)
 	}
 	return err
 }
 
 // putVerified writes the bytes of a file to a blob. It returns ErrInvalid if they do not fit the file.
-func (c *Core) putVerified(ctx context.Context, blob store.Key, file store.SavedFile, body io.Reader) error {
+func (d *Dispatcher) putVerified(ctx context.Context, blob store.Key, file store.SavedFile, body io.Reader) error {
 	hash := sha256.New()
-	size, err := c.WriteBlob(ctx, blob, io.TeeReader(io.LimitReader(body, file.Size+1), hash))
+	size, err := d.archive.WriteBlob(ctx, blob, io.TeeReader(io.LimitReader(body, file.Size+1), hash))
 	if err == nil && (size != file.Size || hex.EncodeToString(hash.Sum(nil)) != file.SHA256) {
 		err = fmt.Errorf("the bytes do not have the size and the digest of the file: %w", store.ErrInvalid)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package openrun
 
 import (
 	"context"
@@ -80,23 +80,23 @@ func OutcomeOf(failed, completed string) string {
 	return `CASE WHEN ` + failed + ` > 0 THEN 'failed' WHEN ` + completed + ` > 0 THEN 'completed' ELSE 'cancelled' END`
 }
 
-// endRuns is the only function that ends runs. It moves runs to history, closes connector runs without open
+// EndRuns is the only function that ends runs. It moves runs to history, closes connector runs without open
 // runs, and adds outbox rows. It also hands over concurrency slots, which takes more than one statement. It
 // returns the ended runs. A run does not end in three cases: it is not open, it does not match the Ending, or
 // it has a key and the transaction is a single statement.
-func (c *Core) endRuns(ctx context.Context, tx *sqldb.Tx, endings []Ending) ([]EndedRun, error) {
+func (d *Dispatcher) EndRuns(ctx context.Context, tx *sqldb.Tx, endings []Ending) ([]EndedRun, error) {
 	if len(endings) == 0 {
 		return nil, nil
 	}
-	ended, err := c.engine.End(ctx, tx, endings, !tx.Single)
+	ended, err := d.engine.End(ctx, tx, endings, !tx.Single)
 	if err == nil {
-		err = c.MarkBlobs(ctx, tx, blobsOf(endings, ended))
+		err = d.archive.MarkBlobs(ctx, tx, blobsOf(endings, ended))
 	}
 	if err != nil {
 		return nil, sqldb.Wrap(err, "ending runs")
 	}
 	hintEnded(tx, ended, endings)
-	return ended, c.handOver(ctx, tx, ended)
+	return ended, d.handOver(ctx, tx, ended)
 }
 
 // blobsOf returns the blobs that endings name, for runs that have ended.
@@ -136,7 +136,7 @@ func hintedEnd(run store.Key, endings []Ending) *store.RunEnd {
 // Complete implements store.Dispatch. If the common statement cannot end a completion, the completion is
 // processed alone. Such a completion is repeated or no longer current, its journal does not continue
 // exactly, or its data is invalid.
-func (c *Core) Complete(ctx context.Context, completions []store.Completion) ([]error, error) {
+func (d *Dispatcher) Complete(ctx context.Context, completions []store.Completion) ([]error, error) {
 	answers, common := make([]error, len(completions)), map[store.Key]int{}
 	endings := make([]Ending, 0, len(completions))
 	for i, completion := range completions {
@@ -150,13 +150,13 @@ func (c *Core) Complete(ctx context.Context, completions []store.Completion) ([]
 			endings = append(endings, ending)
 		}
 	}
-	ended, err := c.endTogether(ctx, endings)
+	ended, err := d.endTogether(ctx, endings)
 	if err != nil {
 		return nil, sqldb.Wrap(err, "completing %d runs", len(completions))
 	}
 	for i, completion := range completions {
 		if at, together := common[completion.Run]; answers[i] == nil && (!together || at != i || ended[completion.Run] != resultEnded) {
-			answers[i] = sqldb.Wrap(c.completeAlone(ctx, completion), "completing run %s", completion.Run)
+			answers[i] = sqldb.Wrap(d.completeAlone(ctx, completion), "completing run %s", completion.Run)
 		}
 	}
 	return answers, nil
@@ -174,7 +174,7 @@ const (
 
 // endTogether ends runs and returns their results. One transaction ends the runs without concurrency
 // keys and blobs, another one the rest, if there are any.
-func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key]batchResult, error) {
+func (d *Dispatcher) endTogether(ctx context.Context, endings []Ending) (map[store.Key]batchResult, error) {
 	fate := make(map[store.Key]batchResult, len(endings))
 	// Runs are locked in ID order, as in heartbeats, which prevents deadlocks.
 	slices.SortFunc(endings, func(a, b Ending) int { return sqldb.CompareKeys(a.Run, b.Run) })
@@ -183,25 +183,25 @@ func (c *Core) endTogether(ctx context.Context, endings []Ending) (map[store.Key
 		large = slices.DeleteFunc(slices.Clone(endings), func(e Ending) bool { return !e.isLarge() })
 		endings = slices.DeleteFunc(endings, Ending.isLarge)
 	}
-	if err := c.endSplit(ctx, c.WriteSingle, endings, fate); err != nil {
+	if err := d.endSplit(ctx, d.db.WriteSingle, endings, fate); err != nil {
 		return nil, err
 	}
 	rest := slices.DeleteFunc(endings, func(e Ending) bool { return fate[e.Run] != resultOpen })
-	large = c.putLargeBlobs(ctx, large)
-	err := c.endSplit(ctx, c.Write, append(rest, large...), fate)
+	large = d.putLargeBlobs(ctx, large)
+	err := d.endSplit(ctx, d.db.Write, append(rest, large...), fate)
 	var loose []store.Key
 	for _, e := range large {
 		if fate[e.Run] != resultEnded {
 			loose = append(loose, e.blobKeys()...)
 		}
 	}
-	c.DropUnmarked(ctx, loose)
+	d.archive.DropUnmarked(ctx, loose)
 	return fate, err
 }
 
 // endSplit ends runs in one transaction. If the data of a run is invalid, it halves the batch until
 // that run is alone.
-func (c *Core) endSplit(ctx context.Context, transaction func(context.Context, func(context.Context, *sqldb.Tx) error) error,
+func (d *Dispatcher) endSplit(ctx context.Context, transaction func(context.Context, func(context.Context, *sqldb.Tx) error) error,
 	endings []Ending, fate map[store.Key]batchResult,
 ) error {
 	if len(endings) == 0 {
@@ -209,7 +209,7 @@ func (c *Core) endSplit(ctx context.Context, transaction func(context.Context, f
 	}
 	var ended []EndedRun
 	err := transaction(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		ended, err = c.endRuns(ctx, tx, endings)
+		ended, err = d.EndRuns(ctx, tx, endings)
 		return err
 	})
 	switch {
@@ -218,17 +218,17 @@ func (c *Core) endSplit(ctx context.Context, transaction func(context.Context, f
 			fate[run.Run] = resultEnded
 		}
 		return nil
-	case !c.BadData(err):
+	case !d.db.BadData(err):
 		return err
 	case len(endings) == 1:
 		fate[endings[0].Run] = resultBadData
 		return nil
 	}
 	half := len(endings) / 2
-	if err := c.endSplit(ctx, transaction, endings[:half], fate); err != nil {
+	if err := d.endSplit(ctx, transaction, endings[:half], fate); err != nil {
 		return err
 	}
-	return c.endSplit(ctx, transaction, endings[half:], fate)
+	return d.endSplit(ctx, transaction, endings[half:], fate)
 }
 
 func endingOf(completion store.Completion) Ending {
@@ -241,27 +241,27 @@ func endingOf(completion store.Completion) Ending {
 }
 
 // completeAlone ends a run whose completion repeats part of its journal, or returns why not.
-func (c *Core) completeAlone(ctx context.Context, completion store.Completion) error {
+func (d *Dispatcher) completeAlone(ctx context.Context, completion store.Completion) error {
 	whole := endingOf(completion)
-	large, err := c.putLarge(ctx, completion.Lease, whole.Output, whole.Journal)
+	large, err := d.putLarge(ctx, completion.Lease, whole.Output, whole.Journal)
 	if err != nil {
 		return err
 	}
-	return c.WriteWith(ctx, large.blobsOf(whole.Run.ProjectID, true, whole.Journal), func(ctx context.Context, tx *sqldb.Tx) error {
-		held, err := lockClaim(ctx, tx, completion.Lease)
+	return d.archive.WriteWith(ctx, large.blobsOf(whole.Run.ProjectID, true, whole.Journal), func(ctx context.Context, tx *sqldb.Tx) error {
+		held, err := LockClaim(ctx, tx, completion.Lease)
 		if errors.Is(err, store.ErrNotFound) {
-			return c.repeatedEnd(ctx, tx, completion.Lease)
+			return d.repeatedEnd(ctx, tx, completion.Lease)
 		}
 		if err != nil {
 			return err
 		}
 		ending := whole
 		ending.Large = large
-		ending.Journal, err = c.newEntries(ctx, tx, completion.Lease, held.length, ending.Journal)
+		ending.Journal, err = d.newEntries(ctx, tx, completion.Lease, held.Length, ending.Journal)
 		switch {
 		case err != nil:
 			return err
-		case held.size+SizeOf(ending.Journal) > store.MaxJournal:
+		case held.Size+SizeOf(ending.Journal) > store.MaxJournal:
 			ending = Ending{
 				Run: ending.Run, Token: ending.Token, TestName: ending.TestName, Status: store.RunFailed, Code: runerror.JournalTooLarge,
 				Error: fmt.Sprintf("the journal has more than %d bytes", store.MaxJournal), Usage: ending.Usage, FinishReason: ending.FinishReason,
@@ -269,7 +269,7 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 		case !large.hasBlobs(ending.Output, ending.Journal): // the journal did not continue when the blobs were written
 			return store.ErrConflict
 		}
-		ended, err := c.endRuns(ctx, tx, []Ending{ending})
+		ended, err := d.EndRuns(ctx, tx, []Ending{ending})
 		if err == nil && len(ended) == 0 {
 			err = store.ErrConflict
 		}
@@ -279,14 +279,14 @@ func (c *Core) completeAlone(ctx context.Context, completion store.Completion) e
 
 // repeatedEnd checks a completion whose claim is not running: nil if that claim completed the run
 // before.
-func (c *Core) repeatedEnd(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
+func (d *Dispatcher) repeatedEnd(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
 	var token int64
 	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT token FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&token))
 	if !errors.Is(err, store.ErrNotFound) {
 		return errors.Join(err, store.ErrFenced)
 	}
 	// Runs that the platform ended have the token 0.
-	err = c.ReadHistory(ctx, q, l.Run, `SELECT CASE WHEN error_code = '`+string(runerror.ToolInterrupted)+`' THEN 0 ELSE token END
+	err = d.db.ReadHistory(ctx, q, l.Run, `SELECT CASE WHEN error_code = '`+string(runerror.ToolInterrupted)+`' THEN 0 ELSE token END
 		FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &token)
 	if err == nil && (token == 0 || token != l.Token) {
 		err = store.ErrFenced

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package openrun
 
 import (
 	"context"
@@ -89,29 +89,29 @@ func (e Ending) blobKeys() []store.Key { return e.Large.blobsOf(e.Run.ProjectID,
 // putLarge writes the blobs that a claim needs to append entries to its run's journal and to end
 // the run with an output. It writes none if the transaction would not store anything: the claim has
 // expired, or the entries do not continue the journal or make it too large.
-func (c *Core) putLarge(ctx context.Context, l store.Lease, output string, entries []store.JournalEntry) (Large, error) {
+func (d *Dispatcher) putLarge(ctx context.Context, l store.Lease, output string, entries []store.JournalEntry) (Large, error) {
 	if !isLarge(output, entries) {
 		return nil, nil
 	}
-	claims, err := c.currentClaims(ctx, []store.Lease{l})
+	claims, err := d.CurrentClaims(ctx, []store.Lease{l})
 	held, current := claims[l]
 	if err != nil || !current {
 		return nil, err
 	}
-	_, fresh, err := splitEntries(held.length, entries)
-	if err != nil || held.size+SizeOf(fresh) > store.MaxJournal {
+	_, fresh, err := splitEntries(held.Length, entries)
+	if err != nil || held.Size+SizeOf(fresh) > store.MaxJournal {
 		return nil, nil
 	}
-	return c.putParts(ctx, l.Run.ProjectID, output, fresh, blobWriters)
+	return d.putParts(ctx, l.Run.ProjectID, output, fresh, blobWriters)
 }
 
 // putResumption writes the blob for the entry that resumes a run, if the run is suspended.
-func (c *Core) putResumption(ctx context.Context, run store.Key, entries []store.JournalEntry) (Large, error) {
+func (d *Dispatcher) putResumption(ctx context.Context, run store.Key, entries []store.JournalEntry) (Large, error) {
 	if !isLarge("", entries) {
 		return nil, nil
 	}
 	var one int
-	err := sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
+	err := sqldb.MapNoRows(d.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval'`, run.ProjectID, run.ID).Scan(&one))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -119,12 +119,12 @@ func (c *Core) putResumption(ctx context.Context, run store.Key, entries []store
 	if err != nil {
 		return nil, err
 	}
-	return c.putParts(ctx, run.ProjectID, "", entries, 1)
+	return d.putParts(ctx, run.ProjectID, "", entries, 1)
 }
 
 // putLargeBlobs is putLarge for endings that can end in a batch, which it returns. All others, and
 // endings whose blobs could not be written, are processed one by one.
-func (c *Core) putLargeBlobs(ctx context.Context, endings []Ending) (ready []Ending) {
+func (d *Dispatcher) putLargeBlobs(ctx context.Context, endings []Ending) (ready []Ending) {
 	if len(endings) == 0 {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (c *Core) putLargeBlobs(ctx context.Context, endings []Ending) (ready []End
 	for i, e := range endings {
 		leases[i] = store.Lease{Run: e.Run, Token: *e.Token}
 	}
-	claims, err := c.currentClaims(ctx, leases)
+	claims, err := d.CurrentClaims(ctx, leases)
 	if err != nil {
 		return nil
 	}
@@ -143,11 +143,11 @@ func (c *Core) putLargeBlobs(ctx context.Context, endings []Ending) (ready []End
 	group.SetLimit(blobWriters)
 	for i, e := range endings {
 		held, current := claims[leases[i]]
-		if !current || len(e.Journal) > 0 && e.Journal[0].Sequence != held.length+1 || held.size+SizeOf(e.Journal) > store.MaxJournal {
+		if !current || len(e.Journal) > 0 && e.Journal[0].Sequence != held.Length+1 || held.Size+SizeOf(e.Journal) > store.MaxJournal {
 			continue
 		}
 		group.Go(func() (err error) {
-			if e.Large, err = c.putParts(ctx, e.Run.ProjectID, e.Output, e.Journal, 1); err == nil {
+			if e.Large, err = d.putParts(ctx, e.Run.ProjectID, e.Output, e.Journal, 1); err == nil {
 				mutex.Lock()
 				defer mutex.Unlock()
 				ready = append(ready, e)
@@ -160,7 +160,7 @@ func (c *Core) putLargeBlobs(ctx context.Context, endings []Ending) (ready []End
 }
 
 // putParts writes the parts that are too large for a row, all or none.
-func (c *Core) putParts(ctx context.Context, project uuid.UUID, output string, entries []store.JournalEntry, atOnce int) (Large, error) {
+func (d *Dispatcher) putParts(ctx context.Context, project uuid.UUID, output string, entries []store.JournalEntry, atOnce int) (Large, error) {
 	large, texts := Large{}, map[int64]string{}
 	if len(output) > store.MaxInlineText {
 		texts[OutputPart] = output
@@ -179,37 +179,37 @@ func (c *Core) putParts(ctx context.Context, project uuid.UUID, output string, e
 		}
 		large[part] = id
 		group.Go(func() error {
-			_, err := c.WriteBlob(ctx, store.Key{ProjectID: project, ID: id}, strings.NewReader(text))
+			_, err := d.archive.WriteBlob(ctx, store.Key{ProjectID: project, ID: id}, strings.NewReader(text))
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
-		c.DropUnmarked(ctx, large.blobsOf(project, true, entries))
+		d.archive.DropUnmarked(ctx, large.blobsOf(project, true, entries))
 		return nil, sqldb.Wrap(err, "storing large values")
 	}
 	return large, nil
 }
 
-// currentClaims reads the runs of claims that are current or can be revived. All other claims are never
+// CurrentClaims reads the runs of claims that are current or can be revived. All other claims are never
 // current again.
-func (c *Core) currentClaims(ctx context.Context, leases []store.Lease) (map[store.Lease]claimedState, error) {
-	out := map[store.Lease]claimedState{}
+func (d *Dispatcher) CurrentClaims(ctx context.Context, leases []store.Lease) (map[store.Lease]ClaimedState, error) {
+	out := map[store.Lease]ClaimedState{}
 	for part := range slices.Chunk(leases, sqldb.MaxIDs) {
 		keys := make([]store.Key, len(part))
 		for i, l := range part {
 			keys[i] = l.Run
 		}
 		var args sqldb.Args
-		if _, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+		if _, err := sqldb.Collect(ctx, d.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
 				l    store.Lease
-				held claimedState
+				held ClaimedState
 			)
-			err = row.Scan(&l.Run.ProjectID, &l.Run.ID, &l.Token, &held.length, &held.size)
+			err = row.Scan(&l.Run.ProjectID, &l.Run.ID, &l.Token, &held.Length, &held.Size)
 			out[l] = held
 			return none, err
 		}, `SELECT project_id, id, token, journal_length, journal_size FROM open_runs
-			WHERE (status = 'running' OR status = 'queued' AND runner_id <> '') AND `+c.KeyCondition(&args, "id", keys), args.Values...); err != nil {
+			WHERE (status = 'running' OR status = 'queued' AND runner_id <> '') AND `+d.db.KeyCondition(&args, "id", keys), args.Values...); err != nil {
 			return nil, sqldb.Wrap(err, "reading claims")
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package openrun
 
 import (
 	"context"
@@ -19,16 +19,16 @@ import (
 
 // Heartbeat implements store.Dispatch. A swept claim is revived while the run is queued under its
 // token, because no other claim came since. Runs are locked in ID order, as in completions.
-func (c *Core) Heartbeat(ctx context.Context, environment store.Key, held []store.Held, lease time.Duration) ([]store.Lease, error) {
+func (d *Dispatcher) Heartbeat(ctx context.Context, environment store.Key, held []store.Held, lease time.Duration) ([]store.Lease, error) {
 	held, current := slices.Clone(held), map[store.Lease]bool{}
 	slices.SortFunc(held, func(a, b store.Held) int { return sqldb.CompareKeys(a.Run, b.Run) })
 	for i := range held {
 		held[i].TestName = store.Cut(sqldb.Text(held[i].TestName), store.MaxTestName)
 	}
 	if len(held) > 0 {
-		err := c.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		err := d.db.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			clear(current)
-			renewed, err := c.engine.Renew(ctx, tx, environment, held, lease)
+			renewed, err := d.engine.Renew(ctx, tx, environment, held, lease)
 			for _, l := range renewed {
 				current[l] = true
 			}
@@ -54,12 +54,12 @@ type Append struct {
 }
 
 // AppendJournal implements store.Dispatch.
-func (c *Core) AppendJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry) error {
-	return c.AppendJournals(ctx, []store.JournalAppend{{Lease: l, Entries: entries}})[0]
+func (d *Dispatcher) AppendJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry) error {
+	return d.AppendJournals(ctx, []store.JournalAppend{{Lease: l, Entries: entries}})[0]
 }
 
 // AppendJournals implements store.Dispatch.
-func (c *Core) AppendJournals(ctx context.Context, appends []store.JournalAppend) []error {
+func (d *Dispatcher) AppendJournals(ctx context.Context, appends []store.JournalAppend) []error {
 	errs, bounded := make([]error, len(appends)), slices.Clone(appends)
 	first := map[store.Key]int{} // of the appends to a journal, which has to be written before the others
 	var together []Append
@@ -74,7 +74,7 @@ func (c *Core) AppendJournals(ctx context.Context, appends []store.JournalAppend
 		}
 	}
 	slices.SortFunc(together, func(a, b Append) int { return sqldb.CompareKeys(a.Lease.Run, b.Lease.Run) })
-	results := c.appendSplit(ctx, together)
+	results := d.appendSplit(ctx, together)
 	for i, a := range bounded {
 		var result appendResult
 		if first[a.Lease.Run] == i {
@@ -85,7 +85,7 @@ func (c *Core) AppendJournals(ctx context.Context, appends []store.JournalAppend
 		case result.err != nil:
 			errs[i] = result.err
 		case !result.appended:
-			errs[i] = c.writeJournal(ctx, a.Lease, a.Entries, nil)
+			errs[i] = d.writeJournal(ctx, a.Lease, a.Entries, nil)
 		}
 		errs[i] = sqldb.Wrap(errs[i], "appending to the journal of run %s", a.Lease.Run)
 	}
@@ -100,22 +100,22 @@ type appendResult struct {
 
 // appendSplit appends to the journals of different runs in one statement. If the data of one is invalid, it halves the batch until
 // that one is alone.
-func (c *Core) appendSplit(ctx context.Context, appends []Append) map[store.Key]appendResult {
+func (d *Dispatcher) appendSplit(ctx context.Context, appends []Append) map[store.Key]appendResult {
 	results := map[store.Key]appendResult{}
 	if len(appends) == 0 {
 		return results
 	}
 	var appended []store.Key
-	err := c.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		appended, err = c.engine.Append(ctx, tx, appends)
+	err := d.db.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		appended, err = d.engine.Append(ctx, tx, appends)
 		for _, run := range appended {
 			tx.Hint(store.TopicRun, run)
 		}
 		return err
 	})
-	if half := len(appends) / 2; half > 0 && c.BadData(err) {
-		maps.Copy(results, c.appendSplit(ctx, appends[:half]))
-		maps.Copy(results, c.appendSplit(ctx, appends[half:]))
+	if half := len(appends) / 2; half > 0 && d.db.BadData(err) {
+		maps.Copy(results, d.appendSplit(ctx, appends[:half]))
+		maps.Copy(results, d.appendSplit(ctx, appends[half:]))
 		return results
 	}
 	for _, a := range appends {
@@ -125,13 +125,13 @@ func (c *Core) appendSplit(ctx context.Context, appends []Append) map[store.Key]
 }
 
 // writeJournal appends entries in a transaction, with the writes that belong to them.
-func (c *Core) writeJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry, then func(ctx context.Context, tx *sqldb.Tx) error) error {
-	large, err := c.putLarge(ctx, l, "", entries)
+func (d *Dispatcher) writeJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry, then func(ctx context.Context, tx *sqldb.Tx) error) error {
+	large, err := d.putLarge(ctx, l, "", entries)
 	if err != nil {
 		return err
 	}
-	return c.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
-		err := c.appendJournal(ctx, tx, l, entries, large)
+	return d.archive.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
+		err := d.appendJournal(ctx, tx, l, entries, large)
 		if err == nil && then != nil {
 			err = then(ctx, tx)
 		}
@@ -140,24 +140,24 @@ func (c *Core) writeJournal(ctx context.Context, l store.Lease, entries []store.
 }
 
 // appendJournal appends the entries that the journal does not have yet.
-func (c *Core) appendJournal(ctx context.Context, tx *sqldb.Tx, l store.Lease, entries []store.JournalEntry, large Large) error {
-	held, err := lockClaim(ctx, tx, l)
+func (d *Dispatcher) appendJournal(ctx context.Context, tx *sqldb.Tx, l store.Lease, entries []store.JournalEntry, large Large) error {
+	held, err := LockClaim(ctx, tx, l)
 	if errors.Is(err, store.ErrNotFound) {
-		return c.claimError(ctx, tx, l)
+		return d.ClaimError(ctx, tx, l)
 	}
 	if err != nil {
 		return err
 	}
-	entries, err = c.newEntries(ctx, tx, l, held.length, entries)
+	entries, err = d.newEntries(ctx, tx, l, held.Length, entries)
 	switch {
 	case err != nil || len(entries) == 0:
 		return err
-	case held.size+SizeOf(entries) > store.MaxJournal:
+	case held.Size+SizeOf(entries) > store.MaxJournal:
 		return store.ErrTooLarge
 	case !large.hasBlobs("", entries): // the entries did not continue the journal when the blobs were written
 		return store.ErrConflict
 	}
-	appended, err := c.engine.Append(ctx, tx, []Append{{store.JournalAppend{Lease: l, Entries: entries}, large}})
+	appended, err := d.engine.Append(ctx, tx, []Append{{store.JournalAppend{Lease: l, Entries: entries}, large}})
 	if err == nil && len(appended) == 0 {
 		err = store.ErrFenced // impossible, because the run is locked
 	}
@@ -165,7 +165,7 @@ func (c *Core) appendJournal(ctx context.Context, tx *sqldb.Tx, l store.Lease, e
 		return err
 	}
 	tx.Hint(store.TopicRun, l.Run)
-	return c.MarkBlobs(ctx, tx, large.blobsOf(l.Run.ProjectID, false, entries))
+	return d.archive.MarkBlobs(ctx, tx, large.blobsOf(l.Run.ProjectID, false, entries))
 }
 
 // inOrder reports whether entries are consecutive.
@@ -178,34 +178,34 @@ func inOrder(entries []store.JournalEntry) bool {
 	return true
 }
 
-// claimedState is the state of a claimed run.
-type claimedState struct{ length, size, open int64 }
+// ClaimedState is the state of a claimed run.
+type ClaimedState struct{ Length, Size, Open int64 }
 
-// lockClaim locks the run of a current claim; ErrNotFound if there is none.
-func lockClaim(ctx context.Context, tx *sqldb.Tx, l store.Lease) (held claimedState, err error) {
+// LockClaim locks the run of a current claim; ErrNotFound if there is none.
+func LockClaim(ctx context.Context, tx *sqldb.Tx, l store.Lease) (held ClaimedState, err error) {
 	err = sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT journal_length, journal_size, open_tools FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running' `+tx.Exclusive,
-		l.Run.ProjectID, l.Run.ID, l.Token).Scan(&held.length, &held.size, &held.open))
+		l.Run.ProjectID, l.Run.ID, l.Token).Scan(&held.Length, &held.Size, &held.Open))
 	return held, err
 }
 
 // CheckClaim implements store.Dispatch.
-func (c *Core) CheckClaim(ctx context.Context, l store.Lease) error {
+func (d *Dispatcher) CheckClaim(ctx context.Context, l store.Lease) error {
 	var one int
-	err := sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
+	err := sqldb.MapNoRows(d.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running'`, l.Run.ProjectID, l.Run.ID, l.Token).Scan(&one))
 	if errors.Is(err, store.ErrNotFound) {
-		err = c.claimError(ctx, c.engine.Reader(), l)
+		err = d.ClaimError(ctx, d.db.Reader(), l)
 	}
 	return sqldb.Wrap(err, "checking the claim of run %s", l.Run)
 }
 
-// claimError returns why no running run has this claim.
-func (c *Core) claimError(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
+// ClaimError returns why no running run has this claim.
+func (d *Dispatcher) ClaimError(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
 	var exists int
 	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT 1 FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&exists))
 	if errors.Is(err, store.ErrNotFound) {
-		err = c.ReadHistory(ctx, q, l.Run, `SELECT 1 FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &exists)
+		err = d.db.ReadHistory(ctx, q, l.Run, `SELECT 1 FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &exists)
 	}
 	if err != nil {
 		return err
@@ -215,14 +215,14 @@ func (c *Core) claimError(ctx context.Context, q sqldb.Queryer, l store.Lease) e
 
 // newEntries returns the entries that continue the journal of a locked run. It returns ErrConflict for a
 // gap, and for a sequence that another claim has written.
-func (c *Core) newEntries(ctx context.Context, q sqldb.Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
+func (d *Dispatcher) newEntries(ctx context.Context, q sqldb.Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
 	repeated, fresh, err := splitEntries(length, entries)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range repeated {
 		var token int64
-		err := c.ReadHistory(ctx, q, l.Run, `SELECT token FROM {journal} WHERE project_id = $1 AND run_id = $2 AND sequence = $3`, &token, e.Sequence)
+		err := d.db.ReadHistory(ctx, q, l.Run, `SELECT token FROM {journal} WHERE project_id = $1 AND run_id = $2 AND sequence = $3`, &token, e.Sequence)
 		if err == nil && token != l.Token {
 			err = store.ErrConflict
 		}
@@ -272,16 +272,16 @@ func SizeOf(entries []store.JournalEntry) (n int64) {
 }
 
 // Release implements store.Dispatch.
-func (c *Core) Release(ctx context.Context, l store.Lease, delay time.Duration) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		held, err := lockClaim(ctx, tx, l)
+func (d *Dispatcher) Release(ctx context.Context, l store.Lease, delay time.Duration) error {
+	err := d.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		held, err := LockClaim(ctx, tx, l)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return c.checkReleased(ctx, tx, l)
+			return d.checkReleased(ctx, tx, l)
 		case err != nil:
 			return err
-		case held.open > 0:
-			_, err := c.endRuns(ctx, tx, []Ending{interruptedEnding(l.Run, &l.Token)})
+		case held.Open > 0:
+			_, err := d.EndRuns(ctx, tx, []Ending{interruptedEnding(l.Run, &l.Token)})
 			return err
 		}
 		// Without a runner ID, no late heartbeat revives a released run.
@@ -291,12 +291,12 @@ func (c *Core) Release(ctx context.Context, l store.Lease, delay time.Duration) 
 }
 
 // checkReleased returns nil if the claim was released before.
-func (c *Core) checkReleased(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
+func (d *Dispatcher) checkReleased(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
 	var released bool
 	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT status = 'queued' AND token = $3 FROM open_runs WHERE project_id = $1 AND id = $2`,
 		l.Run.ProjectID, l.Run.ID, l.Token).Scan(&released))
 	if errors.Is(err, store.ErrNotFound) {
-		err = c.ReadHistory(ctx, q, l.Run, `SELECT token = $3 AND error_code = '`+string(runerror.ToolInterrupted)+`'
+		err = d.db.ReadHistory(ctx, q, l.Run, `SELECT token = $3 AND error_code = '`+string(runerror.ToolInterrupted)+`'
 			FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &released, l.Token)
 	}
 	if err == nil && !released {
@@ -327,13 +327,13 @@ func interruptedEnding(run store.Key, token *int64) Ending {
 }
 
 // Reclaim implements store.Dispatch.
-func (c *Core) Reclaim(ctx context.Context, environment store.Key, runnerID string, holding []store.Lease) (n int, err error) {
-	leased, err := c.leasesOfRunner(ctx, environment, runnerID)
+func (d *Dispatcher) Reclaim(ctx context.Context, environment store.Key, runnerID string, holding []store.Lease) (n int, err error) {
+	leased, err := d.leasesOfRunner(ctx, environment, runnerID)
 	if err != nil {
 		return 0, sqldb.Wrap(err, "reading the leases of runner %q", runnerID)
 	}
 	for _, l := range otherLeases(leased, holding) {
-		err := c.Release(ctx, l, 0)
+		err := d.Release(ctx, l, 0)
 		switch {
 		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrNotFound):
 		case err != nil:
@@ -342,7 +342,7 @@ func (c *Core) Reclaim(ctx context.Context, environment store.Key, runnerID stri
 			n++
 		}
 	}
-	err = c.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = d.db.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM runners WHERE project_id = $1 AND environment_id = $2 AND id = $3`,
 			environment.ProjectID, environment.ID, sqldb.Text(runnerID))
 		return err
@@ -351,8 +351,8 @@ func (c *Core) Reclaim(ctx context.Context, environment store.Key, runnerID stri
 }
 
 // leasesOfRunner returns the claims of a runner.
-func (c *Core) leasesOfRunner(ctx context.Context, environment store.Key, runnerID string) ([]store.Lease, error) {
-	return sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (l store.Lease, err error) {
+func (d *Dispatcher) leasesOfRunner(ctx context.Context, environment store.Key, runnerID string) ([]store.Lease, error) {
+	return sqldb.Collect(ctx, d.db.Reader(), func(row sqldb.Scanner) (l store.Lease, err error) {
 		l.Run.ProjectID = environment.ProjectID
 		err = row.Scan(&l.Run.ID, &l.Token)
 		return l, err
@@ -378,15 +378,15 @@ func otherLeases(all, these []store.Lease) (rest []store.Lease) {
 }
 
 // Suspend implements store.Dispatch.
-func (c *Core) Suspend(ctx context.Context, s store.Suspension) error {
+func (d *Dispatcher) Suspend(ctx context.Context, s store.Suspension) error {
 	entries, err := boundedJournal(s.Journal)
 	if err == nil {
-		err = c.writeJournal(ctx, s.Lease, entries, func(ctx context.Context, tx *sqldb.Tx) error {
-			held, err := lockClaim(ctx, tx, s.Lease)
+		err = d.writeJournal(ctx, s.Lease, entries, func(ctx context.Context, tx *sqldb.Tx) error {
+			held, err := LockClaim(ctx, tx, s.Lease)
 			switch {
 			case err != nil:
 				return err
-			case held.open > 0:
+			case held.Open > 0:
 				return store.ErrConflict // the result of the tool would be lost
 			}
 			environment, err := sqldb.ScanUUID(tx.QueryRowContext(ctx, `UPDATE open_runs SET status = 'awaiting_approval', lease_until = NULL, runner_id = '',
@@ -400,33 +400,33 @@ func (c *Core) Suspend(ctx context.Context, s store.Suspension) error {
 }
 
 // Resume implements store.Dispatch.
-func (c *Core) Resume(ctx context.Context, run store.Key, data json.RawMessage) error {
+func (d *Dispatcher) Resume(ctx context.Context, run store.Key, data json.RawMessage) error {
 	entries, err := boundedJournal([]store.JournalEntry{{Sequence: 1, Kind: store.JournalResumed, Data: data}})
 	var large Large
 	if err == nil {
-		large, err = c.putResumption(ctx, run, entries)
+		large, err = d.putResumption(ctx, run, entries)
 	}
 	if err == nil {
-		err = c.WriteWith(ctx, large.blobsOf(run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
-			return c.resumeWith(ctx, tx, run, entries[0], large)
+		err = d.archive.WriteWith(ctx, large.blobsOf(run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
+			return d.resumeWith(ctx, tx, run, entries[0], large)
 		})
 	}
 	return sqldb.Wrap(err, "resuming run %s", run)
 }
 
 // resumeInline is resumeWith an entry that fits into its row.
-func (c *Core) resumeInline(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry) error {
-	return c.resumeWith(ctx, tx, run, e, nil)
+func (d *Dispatcher) resumeInline(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry) error {
+	return d.resumeWith(ctx, tx, run, e, nil)
 }
 
 // resumeWith appends an entry to the journal of a suspended run and queues it. The blob of the
 // entry is stored under the sequence that the entry has before its final sequence is known.
-func (c *Core) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry, large Large) error {
+func (d *Dispatcher) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry, large Large) error {
 	var length int64
 	err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT journal_length FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval' `+tx.Exclusive, run.ProjectID, run.ID).Scan(&length))
 	if errors.Is(err, store.ErrNotFound) {
-		if err = c.claimError(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
+		if err = d.ClaimError(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
 			err = store.ErrConflict
 		}
 	}
@@ -441,7 +441,7 @@ func (c *Core) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key, e st
 		VALUES ($1, $2, $3, 0, $4, $5, $6, FALSE, now_us())`, run.ProjectID, run.ID, length+1, string(e.Kind), data, blob); err != nil {
 		return err
 	}
-	if err := c.MarkBlobs(ctx, tx, large.blobsOf(run.ProjectID, false, []store.JournalEntry{e})); err != nil {
+	if err := d.archive.MarkBlobs(ctx, tx, large.blobsOf(run.ProjectID, false, []store.JournalEntry{e})); err != nil {
 		return err
 	}
 	return requeue(ctx, tx, run, `journal_length = journal_length + 1, journal_size = journal_size + $3, not_before = 0`,
@@ -449,13 +449,13 @@ func (c *Core) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key, e st
 }
 
 // Cancel implements store.Dispatch. The runner of the run learns of it with its next claim or call.
-func (c *Core) Cancel(ctx context.Context, run store.Key, code runerror.Code, reason string) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		ended, err := c.endRuns(ctx, tx, []Ending{{
+func (d *Dispatcher) Cancel(ctx context.Context, run store.Key, code runerror.Code, reason string) error {
+	err := d.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		ended, err := d.EndRuns(ctx, tx, []Ending{{
 			Run: run, Status: store.RunCancelled, Code: code, Error: store.Cut(sqldb.Text(reason), store.MaxError),
 		}})
 		if err == nil && len(ended) == 0 {
-			if err = c.claimError(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
+			if err = d.ClaimError(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
 				err = store.ErrConflict
 			}
 		}

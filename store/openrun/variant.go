@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package openrun
 
 // ReportedVariant returns SQL for the A/B variant that executes a run. run is the row, said is the name
 // that the runner reported. The first reported name stays, and a name counts only if the run's

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package openrun claims, continues and ends open runs.
+package openrun
+
+import (
+	"context"
+	"time"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/blob"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/sweep"
+)
+
+// Engine has the parts of open runs that differ between databases.
+type Engine interface {
+	// Attend records runners as present.
+	Attend(ctx context.Context, q sqldb.Queryer, runners []store.RunnerKey) error
+	// End does the work of EndRuns without concurrency slots and blob marks, in one statement if
+	// possible. Unless keyed is set, runs with a concurrency key do not end.
+	End(ctx context.Context, q sqldb.Queryer, endings []Ending, keyed bool) ([]EndedRun, error)
+	// Append appends consecutive entries to the journals of different runs under current claims, with the cost of their model
+	// calls, in one statement if possible. It returns the runs to which it has appended: not those whose claim is not current,
+	// or whose entries do not continue the journal or make it too large.
+	Append(ctx context.Context, q sqldb.Queryer, appends []Append) (appended []store.Key, err error)
+	// Renew renews claims and revives swept ones. It returns the renewed ones.
+	Renew(ctx context.Context, q sqldb.Queryer, environment store.Key, held []store.Held, lease time.Duration) ([]store.Lease, error)
+	// Look reads the data for the decision of a claim. Start carries out the decision.
+	Look(ctx context.Context, c store.Claim) (Look, error)
+	Start(ctx context.Context, c store.Claim, s Start) (started []store.Claimed, current bool, err error)
+}
+
+// Options are the parts of a Dispatcher.
+type Options struct {
+	Engine  Engine
+	Archive *blob.Archive
+	// Skipped are the runs that failed alone.
+	Skipped *sweep.Skipped
+	// HandOver gives the concurrency slots of ended runs to the oldest waiting runs.
+	HandOver func(ctx context.Context, tx *sqldb.Tx, ended []EndedRun) error
+	// EvaluateKeys evaluates the concurrency keys of queued runs and gives the runs free slots.
+	EvaluateKeys func(ctx context.Context, environment store.Key, runs []Waiting) error
+}
+
+// Dispatcher claims, continues and ends open runs.
+type Dispatcher struct {
+	db           *sqldb.DB
+	engine       Engine
+	archive      *blob.Archive
+	skipped      *sweep.Skipped
+	handOver     func(ctx context.Context, tx *sqldb.Tx, ended []EndedRun) error
+	evaluateKeys func(ctx context.Context, environment store.Key, runs []Waiting) error
+}
+
+// New returns a Dispatcher.
+func New(db *sqldb.DB, o Options) *Dispatcher {
+	return &Dispatcher{db: db, engine: o.Engine, archive: o.Archive, skipped: o.Skipped, handOver: o.HandOver, evaluateKeys: o.EvaluateKeys}
+}
