@@ -14,6 +14,14 @@ import (
 	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
+// Consumers that create deliveries: of results, whose rows have IDs of runs, and of failure
+// notices, whose rows have IDs of connectors. A user can choose the ID of a connector, so it may
+// equal the ID of a run.
+const (
+	Deliveries     = "deliveries"
+	FailureNotices = "failures"
+)
+
 // Row is a row of an outbox.
 type Row interface {
 	// KeyAndFailures returns the key, and how often the row has failed.

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -190,6 +191,19 @@ func (b Ended) Insert(ctx context.Context, tx *sqldb.Tx, left ...EndedRow) error
 		}
 	}
 	return all.Insert(ctx, tx, b.into, b.row, ``)
+}
+
+// PostConnectorRuns adds ended connector runs to the outbox.
+func PostConnectorRuns(ctx context.Context, tx *sqldb.Tx, ended []store.Key) error {
+	of := map[uuid.UUID][]uuid.UUID{}
+	for _, key := range ended {
+		of[key.ProjectID] = append(of[key.ProjectID], key.ID)
+	}
+	var posted sqldb.RowBatch
+	for _, project := range slices.SortedFunc(maps.Keys(of), sqldb.CompareIDs) {
+		posted.Add(project, of[project][0], sqldb.IDsText(sqldb.KeysFromIDs(project, of[project])))
+	}
+	return posted.Insert(ctx, tx, `INSERT INTO outbox_rollups (project_id, ended_id, connector_run_ids, posted_at) VALUES `, `(%, %, %, now_us())`, ``)
 }
 
 // Pace is the batch size of a consumer. It is halved after each call that did not finish in time,

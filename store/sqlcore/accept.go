@@ -14,6 +14,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/openrun"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
@@ -190,7 +191,7 @@ func (c *Core) closeEmpty(ctx context.Context, tx *sqldb.Tx, empty []store.Key, 
 				return sqldb.Wrap(err, "ending %d connector runs without runs", len(part))
 			}
 		}
-		if err := postConnectorRuns(ctx, tx, part); err != nil {
+		if err := outbox.PostConnectorRuns(ctx, tx, part); err != nil {
 			return sqldb.Wrap(err, "ending %d connector runs without runs", len(part))
 		}
 		for _, key := range part {

@@ -8,13 +8,16 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/agent"
 	"github.com/agentplatform/agentplatform/store/agentrun"
 	"github.com/agentplatform/agentplatform/store/audit"
 	"github.com/agentplatform/agentplatform/store/blob"
 	"github.com/agentplatform/agentplatform/store/cluster"
+	"github.com/agentplatform/agentplatform/store/connectorrun"
 	"github.com/agentplatform/agentplatform/store/crontick"
 	"github.com/agentplatform/agentplatform/store/deployment"
 	"github.com/agentplatform/agentplatform/store/exchangerate"
+	"github.com/agentplatform/agentplatform/store/load"
 	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/platformkey"
@@ -24,6 +27,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/replayjob"
 	"github.com/agentplatform/agentplatform/store/searchindex"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/statistics"
 	"github.com/agentplatform/agentplatform/store/sweep"
 	"github.com/agentplatform/agentplatform/store/token"
 	"github.com/agentplatform/agentplatform/store/trace"
@@ -120,19 +124,21 @@ type Core struct {
 	*projection.Writer
 	*crontick.Plan
 	*openrun.Dispatcher
+	*statistics.Counter
+	*connectorrun.History
+	*agent.Directory
+	*load.Meter
 
 	engine   Engine
 	atOnce   int
 	evaluate store.Evaluator
 	expiring *expiryCursor
 	skipped  *sweep.Skipped
-	// turns are the turns of PostDeliveries, RollUp and TrimHistory.
-	turns, rollingTurns, trimming, dropping *outbox.Cursor
+	// turns are the turns of PostDeliveries and TrimHistory.
+	turns, trimming, dropping *outbox.Cursor
 	// listsAtOnce is Options.ListsAtOnce.
 	listsAtOnce int
-	// rolling is the current batch size of the rollup.
-	rolling  *outbox.Pace
-	deleting *deletionProgress
+	deleting    *deletionProgress
 }
 
 // New returns a Core.
@@ -140,9 +146,9 @@ func New(o Options) *Core {
 	c := &Core{
 		engine: o.Engine, atOnce: o.AtOnce,
 		evaluate: o.Evaluate, expiring: &expiryCursor{}, skipped: &sweep.Skipped{}, deleting: &deletionProgress{},
-		turns: outbox.NewCursor(), rollingTurns: outbox.NewCursor(), trimming: outbox.NewCursor(), dropping: outbox.NewCursor(), rolling: &outbox.Pace{},
+		turns: outbox.NewCursor(), trimming: outbox.NewCursor(), dropping: outbox.NewCursor(),
 		listsAtOnce: o.ListsAtOnce,
-		Index:       searchindex.New(o.Engine, max(o.ListsAtOnce-1, 1)), Outbox: trace.New(),
+		Index:       searchindex.New(o.Engine, max(o.ListsAtOnce-1, 1)), Outbox: trace.New(), Counter: statistics.New(),
 	}
 	c.setDB(&sqldb.DB{Engine: o.Engine, Dialect: o.Dialect, Publish: o.Publish})
 	return c
@@ -169,6 +175,10 @@ func (c *Core) setDB(db *sqldb.DB) {
 	c.Record = deployment.New(db, c.ClaimWithin)
 	c.Outbox = c.Outbox.With(db)
 	c.Viewer = agentrun.New(db, c.Archive, c.engine.Among, c.SearchRuns)
+	c.Counter = c.Counter.With(db)
+	c.History = connectorrun.New(db, c.engine.First)
+	c.Directory = agent.New(db)
+	c.Meter = load.New(db)
 }
 
 // ForCluster implements store.Clusters.

@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
@@ -159,7 +160,7 @@ func (c *Core) endDeliveries(ctx context.Context, tx *sqldb.Tx, keys []store.Key
 		if err != nil {
 			return err
 		}
-		if err := postConnectorRuns(ctx, tx, ended); err != nil {
+		if err := outbox.PostConnectorRuns(ctx, tx, ended); err != nil {
 			return err
 		}
 	}
@@ -218,8 +219,8 @@ func (c *Core) NextDelivery(ctx context.Context, claim store.DeliveryClaim) (in 
 		l                  sqldb.Args
 	)
 	others := c.otherDestinations(&l, claim)
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT (SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+outbound+`' ORDER BY posted_at LIMIT 1),
-		(SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+failures+`' ORDER BY posted_at LIMIT 1),
+	err = c.engine.Reader().QueryRowContext(ctx, `SELECT (SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+outbox.Deliveries+`' ORDER BY posted_at LIMIT 1),
+		(SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+outbox.FailureNotices+`' ORDER BY posted_at LIMIT 1),
 		(SELECT due_at - now_us() FROM destinations WHERE due_at IS NOT NULL`+others+` ORDER BY due_at LIMIT 1)`, l.Values...).Scan(&results, &word, &due)
 	if err != nil {
 		return 0, false, sqldb.Wrap(err, "reading the next due time of deliveries")

@@ -20,15 +20,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Outbox consumers that create deliveries: of results, whose rows have IDs of runs, and of failure
-// notices, whose rows have IDs of connectors. A user can choose the ID of a connector, so it may
-// equal the ID of a run.
-const (
-	outbound = "deliveries"
-	failures = "failures"
-	// posting lists both.
-	posting = `'` + outbound + `', '` + failures + `'`
-)
+// posting lists the outbox consumers that create deliveries.
+const posting = `'` + outbox.Deliveries + `', '` + outbox.FailureNotices + `'`
 
 // target is a link that sends the result of a run, or another payload.
 type target struct {
@@ -174,7 +167,7 @@ func (c *Core) takeEnded(ctx context.Context, tx *sqldb.Tx, ended []store.Key, o
 		return nil
 	}
 	var l sqldb.Args
-	taken, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `DELETE FROM outbox WHERE consumer = '`+outbound+`' AND `+
+	taken, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `DELETE FROM outbox WHERE consumer = '`+outbox.Deliveries+`' AND `+
 		c.KeyCondition(&l, "ended_id", ended)+` RETURNING project_id, ended_id`, l.Values...)
 	if err != nil {
 		return err
@@ -215,7 +208,7 @@ func (c *Core) targets(ctx context.Context, runs []endedRun, failing []deliveryO
 		if run.unpublished {
 			continue
 		}
-		for _, link := range links[agent{run.ProjectID, run.agent}] {
+		for _, link := range links[projectAgent{run.ProjectID, run.agent}] {
 			if link.Outbound.Sends(run.status, run.source) {
 				all = append(all, target{kind: store.DeliverResult, run: run.Key, of: run.Key, environment: run.environment, link: link.ID, connector: link.ConnectorID})
 			}
@@ -270,15 +263,15 @@ func (c *Core) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRu
 	return runs, nil
 }
 
-// agent identifies an agent of a project.
-type agent struct {
+// projectAgent identifies an agent of a project.
+type projectAgent struct {
 	project uuid.UUID
 	name    string
 }
 
 // outboundLinks returns the outbound links of the agents of runs, read once per project.
-func (c *Core) outboundLinks(ctx context.Context, runs []endedRun) (map[agent][]store.Link, error) {
-	of, agents := map[agent][]store.Link{}, map[uuid.UUID][]string{}
+func (c *Core) outboundLinks(ctx context.Context, runs []endedRun) (map[projectAgent][]store.Link, error) {
+	of, agents := map[projectAgent][]store.Link{}, map[uuid.UUID][]string{}
 	for _, run := range runs {
 		if !slices.Contains(agents[run.ProjectID], run.agent) {
 			agents[run.ProjectID] = append(agents[run.ProjectID], run.agent)
@@ -296,7 +289,7 @@ func (c *Core) outboundLinks(ctx context.Context, runs []endedRun) (map[agent][]
 			return nil, err
 		}
 		for _, link := range links {
-			of[agent{project, link.AgentName}] = append(of[agent{project, link.AgentName}], link)
+			of[projectAgent{project, link.AgentName}] = append(of[projectAgent{project, link.AgentName}], link)
 		}
 	}
 	return of, nil
@@ -382,7 +375,7 @@ func (c *Core) insertDeliveries(ctx context.Context, tx *sqldb.Tx, targets []tar
 		content_type, run_ids, kind, error, started_at, ended_at) VALUES `, `(%, %, %, %, 'skipped', 'outbound', '`+runrow.DeliveryType+`', id_list(%), %, %, %, %)`, ``); err != nil {
 		return err
 	}
-	if err := postConnectorRuns(ctx, tx, ended); err != nil {
+	if err := outbox.PostConnectorRuns(ctx, tx, ended); err != nil {
 		return err
 	}
 	if err := payloads.Insert(ctx, tx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES `,

@@ -28,9 +28,9 @@ type deliveryOutboxRow struct {
 // consumer returns the consumer of the row.
 func (p deliveryOutboxRow) consumer() string {
 	if p.last != nil {
-		return failures
+		return outbox.FailureNotices
 	}
-	return outbound
+	return outbox.Deliveries
 }
 
 func (p deliveryOutboxRow) KeyAndFailures() (store.Key, int) { return p.Key, p.failures }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -45,7 +46,7 @@ func postFailures(ctx context.Context, tx *sqldb.Tx, attempts []store.Attempt) e
 		r.Add(connector.ProjectID, connector.ID, of[connector].count, of[connector].last)
 	}
 	return r.Insert(ctx, tx, `INSERT INTO outbox AS o (project_id, consumer, ended_id, bytes, posted_at, failed, last_failed) VALUES `,
-		`(%, '`+failures+`', %, 0, now_us(), %, %)`,
+		`(%, '`+outbox.FailureNotices+`', %, 0, now_us(), %, %)`,
 		` ON CONFLICT (project_id, consumer, ended_id) DO UPDATE SET failed = o.failed + excluded.failed, last_failed = excluded.last_failed`)
 }
 
@@ -85,7 +86,7 @@ func (c *Core) takeFailing(ctx context.Context, tx *sqldb.Tx, failing []delivery
 		keys[i], last[p.Key] = p.Key, *p.last
 	}
 	var l sqldb.Args
-	rows, err := sqldb.Collect(ctx, tx, scanDeliveryOutboxRow, `SELECT `+deliveryOutboxColumns+` FROM outbox WHERE consumer = '`+failures+`' AND posted_at <= now_us() AND `+
+	rows, err := sqldb.Collect(ctx, tx, scanDeliveryOutboxRow, `SELECT `+deliveryOutboxColumns+` FROM outbox WHERE consumer = '`+outbox.FailureNotices+`' AND posted_at <= now_us() AND `+
 		c.KeyCondition(&l, "ended_id", keys)+` ORDER BY project_id, ended_id `+c.Exclusive, l.Values...)
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func (c *Core) takeFailing(ctx context.Context, tx *sqldb.Tx, failing []delivery
 	}
 	if len(over) > 0 {
 		l = sqldb.Args{}
-		if _, err := tx.Exec(ctx, `DELETE FROM outbox WHERE consumer = '`+failures+`' AND `+c.KeyCondition(&l, "ended_id", over), l.Values...); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM outbox WHERE consumer = '`+outbox.FailureNotices+`' AND `+c.KeyCondition(&l, "ended_id", over), l.Values...); err != nil {
 			return err
 		}
 	}
@@ -109,7 +110,7 @@ func (c *Core) takeFailing(ctx context.Context, tx *sqldb.Tx, failing []delivery
 		return nil
 	}
 	l = sqldb.Args{Values: []any{store.TellEvery.Microseconds()}}
-	_, err = tx.Exec(ctx, `UPDATE outbox SET failed = 0, failures = 0, posted_at = now_us() + $1 WHERE consumer = '`+failures+`' AND `+
+	_, err = tx.Exec(ctx, `UPDATE outbox SET failed = 0, failures = 0, posted_at = now_us() + $1 WHERE consumer = '`+outbox.FailureNotices+`' AND `+
 		c.KeyCondition(&l, "ended_id", told), l.Values...)
 	return err
 }

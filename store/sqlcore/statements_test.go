@@ -32,7 +32,7 @@ var ofAll = map[string]string{
 	"WalkQueues":           "walks the queue of one environment or of all projects",
 	"Look":                 "uses the rows of the walk in one environment",
 	"lookAtQueue":          "uses the rows of the walk in one environment",
-	"QueueStatement":       "counts open runs over all projects",
+	"queueStatement":       "counts open runs over all projects",
 	"QueueFigures":         "counts open runs over all projects",
 	"ReportedVariant":      "uses the rows of its run's project",
 	"isSinceRetention":     "uses the rows of its argument's project",

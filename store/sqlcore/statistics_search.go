@@ -8,43 +8,40 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/searchindex"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/statistics"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
-// searchStatistics is RunStatistics for a query with a search.
-func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (store.RunStatistics, error) {
-	of := &statistics{
-		Core: c, query: q, bill: bill{}, window: timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)},
-		out: store.RunStatistics{Runs: map[store.RunStatus]int64{}},
+// RunStatistics implements store.Statistics.
+func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (store.RunStatistics, error) {
+	if q.Search != nil {
+		return c.searchStatistics(ctx, q)
 	}
-	var err error
-	if of.tally, err = newTally(); err != nil {
-		return of.out, err
+	return c.Counter.RunStatistics(ctx, q)
+}
+
+// searchStatistics is RunStatistics for a query with a search.
+func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (none store.RunStatistics, err error) {
+	of, err := statistics.NewComputation(c.DB, q)
+	if err != nil {
+		return none, err
 	}
 	s := c.NewSearch(searchindex.Query{
-		Search: *q.Search, Project: q.Environment.ProjectID, Window: of.window, Environment: q.Environment.ID, AgentName: q.AgentName, Statuses: q.Statuses,
-		Narrow: func(l *sqldb.Args, ended bool) string {
-			if !ended && len(q.Outcomes) > 0 { // an open run has none yet
-				return ` AND FALSE`
-			}
-			if !ended {
-				return of.filterCondition(l)
-			}
-			return of.endedCondition(l)
-		},
+		Search: *q.Search, Project: q.Environment.ProjectID, Environment: q.Environment.ID, AgentName: q.AgentName, Statuses: q.Statuses, Narrow: of.Condition,
+		Window: timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)},
 	})
-	var ended []runFigures
+	var ended []statistics.Figures
 	if err := s.ReadAll(ctx, func(run store.Searched) {
 		if run.EndedAt == nil {
-			of.out.Runs[run.Status]++
+			of.AddOpenRun(run.Status)
 			return
 		}
-		ended = append(ended, runFigures{Key: run.Key(), status: run.Status, startedAt: run.StartedAt, endedAt: *run.EndedAt, usage: run.Usage})
+		ended = append(ended, statistics.Figures{Key: run.Key(), Status: run.Status, StartedAt: run.StartedAt, EndedAt: *run.EndedAt, Usage: run.Usage})
 	}); err != nil {
-		return of.out, sqldb.Wrap(err, "searching runs of agent %q of environment %s", q.AgentName, q.Environment)
+		return none, sqldb.Wrap(err, "searching runs of agent %q of environment %s", q.AgentName, q.Environment)
 	}
-	if err := s.ReadInTime(ctx, func(ctx context.Context) error { return of.addRuns(ctx, c.engine.Lists(), ended) }); err != nil {
-		return of.out, sqldb.Wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
+	if err := s.ReadInTime(ctx, func(ctx context.Context) error { return of.AddRuns(ctx, c.engine.Lists(), ended) }); err != nil {
+		return none, sqldb.Wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
 	}
-	return of.out, of.computeResult()
+	return of.Result()
 }

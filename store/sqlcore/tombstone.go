@@ -14,6 +14,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/deployment"
 	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/statistics"
 	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
@@ -153,7 +154,7 @@ func (c *Core) deleteObjectRows(ctx context.Context, tx *sqldb.Tx, d deletedObje
 }
 
 func (c *Core) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
-	if n, err = dropRollups(ctx, tx, d, limit); err != nil || n >= limit {
+	if n, err = statistics.Drop(ctx, tx, d.kind, d.Key, limit); err != nil || n >= limit {
 		return n, err
 	}
 	left := map[string]func() []string{
@@ -179,23 +180,6 @@ func (c *Core) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObject,
 	}
 	blobs, err := c.dropBlobsOf(ctx, tx, d.ProjectID, limit-n)
 	return n + blobs, err
-}
-
-// dropRollups deletes some rollups of an object and subtracts their stored bytes.
-func dropRollups(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
-	of, grown := map[string][]string{store.KindEnvironment: environmentRollupStatements(), store.KindConnector: connectorRollupStatements()}, growth{}
-	for _, statement := range of[d.kind] {
-		if n >= limit {
-			break
-		}
-		went, err := tx.Exec(ctx, statement, d.ProjectID, limit-n, d.ID)
-		if err != nil {
-			return n, err
-		}
-		grown.countRows(d.ProjectID, -went)
-		n += int(went)
-	}
-	return n, grown.writeBytes(ctx, tx)
 }
 
 // dropBlobsOf deletes some blobs of a project.
@@ -252,25 +236,6 @@ func projectStatements() (out []string) {
 		`DELETE FROM looks WHERE project_id = $1 AND $2 > 0`,
 		`DELETE FROM stored_bytes WHERE project_id = $1 AND $2 > 0`,
 	)
-}
-
-// environmentRollupStatements returns statements for the rollups of an environment ($3). Its deployments
-// are deleted separately.
-func environmentRollupStatements() []string {
-	return []string{
-		`DELETE FROM run_rollups WHERE project_id = $1 AND id IN (SELECT id FROM run_rollups WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
-		`DELETE FROM usage_rollups WHERE project_id = $1 AND id IN (SELECT id FROM usage_rollups WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
-		`DELETE FROM agent_totals WHERE project_id = $1 AND environment_id = $3 AND (agent_name, test_name) IN
-			(SELECT agent_name, test_name FROM agent_totals WHERE project_id = $1 AND environment_id = $3 LIMIT $2)`,
-	}
-}
-
-// connectorRollupStatements returns statements for the rollups of a connector ($3).
-func connectorRollupStatements() []string {
-	return []string{
-		`DELETE FROM connector_rollups WHERE project_id = $1 AND connector_id = $3 AND (grain, begins_at, trigger_type, status) IN
-			(SELECT grain, begins_at, trigger_type, status FROM connector_rollups WHERE project_id = $1 AND connector_id = $3 LIMIT $2)`,
-	}
 }
 
 // connectorStatements returns statements for the other rows of a connector.

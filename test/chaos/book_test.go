@@ -19,6 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/statistics"
 )
 
 const (
@@ -106,7 +107,7 @@ var never = []struct{ what, query string }{
 		- (SELECT COALESCE(sum(size), 0) FROM blobs WHERE mark IN ('history', 'bundle', 'upload'))
 		- (SELECT COALESCE(sum(octet_length(model)), 0) FROM model_calls)
 		- (SELECT COALESCE(sum(log_size + result_size), 0) FROM deployments)
-		- ` + strconv.Itoa(sqlcore.NumberBytes) + ` * ((SELECT count(*) FROM run_rollups) + (SELECT count(*) FROM usage_rollups)
+		- ` + strconv.Itoa(statistics.RollupBytes) + ` * ((SELECT count(*) FROM run_rollups) + (SELECT count(*) FROM usage_rollups)
 			+ (SELECT count(*) FROM connector_rollups) + (SELECT count(*) FROM agent_totals))
 		- (SELECT ` + strconv.Itoa(sqlcore.DeliveryOverhead) + ` * count(*) FROM ended_connector_runs WHERE trigger_type = 'outbound')
 		- (SELECT COALESCE(sum(` + strconv.Itoa(sqlcore.DeliveryOverhead) + ` + octet_length(response) + octet_length(error)), 0) FROM delivery_attempts)

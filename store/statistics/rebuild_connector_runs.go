@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package statistics
 
 import (
 	"context"
@@ -14,25 +14,25 @@ import (
 
 // connectorRunRebuilder rebuilds rollups of connector runs.
 type connectorRunRebuilder struct {
-	*Core
+	db      *sqldb.DB
 	project uuid.UUID
 }
 
 func (k connectorRunRebuilder) oldestRow(ctx context.Context) (id uuid.UUID, err error) {
-	return timewindow.FirstSince(ctx, k.DB, "ended_connector_runs", k.project, timewindow.Always)
+	return timewindow.FirstSince(ctx, k.db, "ended_connector_runs", k.project, timewindow.Always)
 }
 
 func (k connectorRunRebuilder) nextPeriod(ctx context.Context, g timewindow.Grain, from int64) (int64, error) {
 	const rollups = `SELECT begins_at FROM connector_rollups WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
-	numbers, err := earliest(ctx, k.engine.Reader(), rollups, k.project, string(g), from)
+	numbers, err := earliest(ctx, k.db.Reader(), rollups, k.project, string(g), from)
 	if err != nil {
 		return timewindow.Never, err
 	}
 	var made int64
 	if g == timewindow.Hourly {
-		made, err = timewindow.NextSince(ctx, k.DB, "ended_connector_runs", k.project, from)
+		made, err = timewindow.NextSince(ctx, k.db, "ended_connector_runs", k.project, from)
 	} else {
-		made, err = earliest(ctx, k.engine.Reader(), rollups, k.project, string(g.Smaller()), from)
+		made, err = earliest(ctx, k.db.Reader(), rollups, k.project, string(g.Smaller()), from)
 	}
 	return min(numbers, made), err
 }
@@ -52,9 +52,9 @@ func (k connectorRunRebuilder) rebuildPeriod(ctx context.Context, tx *sqldb.Tx, 
 		grown.countRows(k.project, made)
 		return 0, err
 	}
-	sums := map[connectorRollup]connectorRunSum{}
+	sums := map[connectorRollup]ConnectorRunSum{}
 	for after := sqldb.LeastID(of.From); ; { // like runRebuilder.addRows
-		page, err := sqldb.Collect(ctx, tx, scanEndedConnectorRun, k.InPart(`SELECT `+endedConnectorColumns+` FROM {ended_connector_runs} c
+		page, err := sqldb.Collect(ctx, tx, scanEndedConnectorRun, k.db.InPart(`SELECT `+endedConnectorColumns+` FROM {ended_connector_runs} c
 			WHERE c.project_id = $1 AND c.id > $2 AND c.id < id_at($3) ORDER BY c.id LIMIT $4`, after), k.project, after, of.To, rebuildPage)
 		if err != nil {
 			return n, err
@@ -70,7 +70,7 @@ func (k connectorRunRebuilder) rebuildPeriod(ctx context.Context, tx *sqldb.Tx, 
 		for _, run := range page {
 			if !waits[run.Key] {
 				r := run.rollupFor(timewindow.Hourly)
-				sums[r] = sums[r].plusRun(run)
+				sums[r] = sums[r].PlusRun(run)
 				n++
 			}
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package statistics
 
 import (
 	"errors"
@@ -16,52 +16,52 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// runFigures are the figures that an ended run adds to rollups.
-type runFigures struct {
+// Figures are the figures that an ended run adds to rollups.
+type Figures struct {
 	store.Key
-	status    store.RunStatus
-	startedAt *time.Time
-	endedAt   time.Time
-	usage     store.TokenUsage
+	Status    store.RunStatus
+	StartedAt *time.Time
+	EndedAt   time.Time
+	Usage     store.TokenUsage
 }
 
-// rollupRun is an ended run with its figures and the fields that identify its rollups.
-type rollupRun struct {
-	runFigures
-	environment           uuid.UUID
-	agent, testName       string
-	deployment, connector uuid.UUID // the zero ID without one
-	outcome               string
+// EndedRun is an ended run with its figures and the fields that identify its rollups.
+type EndedRun struct {
+	Figures
+	Environment           uuid.UUID
+	Agent, TestName       string
+	Deployment, Connector uuid.UUID // the zero ID without one
+	Outcome               string
 }
 
 // PrimaryKey implements sqldb.KeyedRow.
-func (t rollupRun) PrimaryKey() store.Key { return t.Key }
+func (t EndedRun) PrimaryKey() store.Key { return t.Key }
 
 // The columns of ended_runs r for them.
 const (
-	runFiguresColumns = `r.project_id, r.id, r.status, r.started_at, r.ended_at,
+	figuresColumns = `r.project_id, r.id, r.status, r.started_at, r.ended_at,
 		r.input_tokens, r.output_tokens, r.thinking_tokens, r.cached_input_tokens, r.total_tokens`
-	rollupRunColumns = runFiguresColumns + `, r.environment_id, r.agent_name, r.test_name, r.deployment_id, r.connector_id, r.guardrail_outcome`
+	endedRunColumns = figuresColumns + `, r.environment_id, r.agent_name, r.test_name, r.deployment_id, r.connector_id, r.guardrail_outcome`
 )
 
-// scanFields returns the destinations of runFiguresColumns.
-func (m *runFigures) scanFields() []any {
-	return append([]any{&m.ProjectID, &m.ID, &m.status, sqldb.ScanNullTime(&m.startedAt), sqldb.ScanTime(&m.endedAt)}, usageFields(&m.usage)...)
+// scanFields returns the destinations of figuresColumns.
+func (m *Figures) scanFields() []any {
+	return append([]any{&m.ProjectID, &m.ID, &m.Status, sqldb.ScanNullTime(&m.StartedAt), sqldb.ScanTime(&m.EndedAt)}, usageFields(&m.Usage)...)
 }
 
-func scanRunFigures(row sqldb.Scanner) (m runFigures, err error) {
+func scanFigures(row sqldb.Scanner) (m Figures, err error) {
 	err = row.Scan(m.scanFields()...)
 	return m, err
 }
 
-func scanRollupRun(row sqldb.Scanner) (t rollupRun, err error) {
+func scanEndedRun(row sqldb.Scanner) (t EndedRun, err error) {
 	var deployment, connector *uuid.UUID
-	err = row.Scan(append(t.scanFields(), &t.environment, &t.agent, &t.testName, &deployment, &connector, &t.outcome)...)
+	err = row.Scan(append(t.scanFields(), &t.Environment, &t.Agent, &t.TestName, &deployment, &connector, &t.Outcome)...)
 	if deployment != nil {
-		t.deployment = *deployment
+		t.Deployment = *deployment
 	}
 	if connector != nil {
-		t.connector = *connector
+		t.Connector = *connector
 	}
 	return t, err
 }
@@ -94,13 +94,13 @@ func newTally() (*tally, error) {
 }
 
 // addEndedRun adds a run.
-func (t *tally) addEndedRun(r runFigures) error {
+func (t *tally) addEndedRun(r Figures) error {
 	t.runs++
-	t.usage = t.usage.Plus(r.usage)
-	if r.startedAt == nil {
+	t.usage = t.usage.Plus(r.Usage)
+	if r.StartedAt == nil {
 		return nil
 	}
-	lasted := max(r.endedAt.Sub(*r.startedAt).Microseconds(), 0) // the clock may have been set back
+	lasted := max(r.EndedAt.Sub(*r.StartedAt).Microseconds(), 0) // the clock may have been set back
 	t.timed, t.durations = t.timed+1, t.durations+lasted
 	if err := t.sketch.Add(float64(lasted)); err != nil {
 		return fmt.Errorf("adding a duration: %w", err)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package statistics
 
 import (
 	"context"
@@ -33,14 +33,14 @@ type rollupRebuilder interface {
 }
 
 // RebuildRollups implements store.Rebuilder.
-func (c *Core) RebuildRollups(ctx context.Context, counted func(store.RollupHour)) error {
-	projects, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanUUID, `SELECT project_id FROM projects UNION SELECT project_id FROM stored_bytes ORDER BY project_id`)
+func (c *Counter) RebuildRollups(ctx context.Context, counted func(store.RollupHour)) error {
+	projects, err := sqldb.Collect(ctx, c.db.Reader(), sqldb.ScanUUID, `SELECT project_id FROM projects UNION SELECT project_id FROM stored_bytes ORDER BY project_id`)
 	if err != nil {
 		return sqldb.Wrap(err, "listing projects")
 	}
 	for _, project := range projects {
-		runs := &runRebuilder{Core: c, project: project, last: map[agentTotal]time.Time{}}
-		for _, kind := range []rollupRebuilder{runs, usageRebuilder{runs}, connectorRunRebuilder{c, project}} {
+		runs := &runRebuilder{db: c.db, project: project, last: map[agentTotal]time.Time{}}
+		for _, kind := range []rollupRebuilder{runs, usageRebuilder{runs}, connectorRunRebuilder{c.db, project}} {
 			if err := c.rebuildRollups(ctx, project, kind, counted); err != nil {
 				return sqldb.Wrap(err, "rebuilding the rollups of project %s", project)
 			}
@@ -53,9 +53,9 @@ func (c *Core) RebuildRollups(ctx context.Context, counted func(store.RollupHour
 }
 
 // underRollupLock runs fn under the lock of the rollups, and counts their growth.
-func (c *Core) underRollupLock(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx, grown growth) error) error {
-	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.engine.Lock(ctx, tx, rollupsTurn); err != nil {
+func (c *Counter) underRollupLock(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx, grown growth) error) error {
+	return c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := c.db.Lock(ctx, tx, rollupsTurn); err != nil {
 			return err
 		}
 		grown := growth{}
@@ -67,7 +67,7 @@ func (c *Core) underRollupLock(ctx context.Context, fn func(ctx context.Context,
 }
 
 // rebuildRollups counts hours from their rows, then days from hours, and months from days.
-func (c *Core) rebuildRollups(ctx context.Context, project uuid.UUID, kind rollupRebuilder, counted func(store.RollupHour)) error {
+func (c *Counter) rebuildRollups(ctx context.Context, project uuid.UUID, kind rollupRebuilder, counted func(store.RollupHour)) error {
 	first, err := c.firstWhole(ctx, project, kind)
 	if err != nil {
 		return err
@@ -96,7 +96,7 @@ func (c *Core) rebuildRollups(ctx context.Context, project uuid.UUID, kind rollu
 				n, err = kind.rebuildPeriod(ctx, tx, g, begin, grown)
 				return err
 			})
-			if err != nil && !c.NoTable(err) { // its partition was deleted meanwhile
+			if err != nil && !c.db.NoTable(err) { // its partition was deleted meanwhile
 				return err
 			}
 			if g == timewindow.Hourly && whole && err == nil {
@@ -111,11 +111,11 @@ func (c *Core) rebuildRollups(ctx context.Context, project uuid.UUID, kind rollu
 // isWhole reports whether an hour still has all its rows: the project may have shortened its
 // retention since firstWhole was called. It also checks days behind a day that stays because of an
 // undelivered result or a later end. Nothing is deleted until the transaction ends.
-func (c *Core) isWhole(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, begin int64) (bool, error) {
-	if err := c.LockPast(ctx, tx, project); err != nil {
+func (c *Counter) isWhole(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, begin int64) (bool, error) {
+	if err := c.db.LockPast(ctx, tx, project); err != nil {
 		return false, err
 	}
-	seen, err := c.ReadableSince(ctx, tx, project)
+	seen, err := c.db.ReadableSince(ctx, tx, project)
 	if err != nil || begin < timewindow.Daily.CeilTime(seen) {
 		return false, err
 	}
@@ -129,12 +129,12 @@ func (c *Core) isWhole(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, beg
 // firstWhole returns the start of the first hour that surely has all rows, because retention
 // deletes the oldest first. For a project with a shorter retention, it is the first day that is
 // completely readable: nothing of it is deleted within the next day.
-func (c *Core) firstWhole(ctx context.Context, project uuid.UUID, kind rollupRebuilder) (int64, error) {
-	now, err := c.Now(ctx)
+func (c *Counter) firstWhole(ctx context.Context, project uuid.UUID, kind rollupRebuilder) (int64, error) {
+	now, err := c.db.Now(ctx)
 	if err != nil {
 		return 0, err
 	}
-	seen, err := c.ReadableSince(ctx, c.engine.Reader(), project)
+	seen, err := c.db.ReadableSince(ctx, c.db.Reader(), project)
 	if err != nil {
 		return 0, err
 	}

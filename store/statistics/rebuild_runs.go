@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package statistics
 
 import (
 	"context"
@@ -18,14 +18,14 @@ import (
 
 // runRebuilder rebuilds rollups of runs.
 type runRebuilder struct {
-	*Core
+	db      *sqldb.DB
 	project uuid.UUID
 	// last is the latest end of an agent's runs so far.
 	last map[agentTotal]time.Time
 }
 
 func (k *runRebuilder) oldestRow(ctx context.Context) (id uuid.UUID, err error) {
-	return timewindow.FirstSince(ctx, k.DB, "ended_runs", k.project, timewindow.Always)
+	return timewindow.FirstSince(ctx, k.db, "ended_runs", k.project, timewindow.Always)
 }
 
 func (k *runRebuilder) nextPeriod(ctx context.Context, g timewindow.Grain, from int64) (int64, error) {
@@ -35,15 +35,15 @@ func (k *runRebuilder) nextPeriod(ctx context.Context, g timewindow.Grain, from 
 // nextPeriodIn returns the next period of a grain that has, or should have, rollups in a table.
 func (k *runRebuilder) nextPeriodIn(ctx context.Context, table string, g timewindow.Grain, from int64) (int64, error) {
 	rollups := `SELECT begins_at FROM ` + table + ` WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
-	numbers, err := earliest(ctx, k.engine.Reader(), rollups, k.project, string(g), from)
+	numbers, err := earliest(ctx, k.db.Reader(), rollups, k.project, string(g), from)
 	if err != nil {
 		return timewindow.Never, err
 	}
 	var made int64
 	if g == timewindow.Hourly {
-		made, err = timewindow.NextSince(ctx, k.DB, "ended_runs", k.project, from)
+		made, err = timewindow.NextSince(ctx, k.db, "ended_runs", k.project, from)
 	} else {
-		made, err = earliest(ctx, k.engine.Reader(), rollups, k.project, string(g.Smaller()), from)
+		made, err = earliest(ctx, k.db.Reader(), rollups, k.project, string(g.Smaller()), from)
 	}
 	return min(numbers, made), err
 }
@@ -87,18 +87,18 @@ func (t tallySet) tallyOf(r rollup) (*tally, error) {
 
 // addRows adds the ended runs of an hour.
 func (k *runRebuilder) addRows(ctx context.Context, tx *sqldb.Tx, of timewindow.Period, sums tallySet) (n int64, err error) {
-	err = k.eachPage(ctx, tx, of, func(runs []rollupRun) error {
+	err = k.eachPage(ctx, tx, of, func(runs []EndedRun) error {
 		for _, run := range runs {
 			t, err := sums.tallyOf(run.rollupFor(timewindow.Hourly))
 			if err == nil {
-				err = t.addEndedRun(run.runFigures)
+				err = t.addEndedRun(run.Figures)
 			}
 			if err != nil {
 				return err
 			}
 			n++
-			if of := run.totalFor(); run.endedAt.After(k.last[of]) {
-				k.last[of] = run.endedAt
+			if of := run.totalFor(); run.EndedAt.After(k.last[of]) {
+				k.last[of] = run.EndedAt
 			}
 		}
 		return nil
@@ -108,9 +108,9 @@ func (k *runRebuilder) addRows(ctx context.Context, tx *sqldb.Tx, of timewindow.
 
 // eachPage reads the ended runs of an hour. It omits runs that the outbox names, which its consumer
 // will add. It reads the outbox after the rows, so no run that ends meanwhile is counted twice.
-func (k *runRebuilder) eachPage(ctx context.Context, tx *sqldb.Tx, of timewindow.Period, fn func(runs []rollupRun) error) error {
+func (k *runRebuilder) eachPage(ctx context.Context, tx *sqldb.Tx, of timewindow.Period, fn func(runs []EndedRun) error) error {
 	for after := sqldb.LeastID(of.From); ; {
-		page, err := sqldb.Collect(ctx, tx, scanRollupRun, k.InPart(`SELECT `+rollupRunColumns+` FROM {ended_runs} r
+		page, err := sqldb.Collect(ctx, tx, scanEndedRun, k.db.InPart(`SELECT `+endedRunColumns+` FROM {ended_runs} r
 			WHERE r.project_id = $1 AND r.id > $2 AND r.id < id_at($3) ORDER BY r.id LIMIT $4`, after), k.project, after, of.To, rebuildPage)
 		if err != nil || len(page) == 0 {
 			return err
@@ -121,7 +121,7 @@ func (k *runRebuilder) eachPage(ctx context.Context, tx *sqldb.Tx, of timewindow
 			return err
 		}
 		waits := sqldb.NewKeySet(waiting)
-		if err := fn(slices.DeleteFunc(page, func(run rollupRun) bool { return waits[run.Key] })); err != nil {
+		if err := fn(slices.DeleteFunc(page, func(run EndedRun) bool { return waits[run.Key] })); err != nil {
 			return err
 		}
 	}

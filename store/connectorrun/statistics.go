@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package connectorrun
 
 import (
 	"context"
@@ -9,18 +9,18 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/statistics"
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
 // ConnectorStatistics implements store.Statistics, like RunStatistics.
-func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
+func (h *History) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
 	window := timewindow.Period{From: max(timewindow.Bound(q.Since, 0), 0), To: timewindow.Bound(q.Until, timewindow.Never)}
-	s := connectorRuns{Core: c, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger, open: window, ended: window}
+	s := selection{db: h.db, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger, open: window, ended: window}
 	s.emptyImpossiblePeriods()
-	err = c.engine.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
+	err = h.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		if err := s.readReadableFrom(ctx, q); err != nil {
 			return err
 		}
@@ -37,23 +37,23 @@ func (c *Core) ConnectorStatistics(ctx context.Context, q store.ConnectorStatist
 		return err
 	})
 	out.Runs = map[store.ConnectorRunStatus]int64{}
-	var timed connectorRunSum
+	var timed statistics.ConnectorRunSum
 	for status, n := range s.countByStatus {
-		out.Runs[status] = n.runs
+		out.Runs[status] = n.Runs
 		if status == store.ConnectorRunCompleted || status == store.ConnectorRunFailed {
-			timed = connectorRunSum{timed.runs + n.runs, timed.us + n.us}
+			timed = timed.Plus(n)
 		}
 	}
-	if timed.runs > 0 {
-		average := time.Duration(timed.us/timed.runs) * time.Microsecond
+	if timed.Runs > 0 {
+		average := time.Duration(timed.Micros/timed.Runs) * time.Microsecond
 		out.AverageDuration = &average
 	}
 	return out, sqldb.Wrap(err, "counting runs of connector %s", q.Connector)
 }
 
-// connectorRuns are runs of a connector that are counted and listed.
-type connectorRuns struct {
-	*Core
+// selection selects runs of a connector, which are counted and listed.
+type selection struct {
+	db        *sqldb.DB
 	connector store.Key
 	// statuses and trigger filter unless empty.
 	statuses []store.ConnectorRunStatus
@@ -64,26 +64,26 @@ type connectorRuns struct {
 	readableFrom int64
 
 	// countByStatus has the counts by status.
-	countByStatus map[store.ConnectorRunStatus]connectorRunSum
+	countByStatus map[store.ConnectorRunStatus]statistics.ConnectorRunSum
 	// partialHours has the counts of ended runs in hours that are only partly in the window.
 	partialHours map[int64]int64
 	// waiting are ended runs in whole hours that are not rolled up yet.
-	waiting []endedConnectorRun
+	waiting []statistics.EndedConnectorRun
 }
 
 // readReadableFrom sets the time from which history is readable.
-func (s *connectorRuns) readReadableFrom(ctx context.Context, q sqldb.Queryer) (err error) {
-	s.readableFrom, err = s.ReadableSince(ctx, q, s.connector.ProjectID)
+func (s *selection) readReadableFrom(ctx context.Context, q sqldb.Queryer) (err error) {
+	s.readableFrom, err = s.db.ReadableSince(ctx, q, s.connector.ProjectID)
 	return err
 }
 
 // readable returns the readable part of a period.
-func (s *connectorRuns) readable(of timewindow.Period) timewindow.Period {
+func (s *selection) readable(of timewindow.Period) timewindow.Period {
 	return timewindow.Period{From: max(of.From, s.readableFrom), To: of.To}
 }
 
 // emptyImpossiblePeriods empties the periods without runs of a requested status.
-func (s *connectorRuns) emptyImpossiblePeriods() {
+func (s *selection) emptyImpossiblePeriods() {
 	if !runrow.CanHaveEnded(s.statuses) {
 		s.ended = timewindow.Period{}
 	}
@@ -93,16 +93,16 @@ func (s *connectorRuns) emptyImpossiblePeriods() {
 }
 
 // totalCount returns the total count.
-func (s *connectorRuns) totalCount() (n int64) {
+func (s *selection) totalCount() (n int64) {
 	for _, of := range s.countByStatus {
-		n += of.runs
+		n += of.Runs
 	}
 	return n
 }
 
 // filterCondition returns the conditions on the columns of rollups and of ended and open connector runs c.
 // The connector is in the first two arguments.
-func (s *connectorRuns) filterCondition(l *sqldb.Args) (text string) {
+func (s *selection) filterCondition(l *sqldb.Args) (text string) {
 	if len(s.statuses) > 0 {
 		text += ` AND c.status IN ` + sqldb.AddTexts(l, s.statuses)
 	}
@@ -116,25 +116,25 @@ func (s *connectorRuns) filterCondition(l *sqldb.Args) (text string) {
 }
 
 // wantsStatus reports whether connector runs of a status are requested.
-func (s *connectorRuns) wantsStatus(status store.ConnectorRunStatus) bool {
+func (s *selection) wantsStatus(status store.ConnectorRunStatus) bool {
 	return len(s.statuses) == 0 || slices.Contains(s.statuses, status)
 }
 
 // openEvents narrows open runs of events. All are running, and a search for pending ones would read
 // all of them.
-func (s *connectorRuns) openEvents() string {
+func (s *selection) openEvents() string {
 	if s.wantsStatus(store.ConnectorRunRunning) {
 		return ``
 	}
 	return ` AND FALSE`
 }
 
-func (s *connectorRuns) baseArgs() sqldb.Args {
+func (s *selection) baseArgs() sqldb.Args {
 	return sqldb.Args{Values: []any{s.connector.ProjectID, s.connector.ID}}
 }
 
 // countRuns counts whole hours, days and months by rollups, and parts of hours and open runs by rows.
-func (s *connectorRuns) countRuns(ctx context.Context, q sqldb.Queryer) error {
+func (s *selection) countRuns(ctx context.Context, q sqldb.Queryer) error {
 	whole, rest := timewindow.Split(s.ended)
 	l := s.baseArgs()
 	narrow := s.filterCondition(&l)
@@ -153,17 +153,17 @@ func (s *connectorRuns) countRuns(ctx context.Context, q sqldb.Queryer) error {
 	if len(of) == 0 {
 		return nil
 	}
-	s.countByStatus, s.partialHours = map[store.ConnectorRunStatus]connectorRunSum{}, map[int64]int64{}
+	s.countByStatus, s.partialHours = map[store.ConnectorRunStatus]statistics.ConnectorRunSum{}, map[int64]int64{}
 	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			status store.ConnectorRunStatus
-			more   connectorRunSum
+			more   statistics.ConnectorRunSum
 			hour   int64
 		)
-		err = row.Scan(&status, &more.runs, &more.us, &hour)
-		s.countByStatus[status] = connectorRunSum{s.countByStatus[status].runs + more.runs, s.countByStatus[status].us + more.us}
+		err = row.Scan(&status, &more.Runs, &more.Micros, &hour)
+		s.countByStatus[status] = s.countByStatus[status].Plus(more)
 		if hour != 0 {
-			s.partialHours[hour] += more.runs
+			s.partialHours[hour] += more.Runs
 		}
 		return none, err
 	}, `SELECT x.status, CAST(SUM(x.runs) AS bigint), CAST(SUM(x.us) AS bigint), x.ragged FROM (`+strings.Join(of, ` UNION ALL `)+`) AS x GROUP BY x.status, x.ragged HAVING SUM(x.runs) > 0`, l.Values...)
@@ -178,7 +178,7 @@ func (s *connectorRuns) countRuns(ctx context.Context, q sqldb.Queryer) error {
 const openStatuses = `(SELECT 'pending' AS status UNION ALL SELECT 'running') AS h`
 
 // countOpen counts open runs of events.
-func (s *connectorRuns) countOpen(among string) string {
+func (s *selection) countOpen(among string) string {
 	return `SELECT h.status, CASE h.status WHEN 'pending' THEN n.pending ELSE n.running END AS runs, 0 AS us, 0 AS ragged
 		FROM (SELECT count(*) FILTER (WHERE c.status = 'pending') AS pending, count(*) FILTER (WHERE c.status = 'running') AS running
 			FROM open_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2` + among + `) AS n, ` + openStatuses
@@ -186,7 +186,7 @@ func (s *connectorRuns) countOpen(among string) string {
 
 // countDeliveries counts open deliveries by indexes only, because a destination that is down for
 // long may have any number of them.
-func (s *connectorRuns) countDeliveries(among string) string {
+func (s *selection) countDeliveries(among string) string {
 	if s.trigger != "" && s.trigger != store.TriggerOutbound {
 		among += ` AND FALSE`
 	}
@@ -205,7 +205,7 @@ func (s *connectorRuns) countDeliveries(among string) string {
 
 // leasedCondition narrows deliveries to those in progress if only these are requested. They are few and have
 // an index.
-func (s *connectorRuns) leasedCondition() string {
+func (s *selection) leasedCondition() string {
 	if s.wantsStatus(store.ConnectorRunPending) {
 		return ``
 	}
@@ -213,21 +213,13 @@ func (s *connectorRuns) leasedCondition() string {
 }
 
 // addWaiting adds ended runs of a period that are not rolled up yet, of the project's newest.
-func (s *connectorRuns) addWaiting(ctx context.Context, q sqldb.Queryer, of timewindow.Period) error {
-	waiting, _, err := outbox.ConnectorRunsToRollUp.NewestIDs(ctx, q, s.connector.ProjectID, store.MaxWaiting)
-	if err != nil {
-		return err
-	}
-	within := slices.DeleteFunc(waiting, func(run store.Key) bool {
-		at := store.TimeOf(run.ID).UnixMicro()
-		return at < of.From || at >= of.To
-	})
-	ended, err := s.endedConnectorRuns(ctx, q, within)
-	s.waiting = slices.DeleteFunc(ended, func(run endedConnectorRun) bool {
-		return run.connector != s.connector.ID || !s.wantsStatus(run.status) || s.trigger != "" && run.trigger != s.trigger
+func (s *selection) addWaiting(ctx context.Context, q sqldb.Queryer, of timewindow.Period) error {
+	ended, err := statistics.WaitingConnectorRuns(ctx, s.db, q, s.connector.ProjectID, of)
+	s.waiting = slices.DeleteFunc(ended, func(run statistics.EndedConnectorRun) bool {
+		return run.Connector != s.connector.ID || !s.wantsStatus(run.Status) || s.trigger != "" && run.Trigger != s.trigger
 	})
 	for _, run := range s.waiting {
-		s.countByStatus[run.status] = s.countByStatus[run.status].plusRun(run)
+		s.countByStatus[run.Status] = s.countByStatus[run.Status].PlusRun(run)
 	}
 	return err
 }

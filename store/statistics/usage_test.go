@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package statistics
 
 import (
 	"strconv"
@@ -14,7 +14,7 @@ import (
 // The number of models in memory is limited, however many an agent has called.
 func TestBill_LimitsModels(t *testing.T) {
 	t.Parallel()
-	s := &statistics{bill: bill{}}
+	s := &Computation{bill: bill{}}
 	const models = 5 * minBillEntries
 	for i := range int64(models) {
 		s.addCalls(price{model: strconv.FormatInt(i, 10)}, callCost{calls: 1, nanos: i})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package statistics
 
 import (
 	"cmp"
@@ -49,7 +49,7 @@ func scanCallCost(row sqldb.Scanner, before ...any) (of price, n callCost, err e
 // callsOf reads the cost of model calls of ended runs. table is model_calls, or {model_calls} if
 // all runs are in one partition, which may be missing. narrow is a condition on the calls m. For a
 // run with very many models, the most expensive ones stay separate.
-func (c *Core) callsOf(ctx context.Context, q sqldb.Queryer, table string, runs []store.Key, narrow string, add func(run store.Key, of price, n callCost)) error {
+func callsOf(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, table string, runs []store.Key, narrow string, add func(run store.Key, of price, n callCost)) error {
 	for some := range slices.Chunk(runs, sqldb.MaxKeys) {
 		var (
 			l    sqldb.Args
@@ -74,7 +74,7 @@ func (c *Core) callsOf(ctx context.Context, q sqldb.Queryer, table string, runs 
 			}
 			b.addCost(of, n)
 			return none, nil
-		}, c.selectCalls(&l, table, some, `m.project_id, m.run_id, `, narrow)+` ORDER BY m.project_id, m.run_id`, l.Values...); err != nil {
+		}, selectCalls(db, &l, table, some, `m.project_id, m.run_id, `, narrow)+` ORDER BY m.project_id, m.run_id`, l.Values...); err != nil {
 			return err
 		}
 		tell()
@@ -83,9 +83,9 @@ func (c *Core) callsOf(ctx context.Context, q sqldb.Queryer, table string, runs 
 }
 
 // selectCalls selects the cost of calls of runs, by price and by more columns of m.
-func (c *Core) selectCalls(l *sqldb.Args, table string, runs []store.Key, by, narrow string) string {
-	return c.InPart(`SELECT `+by+priceColumns+`, `+callCostColumns+` FROM `+table+` m
-		WHERE `+c.KeyCondition(l, "m.run_id", runs)+idRange(l, "m.run_id", runs)+narrow+` GROUP BY `+by+priceColumns, runs[0].ID)
+func selectCalls(db *sqldb.DB, l *sqldb.Args, table string, runs []store.Key, by, narrow string) string {
+	return db.InPart(`SELECT `+by+priceColumns+`, `+callCostColumns+` FROM `+table+` m
+		WHERE `+db.KeyCondition(l, "m.run_id", runs)+idRange(l, "m.run_id", runs)+narrow+` GROUP BY `+by+priceColumns, runs[0].ID)
 }
 
 // idRange limits IDs to the range of some keys, so that the planner knows their partitions.
@@ -94,8 +94,8 @@ func idRange(l *sqldb.Args, id string, keys []store.Key) string {
 }
 
 // pastCallsOf is callsOf for runs of one partition; empty if it is missing.
-func (c *Core) pastCallsOf(ctx context.Context, q sqldb.Queryer, runs []store.Key, narrow string, add func(run store.Key, of price, n callCost)) error {
-	err := c.MapNoRowsOrPart(c.callsOf(ctx, q, "{model_calls}", runs, narrow, add))
+func pastCallsOf(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, runs []store.Key, narrow string, add func(run store.Key, of price, n callCost)) error {
+	err := db.MapNoRowsOrPart(callsOf(ctx, db, q, "{model_calls}", runs, narrow, add))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -155,9 +155,9 @@ func (b bill) callList() []store.Calls {
 }
 
 // RunCalls implements store.History.
-func (c *Core) RunCalls(ctx context.Context, run store.Key) ([]store.Calls, error) {
+func (c *Counter) RunCalls(ctx context.Context, run store.Key) ([]store.Calls, error) {
 	b := bill{}
-	err := c.pastCallsOf(ctx, c.engine.Reader(), []store.Key{run}, sqldb.SinceOrOpenCondition("m.run_id", "m.project_id"), func(_ store.Key, of price, n callCost) { b.addCost(of, n) })
+	err := pastCallsOf(ctx, c.db, c.db.Reader(), []store.Key{run}, sqldb.SinceOrOpenCondition("m.run_id", "m.project_id"), func(_ store.Key, of price, n callCost) { b.addCost(of, n) })
 	return b.callList(), sqldb.Wrap(err, "reading the model calls of run %s", run)
 }
 
@@ -230,7 +230,7 @@ const minBillEntries = 20_000
 
 // addCalls adds calls. With very many models, only the most expensive ones stay separate, which
 // limits the memory.
-func (s *statistics) addCalls(of price, n callCost) {
+func (s *Computation) addCalls(of price, n callCost) {
 	s.bill.addCost(of, n)
 	if len(s.bill) > max(s.maxBillEntries, minBillEntries) {
 		s.bill = s.bill.limitModels(store.MaxModels)
@@ -244,7 +244,7 @@ const maxPricesAtOnce = 1000
 
 // addCost adds the cost of ended runs' calls. It reads the whole table, because a missing partition
 // would abort the transaction.
-func (s *statistics) addCost(ctx context.Context, q sqldb.Queryer, runs []store.Key) error {
+func (s *Computation) addCost(ctx context.Context, q sqldb.Queryer, runs []store.Key) error {
 	const table = "model_calls"
 	add := func(_ store.Key, of price, n callCost) { s.addCalls(of, n) }
 	for some := range slices.Chunk(runs, sqldb.MaxKeys) {
@@ -253,11 +253,11 @@ func (s *statistics) addCost(ctx context.Context, q sqldb.Queryer, runs []store.
 			of, n, err := scanCallCost(row)
 			sum.addCost(of, n)
 			return none, err
-		}, s.selectCalls(&l, table, some, ``, ``)+` LIMIT `+l.Add(maxPricesAtOnce), l.Values...); err != nil {
+		}, selectCalls(s.db, &l, table, some, ``, ``)+` LIMIT `+l.Add(maxPricesAtOnce), l.Values...); err != nil {
 			return err
 		}
 		if len(sum) == maxPricesAtOnce || len(sum.modelTotals()) > store.MaxRunModels { // some calls of a run may be merged
-			if err := s.callsOf(ctx, q, table, some, "", add); err != nil {
+			if err := callsOf(ctx, s.db, q, table, some, "", add); err != nil {
 				return err
 			}
 			continue
@@ -270,7 +270,7 @@ func (s *statistics) addCost(ctx context.Context, q sqldb.Queryer, runs []store.
 }
 
 // addUsageRollups adds usage rollups.
-func (s *statistics) addUsageRollups(ctx context.Context, q sqldb.Queryer, of timewindow.Stretch) error {
+func (s *Computation) addUsageRollups(ctx context.Context, q sqldb.Queryer, of timewindow.Stretch) error {
 	l := sqldb.Args{Values: []any{s.query.Environment.ProjectID, string(of.Grain), of.From, of.To}}
 	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
 		p, n, err := scanCallCost(row)
@@ -292,12 +292,12 @@ func (k usageRebuilder) nextPeriod(ctx context.Context, g timewindow.Grain, from
 
 // addCalls adds the cost of an hour's runs. If the partition of their calls is deleted, even before
 // the partition of the runs, the hour stays unchanged.
-func (k usageRebuilder) addCalls(ctx context.Context, tx *sqldb.Tx, runs []rollupRun, sums usageSums) error {
-	of, keys := map[store.Key]rollupRun{}, make([]store.Key, len(runs))
+func (k usageRebuilder) addCalls(ctx context.Context, tx *sqldb.Tx, runs []EndedRun, sums usageSums) error {
+	of, keys := map[store.Key]EndedRun{}, make([]store.Key, len(runs))
 	for i, run := range runs {
 		of[run.Key], keys[i] = run, run.Key
 	}
-	return k.callsOf(ctx, tx, "{model_calls}", keys, "", func(run store.Key, p price, n callCost) {
+	return callsOf(ctx, k.db, tx, "{model_calls}", keys, "", func(run store.Key, p price, n callCost) {
 		sums.addRunCost(pricedRun{of[run], bill{p: n}}, []timewindow.Grain{timewindow.Hourly})
 	})
 }
@@ -311,7 +311,7 @@ func (k usageRebuilder) rebuildPeriod(ctx context.Context, tx *sqldb.Tx, g timew
 	sums, of := usageSums{}, g.PeriodFrom(begin)
 	grown.countRows(k.project, -went)
 	if g == timewindow.Hourly {
-		if err := k.eachPage(ctx, tx, of, func(runs []rollupRun) error { return k.addCalls(ctx, tx, runs, sums) }); err != nil {
+		if err := k.eachPage(ctx, tx, of, func(runs []EndedRun) error { return k.addCalls(ctx, tx, runs, sums) }); err != nil {
 			return 0, err
 		}
 		return 0, sums.writeRollups(ctx, tx, grown)

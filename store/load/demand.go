@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package load
 
 import (
 	"context"
@@ -44,9 +44,9 @@ type agentDemand struct {
 }
 
 // Demand implements store.Demands.
-func (c *Core) Demand(ctx context.Context, environment store.Key, enough int) (d store.Demand, err error) {
+func (m *Meter) Demand(ctx context.Context, environment store.Key, enough int) (d store.Demand, err error) {
 	of := map[string]agentDemand{}
-	_, err = sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, m.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			agent          string
 			running, lower bool
@@ -64,7 +64,7 @@ func (c *Core) Demand(ctx context.Context, environment store.Key, enough int) (d
 		}
 		of[agent] = a
 		return none, nil
-	}, demandStatement(c.Address), environment.ProjectID, environment.ID, min(enough, runqueue.MaxHeads), enough)
+	}, demandStatement(m.db.Address), environment.ProjectID, environment.ID, min(enough, runqueue.MaxHeads), enough)
 	for _, a := range of {
 		d = a.addDemand(d)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package statistics
 
 import (
 	"context"
@@ -36,9 +36,9 @@ const (
 var rollupsTurn = uuid.MustParse("5f3a1c52-7a42-4c35-9be3-2d6f6e3d7c10")
 
 // RollUp implements store.Housekeeping.
-func (c *Core) RollUp(ctx context.Context, limit int) (int, error) {
+func (c *Counter) RollUp(ctx context.Context, limit int) (int, error) {
 	by := outbox.Consumer[outbox.EndedRow]{ConsumeAll: c.rollUpRows, TryConsume: c.rollUpForTrial}
-	n, err := outbox.Rollups.Consume(ctx, c.DB, c.rolling, c.rollingTurns, limit, maxRollupRows, by)
+	n, err := outbox.Rollups.Consume(ctx, c.db, c.pace, c.turns, limit, maxRollupRows, by)
 	return n, sqldb.Wrap(err, "rolling up runs")
 }
 
@@ -47,7 +47,7 @@ func (c *Core) RollUp(ctx context.Context, limit int) (int, error) {
 // project delays only itself. It reads them before the transaction, because others wait for the
 // writer and a deleted partition would abort it. If two processes read the same rows, the one that
 // takes the rows adds them.
-func (c *Core) rollUpRows(ctx context.Context, rows []outbox.EndedRow) error {
+func (c *Counter) rollUpRows(ctx context.Context, rows []outbox.EndedRow) error {
 	var of outbox.EndedRow
 	for _, row := range rows {
 		of.Runs, of.ConnectorRuns = append(of.Runs, row.Runs...), append(of.ConnectorRuns, row.ConnectorRuns...)
@@ -58,13 +58,13 @@ func (c *Core) rollUpRows(ctx context.Context, rows []outbox.EndedRow) error {
 	}
 	some := outbox.Alternate(of.ConnectorRuns)
 	some = some[:min(len(some), maxRuns)]
-	connectorRuns, err := c.endedConnectorRuns(ctx, c.engine.Reader(), some)
+	connectorRuns, err := readConnectorRuns(ctx, c.db, c.db.Reader(), some)
 	if err != nil {
 		return err
 	}
 	consumed := sqldb.NewKeySet(slices.Concat(done, some))
 	return c.underRollupLock(ctx, func(ctx context.Context, tx *sqldb.Tx, grown growth) error {
-		taken, err := outbox.Rollups.Take(ctx, c.DB, tx, rows)
+		taken, err := outbox.Rollups.Take(ctx, c.db, tx, rows)
 		if err != nil {
 			return err
 		}
@@ -84,21 +84,21 @@ func (c *Core) rollUpRows(ctx context.Context, rows []outbox.EndedRow) error {
 		if err := outbox.Rollups.Insert(ctx, tx, taken...); err != nil {
 			return err
 		}
-		if err := c.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(mine.Runs, runs), ""); err != nil {
+		if err := c.db.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(mine.Runs, runs), ""); err != nil {
 			return err
 		}
-		if err := c.CheckMissingRows(ctx, tx, "ended_connector_runs", sqldb.KeysWithoutRow(mine.ConnectorRuns, connectorRuns), ""); err != nil {
+		if err := c.db.CheckMissingRows(ctx, tx, "ended_connector_runs", sqldb.KeysWithoutRow(mine.ConnectorRuns, connectorRuns), ""); err != nil {
 			return err
 		}
-		if err := c.addToRollups(ctx, tx, slices.DeleteFunc(slices.Clone(runs), func(run pricedRun) bool { return !own[run.Key] }), grown); err != nil {
+		if err := addToRollups(ctx, c.db, tx, slices.DeleteFunc(slices.Clone(runs), func(run pricedRun) bool { return !own[run.Key] }), grown); err != nil {
 			return err
 		}
-		return addUpConnectorRuns(ctx, tx, slices.DeleteFunc(slices.Clone(connectorRuns), func(run endedConnectorRun) bool { return !own[run.Key] }), grown)
+		return addConnectorRuns(ctx, tx, slices.DeleteFunc(slices.Clone(connectorRuns), func(run EndedConnectorRun) bool { return !own[run.Key] }), grown)
 	})
 }
 
 // rollUpForTrial adds a run that does not exist to the rollups, and rolls back.
-func (c *Core) rollUpForTrial(ctx context.Context) error {
+func (c *Counter) rollUpForTrial(ctx context.Context) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
@@ -108,12 +108,12 @@ func (c *Core) rollUpForTrial(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs = append(runs, pricedRun{rollupRun{runFigures: runFigures{Key: key, status: store.RunCompleted}}, bill{price{}: {calls: 1}}})
+	runs = append(runs, pricedRun{EndedRun{Figures: Figures{Key: key, Status: store.RunCompleted}}, bill{price{}: {calls: 1}}})
 	return c.underRollupLock(ctx, func(ctx context.Context, tx *sqldb.Tx, grown growth) error {
-		if _, err := outbox.Rollups.Take(ctx, c.DB, tx, []outbox.EndedRow{{Key: key}}); err != nil {
+		if _, err := outbox.Rollups.Take(ctx, c.db, tx, []outbox.EndedRow{{Key: key}}); err != nil {
 			return err
 		}
-		if err := c.addToRollups(ctx, tx, runs, grown); err != nil {
+		if err := addToRollups(ctx, c.db, tx, runs, grown); err != nil {
 			return err
 		}
 		return sqldb.ErrTrial
@@ -122,18 +122,18 @@ func (c *Core) rollUpForTrial(ctx context.Context) error {
 
 // pricedRun is an ended run with the cost of its calls.
 type pricedRun struct {
-	rollupRun
+	EndedRun
 	bill
 }
 
 // readPricedRuns reads the first of these runs, as many as are added at once, and returns their keys.
 // Some runs may be deleted.
-func (c *Core) readPricedRuns(ctx context.Context, ended []store.Key) (runs []pricedRun, done []store.Key, err error) {
+func (c *Counter) readPricedRuns(ctx context.Context, ended []store.Key) (runs []pricedRun, done []store.Key, err error) {
 	calls, numbers := int64(0), 0
 	for len(done) < min(len(ended), maxRuns) && calls < maxCalls && numbers < maxPrices {
-		some := ended[len(done):min(len(done)+c.rolling.BatchSize(readAtOnce), len(ended))]
+		some := ended[len(done):min(len(done)+c.pace.BatchSize(readAtOnce), len(ended))]
 		done = ended[:len(done)+len(some)]
-		all, err := c.readRollupRuns(ctx, c.engine.Reader(), some, "", nil)
+		all, err := readRuns(ctx, c.db, c.db.Reader(), some, "", nil)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -141,8 +141,8 @@ func (c *Core) readPricedRuns(ctx context.Context, ended []store.Key) (runs []pr
 		for i, run := range all {
 			bills[run.Key], keys[i] = bill{}, run.Key
 		}
-		for _, same := range c.KeysByPart("model_calls", keys) {
-			if err := c.pastCallsOf(ctx, c.engine.Reader(), same, "", func(run store.Key, of price, n callCost) {
+		for _, same := range c.db.KeysByPart("model_calls", keys) {
+			if err := pastCallsOf(ctx, c.db, c.db.Reader(), same, "", func(run store.Key, of price, n callCost) {
 				bills[run].addCost(of, n)
 				calls, numbers = calls+n.calls, numbers+1
 			}); err != nil {
@@ -156,18 +156,18 @@ func (c *Core) readPricedRuns(ctx context.Context, ended []store.Key) (runs []pr
 	return runs, slices.Clone(done), nil
 }
 
-// readRollupRuns reads ended runs, narrowed by a condition with arguments. It omits runs in deleted
+// readRuns reads ended runs, narrowed by a condition with arguments. It omits runs in deleted
 // partitions.
-func (c *Core) readRollupRuns(ctx context.Context, q sqldb.Queryer, ended []store.Key, narrow string, args []any) (runs []rollupRun, err error) {
-	parts, err := c.GroupByExistingPart(ctx, q, "ended_runs", ended)
+func readRuns(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, ended []store.Key, narrow string, args []any) (runs []EndedRun, err error) {
+	parts, err := db.GroupByExistingPart(ctx, q, "ended_runs", ended)
 	if err != nil {
 		return nil, err
 	}
 	for _, same := range parts {
 		for some := range slices.Chunk(same, sqldb.MaxKeys) {
 			l := sqldb.Args{Values: slices.Clone(args)}
-			past, err := sqldb.PastRows(ctx, c.DB, q, some[0].ID, scanRollupRun, `SELECT `+rollupRunColumns+` FROM {ended_runs} r
-				WHERE `+c.KeyCondition(&l, "r.id", some)+narrow, l.Values...)
+			past, err := sqldb.PastRows(ctx, db, q, some[0].ID, scanEndedRun, `SELECT `+endedRunColumns+` FROM {ended_runs} r
+				WHERE `+db.KeyCondition(&l, "r.id", some)+narrow, l.Values...)
 			if err != nil {
 				return nil, err
 			}
@@ -188,9 +188,9 @@ type rollup struct {
 	beginsAt              int64
 }
 
-func (t rollupRun) rollupFor(g timewindow.Grain) rollup {
+func (t EndedRun) rollupFor(g timewindow.Grain) rollup {
 	return rollup{
-		t.ProjectID, t.environment, t.agent, t.testName, t.deployment, t.connector, t.status, t.outcome,
+		t.ProjectID, t.Environment, t.Agent, t.TestName, t.Deployment, t.Connector, t.Status, t.Outcome,
 		g, g.FloorTime(store.TimeOf(t.ID).UnixMicro()),
 	}
 }
@@ -210,7 +210,7 @@ func (r rollup) primaryKey() store.Key {
 }
 
 // addToRollups adds runs to the rollups. The caller holds the lock of rollupsTurn.
-func (c *Core) addToRollups(ctx context.Context, tx *sqldb.Tx, runs []pricedRun, grown growth) error {
+func addToRollups(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, runs []pricedRun, grown growth) error {
 	of, more := map[store.Key]rollup{}, map[store.Key]*tally{}
 	sums := usageSums{}
 	for _, run := range runs {
@@ -225,13 +225,13 @@ func (c *Core) addToRollups(ctx context.Context, tx *sqldb.Tx, runs []pricedRun,
 				}
 				of[key], more[key] = r, t
 			}
-			if err := more[key].addEndedRun(run.runFigures); err != nil {
+			if err := more[key].addEndedRun(run.Figures); err != nil {
 				return err
 			}
 		}
 	}
 	keys := slices.SortedFunc(maps.Keys(more), sqldb.CompareKeys)
-	stored, err := c.addStoredTallies(ctx, tx, keys, more)
+	stored, err := addStoredTallies(ctx, db, tx, keys, more)
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (c *Core) addToRollups(ctx context.Context, tx *sqldb.Tx, runs []pricedRun,
 }
 
 // addStoredTallies adds the stored values to tallies, and returns which rows exist.
-func (c *Core) addStoredTallies(ctx context.Context, tx *sqldb.Tx, keys []store.Key, more map[store.Key]*tally) (stored map[store.Key]bool, err error) {
+func addStoredTallies(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, keys []store.Key, more map[store.Key]*tally) (stored map[store.Key]bool, err error) {
 	stored = map[store.Key]bool{}
 	for some := range slices.Chunk(keys, sqldb.MaxKeys) {
 		var l sqldb.Args
@@ -262,7 +262,7 @@ func (c *Core) addStoredTallies(ctx context.Context, tx *sqldb.Tx, keys []store.
 			}
 			stored[key] = true
 			return none, more[key].addStored(before, sketch)
-		}, `SELECT project_id, id, `+tallyColumns+` FROM run_rollups WHERE `+c.KeyCondition(&l, "id", some), l.Values...); err != nil {
+		}, `SELECT project_id, id, `+tallyColumns+` FROM run_rollups WHERE `+db.KeyCondition(&l, "id", some), l.Values...); err != nil {
 			return nil, err
 		}
 	}
@@ -304,8 +304,8 @@ type agentTotal struct {
 	agent, testName string
 }
 
-func (t rollupRun) totalFor() agentTotal {
-	return agentTotal{store.Key{ProjectID: t.ProjectID, ID: t.environment}, t.agent, t.testName}
+func (t EndedRun) totalFor() agentTotal {
+	return agentTotal{store.Key{ProjectID: t.ProjectID, ID: t.Environment}, t.Agent, t.TestName}
 }
 
 // addTotals adds runs to the totals of their agents.
@@ -314,8 +314,8 @@ func addTotals(ctx context.Context, tx *sqldb.Tx, runs []pricedRun, grown growth
 	for _, run := range runs {
 		of := run.totalFor()
 		counts[of]++
-		if run.endedAt.After(last[of]) {
-			last[of] = run.endedAt
+		if run.EndedAt.After(last[of]) {
+			last[of] = run.EndedAt
 		}
 	}
 	return insertTotals(ctx, tx, counts, last, grown)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package agent reads the agents of deployments and environments.
+package agent
 
 import (
 	"cmp"
@@ -16,35 +17,42 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/runqueue"
 	"github.com/agentplatform/agentplatform/store/sqldb"
+	"github.com/agentplatform/agentplatform/store/statistics"
 )
 
 // formerDeployments is the number of earlier deployments that are searched for agents.
 const formerDeployments = `20`
 
+// Directory has the agents.
+type Directory struct{ db *sqldb.DB }
+
+// New returns a Directory.
+func New(db *sqldb.DB) *Directory { return &Directory{db: db} }
+
 // HasAgent implements store.Catalog.
-func (c *Core) HasAgent(ctx context.Context, deployment store.Key, name string) (has bool, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
+func (d *Directory) HasAgent(ctx context.Context, deployment store.Key, name string) (has bool, err error) {
+	err = d.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
 		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND variant_of = '')`, deployment.ProjectID, deployment.ID, sqldb.Text(name)).Scan(&has)
 	return has, sqldb.Wrap(err, "reading agent %q of deployment %s", name, deployment)
 }
 
 // SendsByMiddleware implements store.Catalog.
-func (c *Core) SendsByMiddleware(ctx context.Context, deployment store.Key, agent string) (sends bool, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
+func (d *Directory) SendsByMiddleware(ctx context.Context, deployment store.Key, agent string) (sends bool, err error) {
+	err = d.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
 		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND sends_by_middleware)`, deployment.ProjectID, deployment.ID, sqldb.Text(agent)).Scan(&sends)
 	return sends, sqldb.Wrap(err, "reading the middleware of agent %q of deployment %s", agent, deployment)
 }
 
 // AgentNames implements store.Catalog.
-func (c *Core) AgentNames(ctx context.Context, deployment store.Key, limit int) ([]string, error) {
-	names, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanText, `SELECT name FROM deployment_agents
+func (d *Directory) AgentNames(ctx context.Context, deployment store.Key, limit int) ([]string, error) {
+	names, err := sqldb.Collect(ctx, d.db.Reader(), sqldb.ScanText, `SELECT name FROM deployment_agents
 		WHERE project_id = $1 AND deployment_id = $2 AND variant_of = '' ORDER BY name LIMIT $3`, deployment.ProjectID, deployment.ID, limit)
 	return names, sqldb.Wrap(err, "listing the agents of deployment %s", deployment)
 }
 
-// agentList is a list of an environment's agents that is being read.
-type agentList struct {
-	*Core
+// list is a list of an environment's agents that is being read.
+type list struct {
+	db          *sqldb.DB
 	environment store.Key
 	// only limits the list to these names; nil does not limit.
 	only   []string
@@ -52,9 +60,9 @@ type agentList struct {
 }
 
 // Agents implements store.Catalog.
-func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.AgentSummary, error) {
-	a := &agentList{Core: c, environment: environment}
-	err := c.engine.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
+func (d *Directory) Agents(ctx context.Context, environment store.Key) ([]store.AgentSummary, error) {
+	a := &list{db: d.db, environment: environment}
+	err := d.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		a.agents = map[string]store.AgentSummary{}
 		if err := a.addLive(ctx, q); err != nil {
 			return err
@@ -66,9 +74,9 @@ func (c *Core) Agents(ctx context.Context, environment store.Key) ([]store.Agent
 }
 
 // Agent implements store.Catalog. The runs of a live A/B variant are its base agent's.
-func (c *Core) Agent(ctx context.Context, environment store.Key, name string) (out store.AgentSummary, err error) {
-	a := &agentList{Core: c, environment: environment}
-	err = c.engine.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
+func (d *Directory) Agent(ctx context.Context, environment store.Key, name string) (out store.AgentSummary, err error) {
+	a := &list{db: d.db, environment: environment}
+	err = d.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		a.only, a.agents = []string{name}, map[string]store.AgentSummary{}
 		if err := a.addLive(ctx, q); err != nil {
 			return err
@@ -86,19 +94,19 @@ func (c *Core) Agent(ctx context.Context, environment store.Key, name string) (o
 }
 
 // nameCondition returns the condition that a column of names matches the list.
-func (a *agentList) nameCondition(l *sqldb.Args, column string) string {
+func (a *list) nameCondition(l *sqldb.Args, column string) string {
 	if a.only == nil {
 		return ``
 	}
 	return ` AND ` + column + ` IN ` + sqldb.AddTexts(l, a.only)
 }
 
-func (a *agentList) baseArgs() sqldb.Args {
+func (a *list) baseArgs() sqldb.Args {
 	return sqldb.Args{Values: []any{a.environment.ProjectID, a.environment.ID}}
 }
 
 // addLive adds the agents of the live deployment.
-func (a *agentList) addLive(ctx context.Context, q sqldb.Queryer) error {
+func (a *list) addLive(ctx context.Context, q sqldb.Queryer) error {
 	var live []store.Agent
 	err := q.QueryRowContext(ctx, `SELECT d.agents
 		FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
@@ -115,7 +123,7 @@ func (a *agentList) addLive(ctx context.Context, q sqldb.Queryer) error {
 }
 
 // addPast adds the agents of earlier deployments and of runs, with their counts. It marks linked agents.
-func (a *agentList) addPast(ctx context.Context, q sqldb.Queryer) error {
+func (a *list) addPast(ctx context.Context, q sqldb.Queryer) error {
 	l := a.baseArgs()
 	former, err := sqldb.Collect(ctx, q, sqldb.ScanText, `SELECT DISTINCT a.name
 		FROM (SELECT id FROM deployments WHERE project_id = $1 AND environment_id = $2 AND status = 'deployed'
@@ -147,44 +155,44 @@ func (a *agentList) addPast(ctx context.Context, q sqldb.Queryer) error {
 }
 
 // HasRuns implements store.Catalog.
-func (c *Core) HasRuns(ctx context.Context, environment store.Key) (has bool, err error) {
-	reader := c.engine.Reader()
+func (d *Directory) HasRuns(ctx context.Context, environment store.Key) (has bool, err error) {
+	reader := d.db.Reader()
 	err = reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2)
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'running')
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'awaiting_approval')
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'queued' AND r.blocked = FALSE)
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.blocked)`, environment.ProjectID, environment.ID).Scan(&has)
 	if err == nil && !has {
-		has, err = c.hasWaitingRuns(ctx, reader, environment)
+		has, err = d.hasWaitingRuns(ctx, reader, environment)
 	}
 	return has, sqldb.Wrap(err, "reading the runs of environment %s", environment)
 }
 
 // hasWaitingRuns reports whether ended runs of an environment wait to be rolled up. An environment that never
 // existed has none, so the outbox is not read for it.
-func (c *Core) hasWaitingRuns(ctx context.Context, q sqldb.Queryer, environment store.Key) (has bool, err error) {
+func (d *Directory) hasWaitingRuns(ctx context.Context, q sqldb.Queryer, environment store.Key) (has bool, err error) {
 	err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.id = $2)
 		OR EXISTS (SELECT 1 FROM departed d WHERE d.project_id = $1 AND d.kind = '`+store.KindEnvironment+`' AND d.id = $2)`,
 		environment.ProjectID, environment.ID).Scan(&has)
 	if err != nil || !has {
 		return false, err
 	}
-	waiting, err := c.waitingRuns(ctx, q, environment, store.MaxWaiting)
+	waiting, err := statistics.WaitingRuns(ctx, d.db, q, environment, store.MaxWaiting)
 	return len(waiting) > 0, err
 }
 
 // AgentConfig implements store.Catalog.
-func (c *Core) AgentConfig(
+func (d *Directory) AgentConfig(
 	ctx context.Context, environment store.Key, name string,
 ) (deployment uuid.UUID, config json.RawMessage, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT a.deployment_id, a.config FROM environments e
+	err = d.db.Reader().QueryRowContext(ctx, `SELECT a.deployment_id, a.config FROM environments e
 		JOIN deployment_agents a ON a.project_id = e.project_id AND a.deployment_id = e.live_deployment_id
 		WHERE e.project_id = $1 AND e.id = $2 AND a.name = $3`, environment.ProjectID, environment.ID, sqldb.Text(name)).Scan(&deployment, sqldb.ScanJSON(&config))
 	return deployment, config, sqldb.Wrap(sqldb.MapNoRows(err), "reading agent %q of environment %s", name, environment)
 }
 
-// agentCount is the number of runs of an agent or of one of its variants.
-type agentCount struct {
+// count is the number of runs of an agent or of one of its variants.
+type count struct {
 	agent, testName string
 	runs, queued    int64
 	last            *time.Time
@@ -193,26 +201,26 @@ type agentCount struct {
 // countRuns fills in the counts, also for agents that no longer exist: open runs, runs that the
 // outbox still names, and rolled up runs. A run of a variant counts for the variant and for its
 // base agent.
-func (a *agentList) countRuns(ctx context.Context, q sqldb.Queryer) error {
-	open, err := runqueue.OpenQuery{DB: a.DB, Only: a.only, Args: a.baseArgs(), Fresh: true}.Count(ctx, q)
+func (a *list) countRuns(ctx context.Context, q sqldb.Queryer) error {
+	open, err := runqueue.OpenQuery{DB: a.db, Only: a.only, Args: a.baseArgs(), Fresh: true}.Count(ctx, q)
 	if err != nil {
 		return err
 	}
-	var recent []agentCount
+	var recent []count
 	for _, n := range open {
-		one := agentCount{n.Agent, n.TestName, n.Runs, 0, n.Last}
+		one := count{n.Agent, n.TestName, n.Runs, 0, n.Last}
 		if n.Status == store.RunQueued {
 			one.queued = n.Runs
 		}
 		recent = append(recent, one)
 	}
-	waiting, err := a.waitingRuns(ctx, q, a.environment, store.MaxWaiting)
+	waiting, err := statistics.WaitingRuns(ctx, a.db, q, a.environment, store.MaxWaiting)
 	if err != nil {
 		return err
 	}
 	for _, run := range waiting {
-		if a.only == nil || slices.Contains(a.only, run.agent) {
-			recent = append(recent, agentCount{run.agent, run.testName, 1, 0, &run.endedAt})
+		if a.only == nil || slices.Contains(a.only, run.Agent) {
+			recent = append(recent, count{run.Agent, run.TestName, 1, 0, &run.EndedAt})
 		}
 	}
 	a.addCounts(recent)
@@ -222,7 +230,7 @@ func (a *agentList) countRuns(ctx context.Context, q sqldb.Queryer) error {
 	}
 	for some := range slices.Chunk(names, namesAtOnce) {
 		l := a.baseArgs()
-		totals, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (n agentCount, err error) {
+		totals, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (n count, err error) {
 			err = row.Scan(&n.agent, &n.testName, &n.runs, sqldb.ScanNullTime(&n.last))
 			return n, err
 		}, `SELECT t.agent_name, t.test_name, t.runs, t.last_ended_at
@@ -245,7 +253,7 @@ const (
 
 // countedAgents returns the agents for counts of ended runs. Without a request, these are the known agents
 // and the other agents with the latest runs. Links can create any number of names.
-func (a *agentList) countedAgents(ctx context.Context, q sqldb.Queryer) ([]string, error) {
+func (a *list) countedAgents(ctx context.Context, q sqldb.Queryer) ([]string, error) {
 	if a.only != nil {
 		return a.only, nil
 	}
@@ -268,7 +276,7 @@ func (a *agentList) countedAgents(ctx context.Context, q sqldb.Queryer) ([]strin
 }
 
 // addCounts adds counts to their agents.
-func (a *agentList) addCounts(all []agentCount) {
+func (a *list) addCounts(all []count) {
 	variants := map[[2]string]string{}
 	for name, agent := range a.agents {
 		if agent.Agent != nil && agent.Agent.VariantOf != "" {
@@ -283,7 +291,7 @@ func (a *agentList) addCounts(all []agentCount) {
 	}
 }
 
-func (n agentCount) addTo(a store.AgentSummary, name string) store.AgentSummary {
+func (n count) addTo(a store.AgentSummary, name string) store.AgentSummary {
 	a.Name, a.RunCount, a.QueueCount = name, a.RunCount+n.runs, a.QueueCount+n.queued
 	if a.LastActivityAt == nil || n.last != nil && n.last.After(*a.LastActivityAt) {
 		a.LastActivityAt = n.last

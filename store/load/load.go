@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+// Package load measures the load of projects, environments and queues.
+package load
 
 import (
 	"context"
@@ -12,15 +13,21 @@ import (
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
-// BacklogStatement returns a row for each environment of a project with open connector runs. It
+// Meter measures the load.
+type Meter struct{ db *sqldb.DB }
+
+// New returns a Meter.
+func New(db *sqldb.DB) *Meter { return &Meter{db: db} }
+
+// backlogStatement returns a row for each environment of a project with open connector runs. It
 // walks the project's part of the key, so it includes connector runs of deleted connectors.
-const BacklogStatement = `SELECT c.environment_id, CAST(SUM(c.runs_left) AS bigint), CAST(SUM(c.input_size) AS bigint)
+const backlogStatement = `SELECT c.environment_id, CAST(SUM(c.runs_left) AS bigint), CAST(SUM(c.input_size) AS bigint)
 	FROM open_connector_runs c WHERE c.project_id = $1 GROUP BY c.environment_id`
 
 // ProjectLoad implements store.Loads.
-func (c *Core) ProjectLoad(ctx context.Context, project uuid.UUID) (store.ProjectLoad, error) {
+func (m *Meter) ProjectLoad(ctx context.Context, project uuid.UUID) (store.ProjectLoad, error) {
 	load := store.ProjectLoad{Backlog: map[uuid.UUID]store.Backlog{}}
-	err := c.engine.Reader().QueryRowContext(ctx, `SELECT p.backlog_runs, p.backlog_input, p.storage, p.requests_per_minute,
+	err := m.db.Reader().QueryRowContext(ctx, `SELECT p.backlog_runs, p.backlog_input, p.storage, p.requests_per_minute,
 			`+storedbytes.Counted+`
 		FROM projects p WHERE p.project_id = $1`, project).
 		Scan(&load.Limits.BacklogRuns, &load.Limits.BacklogInput, &load.Limits.Storage, &load.Limits.RequestsPerMinute, &load.Stored)
@@ -30,7 +37,7 @@ func (c *Core) ProjectLoad(ctx context.Context, project uuid.UUID) (store.Projec
 	if load.Limits.BacklogRuns == 0 && load.Limits.BacklogInput == 0 {
 		return load, nil
 	}
-	_, err = sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, m.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			environment uuid.UUID
 			backlog     store.Backlog
@@ -38,6 +45,6 @@ func (c *Core) ProjectLoad(ctx context.Context, project uuid.UUID) (store.Projec
 		err = row.Scan(&environment, &backlog.Runs, &backlog.Input)
 		load.Backlog[environment] = backlog
 		return none, err
-	}, BacklogStatement, project)
+	}, backlogStatement, project)
 	return load, sqldb.Wrap(err, "measuring the backlog of project %s", project)
 }

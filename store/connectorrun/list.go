@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package connectorrun
 
 import (
 	"context"
@@ -21,13 +21,13 @@ import (
 const maxShallowOffset = 200
 
 // ListConnectorRuns implements store.History.
-func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
+func (h *History) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
 	if q.Run != uuid.Nil {
-		runs, total, err = c.connectorRunsOf(ctx, q)
+		runs, total, err = h.connectorRunsOf(ctx, q)
 		return runs, total, sqldb.Wrap(err, "listing runs of connector %s for run %s", q.Connector, q.Run)
 	}
-	s := connectorRuns{Core: c, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger}
-	err = c.engine.Snapshot(ctx, func(ctx context.Context, tx sqldb.Queryer) error {
+	s := selection{db: h.db, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger}
+	err = h.db.Snapshot(ctx, func(ctx context.Context, tx sqldb.Queryer) error {
 		if err := s.setWindow(ctx, tx, q); err != nil {
 			return err
 		}
@@ -41,14 +41,14 @@ func (c *Core) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery)
 		return err
 	})
 	if err == nil {
-		err = c.addErrors(ctx, runs)
+		err = h.addErrors(ctx, runs)
 	}
 	return runs, total, sqldb.Wrap(err, "listing runs of connector %s", q.Connector)
 }
 
 // ofConnector returns the condition on the connector, for rows in the order of their IDs.
-func (s *connectorRuns) ofConnector() string {
-	if s.OneAsRange {
+func (s *selection) ofConnector() string {
+	if s.db.OneAsRange {
 		return `c.connector_id BETWEEN $2 AND $2`
 	}
 	return `c.connector_id = $2`
@@ -56,7 +56,7 @@ func (s *connectorRuns) ofConnector() string {
 
 // setWindow sets the window, which ends now. In history it begins at the connector's oldest
 // readable row, because rollups also count deleted rows. The rest of a deleted day is not included.
-func (s *connectorRuns) setWindow(ctx context.Context, q sqldb.Queryer, of store.ConnectorRunQuery) error {
+func (s *selection) setWindow(ctx context.Context, q sqldb.Queryer, of store.ConnectorRunQuery) error {
 	if err := s.readReadableFrom(ctx, q); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (s *connectorRuns) setWindow(ctx context.Context, q sqldb.Queryer, of store
 	if of.Since > 0 {
 		s.open.From = max(now-of.Since.Microseconds(), 0)
 	}
-	windows, err := timewindow.OfHistory(ctx, s.DB, q, "ended_connector_runs", s.connector.ProjectID, timewindow.Period{From: max(from, s.open.From), To: timewindow.Never})
+	windows, err := timewindow.OfHistory(ctx, s.db, q, "ended_connector_runs", s.connector.ProjectID, timewindow.Period{From: max(from, s.open.From), To: timewindow.Never})
 	for _, window := range windows {
 		l := s.baseArgs()
 		oldest, err := sqldb.Collect(ctx, q, sqldb.ScanUUID, `SELECT c.id FROM ended_connector_runs c WHERE c.project_id = $1 AND `+
@@ -89,7 +89,7 @@ func (s *connectorRuns) setWindow(ctx context.Context, q sqldb.Queryer, of store
 
 // listPage reads a page from an offset, newest first. A deep page, or a page of a filtered list, reads
 // only hours with matches. Otherwise it would read all rows in between.
-func (s *connectorRuns) listPage(ctx context.Context, q sqldb.Queryer, limit, offset int) (runs []store.ConnectorRun, err error) {
+func (s *selection) listPage(ctx context.Context, q sqldb.Queryer, limit, offset int) (runs []store.ConnectorRun, err error) {
 	if s.ended.IsEmpty() || offset <= maxShallowOffset && len(s.statuses) == 0 && s.trigger == "" {
 		windows, err := s.windows(ctx, q)
 		if err != nil {
@@ -115,7 +115,7 @@ func (s *connectorRuns) listPage(ctx context.Context, q sqldb.Queryer, limit, of
 }
 
 // windows returns the windows of the open and ended connector runs, newest first.
-func (s *connectorRuns) windows(ctx context.Context, q sqldb.Queryer) ([]timewindow.Window, error) {
+func (s *selection) windows(ctx context.Context, q sqldb.Queryer) ([]timewindow.Window, error) {
 	if s.ended.IsEmpty() {
 		return []timewindow.Window{{All: s.open}}, nil
 	}
@@ -123,12 +123,12 @@ func (s *connectorRuns) windows(ctx context.Context, q sqldb.Queryer) ([]timewin
 	if !s.open.IsEmpty() {
 		of = timewindow.Period{From: min(of.From, s.open.From), To: max(of.To, s.open.To)}
 	}
-	return timewindow.List(ctx, s.DB, q, "ended_connector_runs", s.connector.ProjectID, of, nil)
+	return timewindow.List(ctx, s.db, q, "ended_connector_runs", s.connector.ProjectID, of, nil)
 }
 
 // hourlyCounts returns the number of ended connector runs per hour with any, by its start. It may omit
 // hourlyCounts before those with the newest runs.
-func (s *connectorRuns) hourlyCounts(ctx context.Context, q sqldb.Queryer, newest int) (map[int64]int64, error) {
+func (s *selection) hourlyCounts(ctx context.Context, q sqldb.Queryer, newest int) (map[int64]int64, error) {
 	hours := maps.Clone(s.partialHours)
 	whole, _ := timewindow.Split(s.ended)
 	if len(whole) > 0 {
@@ -151,7 +151,7 @@ func (s *connectorRuns) hourlyCounts(ctx context.Context, q sqldb.Queryer, newes
 }
 
 // addOpen adds open connector runs to the hours, up to the newest ones.
-func (s *connectorRuns) addOpen(ctx context.Context, q sqldb.Queryer, newest int, hours map[int64]int64) error {
+func (s *selection) addOpen(ctx context.Context, q sqldb.Queryer, newest int, hours map[int64]int64) error {
 	if s.open.IsEmpty() {
 		return nil
 	}
@@ -194,7 +194,7 @@ func hoursOfPage(hours map[int64]int64, limit, offset int) (left int, times []ti
 func hourStart(id uuid.UUID) int64 { return timewindow.Hourly.FloorTime(store.TimeOf(id).UnixMicro()) }
 
 // readPage reads runs of windows, newest first. It reads only the IDs of skipped runs.
-func (s *connectorRuns) readPage(ctx context.Context, q sqldb.Queryer, limit, offset int, windows []timewindow.Window) (runs []store.ConnectorRun, err error) {
+func (s *selection) readPage(ctx context.Context, q sqldb.Queryer, limit, offset int, windows []timewindow.Window) (runs []store.ConnectorRun, err error) {
 	if offset > 0 {
 		ids, err := s.pageIDs(ctx, q, limit, offset, windows)
 		if err != nil || len(ids) == 0 {
@@ -224,7 +224,7 @@ func windowOf(windows []timewindow.Window, ids []uuid.UUID) timewindow.Window {
 
 // readRuns reads runs of a window, newest first. If there are ids, it reads only runs from the first to the
 // last of them.
-func (s *connectorRuns) readRuns(ctx context.Context, q sqldb.Queryer, limit int, window timewindow.Window, ids []uuid.UUID) ([]store.ConnectorRun, error) {
+func (s *selection) readRuns(ctx context.Context, q sqldb.Queryer, limit int, window timewindow.Window, ids []uuid.UUID) ([]store.ConnectorRun, error) {
 	l := s.baseArgs()
 	narrow := s.filterCondition(&l)
 	if len(ids) > 0 {
@@ -238,7 +238,7 @@ func (s *connectorRuns) readRuns(ctx context.Context, q sqldb.Queryer, limit int
 }
 
 // pageIDs returns the IDs of a page.
-func (s *connectorRuns) pageIDs(ctx context.Context, q sqldb.Queryer, limit, offset int, windows []timewindow.Window) (ids []uuid.UUID, err error) {
+func (s *selection) pageIDs(ctx context.Context, q sqldb.Queryer, limit, offset int, windows []timewindow.Window) (ids []uuid.UUID, err error) {
 	const id = `c.connector_id, c.id`
 	for _, window := range windows {
 		l := s.baseArgs()
@@ -257,7 +257,7 @@ func (s *connectorRuns) pageIDs(ctx context.Context, q sqldb.Queryer, limit, off
 
 // endedWindow returns the part of a window that can have readable ended runs. Without a lower bound,
 // the planner does not search an older window by its bounds, which has runs of all connectors.
-func (s *connectorRuns) endedWindow(window timewindow.Window) timewindow.Window {
+func (s *selection) endedWindow(window timewindow.Window) timewindow.Window {
 	within := s.readable(s.ended).Overlap(window.All)
 	of := timewindow.Window{All: within, History: timewindow.Clip(window.History, within)}
 	if window.All.To != timewindow.Never && !slices.Contains(window.History, window.All) {
@@ -268,7 +268,7 @@ func (s *connectorRuns) endedWindow(window timewindow.Window) timewindow.Window 
 
 // selectNewest selects columns of the newest connector runs of a window, at most so many of each kind:
 // open ones, deliveries, and ended ones. It returns "" if there can be none.
-func (s *connectorRuns) selectNewest(l *sqldb.Args, narrow string, most int, window timewindow.Window, open, due, ended string) string {
+func (s *selection) selectNewest(l *sqldb.Args, narrow string, most int, window timewindow.Window, open, due, ended string) string {
 	some := l.Add(most)
 	of := func(columns, table, name, among string) string {
 		return `SELECT * FROM (SELECT ` + columns + ` FROM ` + table + ` c WHERE c.project_id = $1 AND ` + s.ofConnector() + narrow + among + ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + some + `) AS ` + name
@@ -286,7 +286,7 @@ func (s *connectorRuns) selectNewest(l *sqldb.Args, narrow string, most int, win
 
 // addErrors fills in the errors of failed or cancelled events. The error is from the first run, in link
 // order, with the same outcome and an error.
-func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
+func (h *History) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 	var started []store.Key
 	for _, run := range runs {
 		if lacksError(run) {
@@ -295,10 +295,10 @@ func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 	}
 	type end struct{ status, text string }
 	ends := map[store.Key]end{}
-	for _, same := range c.KeysByPart("ended_runs", started) {
+	for _, same := range h.db.KeysByPart("ended_runs", started) {
 		for some := range slices.Chunk(same, sqldb.MaxKeys) {
 			var l sqldb.Args
-			if _, err := sqldb.PastRows(ctx, c.DB, c.engine.Reader(), some[0].ID, func(row sqldb.Scanner) (none struct{}, err error) {
+			if _, err := sqldb.PastRows(ctx, h.db, h.db.Reader(), some[0].ID, func(row sqldb.Scanner) (none struct{}, err error) {
 				var (
 					key store.Key
 					of  end
@@ -306,7 +306,7 @@ func (c *Core) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 				err = row.Scan(&key.ProjectID, &key.ID, &of.status, &of.text)
 				ends[key] = of
 				return none, err
-			}, `SELECT r.project_id, r.id, r.status, r.error FROM {ended_runs} r WHERE `+c.KeyCondition(&l, "r.id", some)+runrow.NotCompleted+sqldb.ReadableCondition("r.project_id"), l.Values...); err != nil {
+			}, `SELECT r.project_id, r.id, r.status, r.error FROM {ended_runs} r WHERE `+h.db.KeyCondition(&l, "r.id", some)+runrow.NotCompleted+sqldb.ReadableCondition("r.project_id"), l.Values...); err != nil {
 				return err
 			}
 		}

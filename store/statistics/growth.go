@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package statistics
 
 import (
 	"context"
@@ -12,16 +12,16 @@ import (
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
-// NumberBytes is the stored size of a rollup row: about its real size with its share of the
+// RollupBytes is the stored size of a rollup row: about its real size with its share of the
 // indexes.
-const NumberBytes = 512
+const RollupBytes = 512
 
 // growth is the change of rollup bytes per project in a transaction. It is written at the end, for
 // all projects at once, so that concurrent transactions lock in one order.
 type growth map[uuid.UUID]int64
 
 // countRows counts n new rows, or deleted rows if n is below 0.
-func (g growth) countRows(project uuid.UUID, n int64) { g[project] += n * NumberBytes }
+func (g growth) countRows(project uuid.UUID, n int64) { g[project] += n * RollupBytes }
 
 // insertRows inserts rows or adds to existing ones, and counts the new ones, as the scan of the
 // returned rows reports.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package load
 
 import (
 	"context"
@@ -11,17 +11,18 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/runqueue"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
-// RunningStatement counts the runs on runners.
-const RunningStatement = `SELECT count(*) FROM open_runs r WHERE r.status = 'running'`
+// runningStatement counts the runs on runners.
+const runningStatement = `SELECT count(*) FROM open_runs r WHERE r.status = 'running'`
 
-// QueueStatement returns a row for each queue. It counts open runs only. The first run of a queue
+// queueStatement returns a row for each queue. It counts open runs only. The first run of a queue
 // is its oldest, because IDs are ordered by time.
-func QueueStatement(address string) string {
+func queueStatement(address string) string {
 	return `WITH RECURSIVE ` + runqueue.WalkQueues(address, runqueue.InAllProjects) + `
 		SELECT EXISTS (SELECT 1 FROM environments e
 				WHERE e.project_id = r.project_id AND e.id = r.environment_id AND e.live_deployment_id IS NOT NULL),
@@ -34,8 +35,8 @@ func QueueStatement(address string) string {
 		FROM q JOIN open_runs r ON r.` + address + ` = q.address`
 }
 
-// LinesStatement counts the queues.
-func LinesStatement(address string) string {
+// linesStatement counts the queues.
+func linesStatement(address string) string {
 	return `WITH RECURSIVE ` + runqueue.WalkQueues(address, runqueue.InAllProjects) + ` SELECT count(q.address) FROM q`
 }
 
@@ -45,9 +46,9 @@ func countOf(lines int64) int64 {
 	return max(min(store.MaxQueueCount, store.MaxQueueCounted/max(lines, 1)), 1)
 }
 
-// KeysStatement counts the concurrency keys of open runs and the runs that wait for one, with an
+// keysStatement counts the concurrency keys of open runs and the runs that wait for one, with an
 // index each and up to a limit.
-var KeysStatement = `SELECT
+var keysStatement = `SELECT
 	(SELECT count(*) FROM (SELECT 1 AS one FROM concurrency_slots s WHERE s.project_id >= '` + uuid.Nil.String() + `' LIMIT $1) held),
 	(SELECT count(*) FROM (SELECT 1 AS one FROM open_runs b WHERE b.blocked AND b.project_id >= '` + uuid.Nil.String() + `' LIMIT $1) waiting)`
 
@@ -55,22 +56,22 @@ var KeysStatement = `SELECT
 const figureTimeout = time.Second
 
 // QueueFigures implements store.Queue.
-func (c *Core) QueueFigures(ctx context.Context) (figures store.QueueFigures, err error) {
+func (m *Meter) QueueFigures(ctx context.Context) (figures store.QueueFigures, err error) {
 	read := func(ctx context.Context, statement string, into ...any) error {
-		return c.engine.Reader().QueryRowContext(ctx, statement).Scan(into...)
+		return m.db.Reader().QueryRowContext(ctx, statement).Scan(into...)
 	}
 	limited := func(ctx context.Context, statement string, into ...any) error {
-		return c.engine.Reader().QueryRowContext(ctx, statement, store.MaxQueueCounted).Scan(into...)
+		return m.db.Reader().QueryRowContext(ctx, statement, store.MaxQueueCounted).Scan(into...)
 	}
 	measure := map[store.QueueFigure]func(ctx context.Context) error{
-		store.FigureQueued:  func(ctx context.Context) (err error) { figures.Queued, err = c.countQueued(ctx); return err },
-		store.FigureRunning: func(ctx context.Context) error { return read(ctx, RunningStatement, &figures.Running) },
+		store.FigureQueued:  func(ctx context.Context) (err error) { figures.Queued, err = m.countQueued(ctx); return err },
+		store.FigureRunning: func(ctx context.Context) error { return read(ctx, runningStatement, &figures.Running) },
 		store.FigureKeys: func(ctx context.Context) error {
-			return limited(ctx, KeysStatement, &figures.KeysHeld, &figures.Blocked)
+			return limited(ctx, keysStatement, &figures.KeysHeld, &figures.Blocked)
 		},
-		store.FigureOutbox:   func(ctx context.Context) (err error) { figures.OutboxAges, err = c.outboxAges(ctx); return err },
-		store.FigureSetAside: func(ctx context.Context) error { return limited(ctx, AsideStatement, &figures.OutboxAside) },
-		store.FigureTicks:    func(ctx context.Context) error { return read(ctx, TickStatement, sqldb.ScanDuration(&figures.TickAge)) },
+		store.FigureOutbox:   func(ctx context.Context) (err error) { figures.OutboxAges, err = m.outboxAges(ctx); return err },
+		store.FigureSetAside: func(ctx context.Context) error { return limited(ctx, asideStatement, &figures.OutboxAside) },
+		store.FigureTicks:    func(ctx context.Context) error { return read(ctx, tickStatement, sqldb.ScanDuration(&figures.TickAge)) },
 	}
 	var failed []error
 	for _, figure := range store.AllQueueFigures {
@@ -86,7 +87,7 @@ func (c *Core) QueueFigures(ctx context.Context) (figures store.QueueFigures, er
 }
 
 // countQueued counts the queued runs of each state and class.
-func (c *Core) countQueued(ctx context.Context) (map[store.QueueState]map[store.Class]store.QueueDepth, error) {
+func (m *Meter) countQueued(ctx context.Context) (map[store.QueueState]map[store.Class]store.QueueDepth, error) {
 	queued := map[store.QueueState]map[store.Class]store.QueueDepth{}
 	for _, state := range store.QueueStates {
 		queued[state] = map[store.Class]store.QueueDepth{}
@@ -95,10 +96,10 @@ func (c *Core) countQueued(ctx context.Context) (map[store.QueueState]map[store.
 		}
 	}
 	var lines int64
-	if err := c.engine.Reader().QueryRowContext(ctx, LinesStatement(c.Address)).Scan(&lines); err != nil {
+	if err := m.db.Reader().QueryRowContext(ctx, linesStatement(m.db.Address)).Scan(&lines); err != nil {
 		return nil, err
 	}
-	_, err := sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	_, err := sqldb.Collect(ctx, m.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			live, present bool
 			class         store.Class
@@ -114,7 +115,7 @@ func (c *Core) countQueued(ctx context.Context) (map[store.QueueState]map[store.
 		depth.Oldest = max(depth.Oldest, time.Duration(oldest)*time.Microsecond)
 		queued[state][class] = depth
 		return none, nil
-	}, QueueStatement(c.Address), store.RunnerPresence.Microseconds(), countOf(lines))
+	}, queueStatement(m.db.Address), store.RunnerPresence.Microseconds(), countOf(lines))
 	return queued, err
 }
 
@@ -122,7 +123,7 @@ func (c *Core) countQueued(ctx context.Context) (map[store.QueueState]map[store.
 // two kinds of rows has several.
 var oldestPosted = map[store.OutboxConsumer][]string{
 	store.ConsumerStorage:    {oldestOf(storedbytes.Consumer)},
-	store.ConsumerDeliveries: {oldestOf(outbound), oldestOf(failures)},
+	store.ConsumerDeliveries: {oldestOf(outbox.Deliveries), oldestOf(outbox.FailureNotices)},
 	store.ConsumerRollups:    {oldestByProject("outbox_rollups")},
 	store.ConsumerWords:      {oldestByProject("outbox_words")},
 	store.ConsumerTraces:     {`SELECT o.ended_at AS posted_at FROM outbox_traces o WHERE o.ended_at <= now_us() ORDER BY o.ended_at LIMIT 1`},
@@ -144,9 +145,9 @@ func oldestByProject(table string) string {
 			FROM t WHERE t.project_id IS NOT NULL`
 }
 
-// OutboxStatement returns the age of the oldest row of each of store.OutboxConsumers, in
+// outboxStatement returns the age of the oldest row of each of store.OutboxConsumers, in
 // microseconds.
-var OutboxStatement = func() string {
+var outboxStatement = func() string {
 	var ages []string
 	for _, consumer := range store.OutboxConsumers {
 		var first []string
@@ -158,13 +159,13 @@ var OutboxStatement = func() string {
 	return `SELECT ` + strings.Join(ages, `, `)
 }()
 
-// outboxAges reads the result of OutboxStatement.
-func (c *Core) outboxAges(ctx context.Context) (map[store.OutboxConsumer]time.Duration, error) {
+// outboxAges reads the result of outboxStatement.
+func (m *Meter) outboxAges(ctx context.Context) (map[store.OutboxConsumer]time.Duration, error) {
 	ages, columns := make([]time.Duration, len(store.OutboxConsumers)), make([]any, len(store.OutboxConsumers))
 	for i := range ages {
 		columns[i] = sqldb.ScanDuration(&ages[i])
 	}
-	err := c.engine.Reader().QueryRowContext(ctx, OutboxStatement).Scan(columns...)
+	err := m.db.Reader().QueryRowContext(ctx, outboxStatement).Scan(columns...)
 	out := map[store.OutboxConsumer]time.Duration{}
 	for i, consumer := range store.OutboxConsumers {
 		out[consumer] = ages[i]
@@ -172,13 +173,13 @@ func (c *Core) outboxAges(ctx context.Context) (map[store.OutboxConsumer]time.Du
 	return out, err
 }
 
-// AsideStatement counts the rows in all outboxes that are set aside, up to $1.
-const AsideStatement = `SELECT COUNT(*) FROM (SELECT 1 AS one FROM outbox o WHERE o.failures > 0
+// asideStatement counts the rows in all outboxes that are set aside, up to $1.
+const asideStatement = `SELECT COUNT(*) FROM (SELECT 1 AS one FROM outbox o WHERE o.failures > 0
 	UNION ALL SELECT 1 AS one FROM outbox_rollups r WHERE r.failures > 0
 	UNION ALL SELECT 1 AS one FROM outbox_words w WHERE w.failures > 0 LIMIT $1) AS f`
 
-// TickStatement returns how long the oldest tick has been due; 0 without any.
-const TickStatement = `SELECT CASE WHEN m.due_at < now_us() THEN now_us() - m.due_at ELSE 0 END
+// tickStatement returns how long the oldest tick has been due; 0 without any.
+const tickStatement = `SELECT CASE WHEN m.due_at < now_us() THEN now_us() - m.due_at ELSE 0 END
 	FROM (SELECT MIN(t.due_at) AS due_at FROM cron_ticks t WHERE t.active) m`
 
 func queueState(live, runner bool) store.QueueState {

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package connectorrun reads, lists and counts connector runs.
+package connectorrun
+
+import (
+	"context"
+	"slices"
+
+	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
+	"github.com/agentplatform/agentplatform/store/sqldb"
+)
+
+// History has the connector runs.
+type History struct {
+	db *sqldb.DB
+	// first returns the first of a column of IDs, as an index of the schema has it.
+	first func(column string) string
+}
+
+// New returns a History.
+func New(db *sqldb.DB, first func(column string) string) *History {
+	return &History{db: db, first: first}
+}
+
+// ConnectorRun implements store.History.
+func (h *History) ConnectorRun(ctx context.Context, key store.Key) (store.ConnectorRun, error) {
+	run, err := runrow.ReadConnectorRun(ctx, h.db, h.db.Reader(), key)
+	if err == nil {
+		runs := []store.ConnectorRun{run}
+		err = h.addErrors(ctx, runs)
+		run = runs[0]
+	}
+	return run, sqldb.Wrap(err, "reading connector run %s", key)
+}
+
+// Ended implements store.History.
+func (h *History) Ended(ctx context.Context, connectorRuns []store.Key) (ended []store.Key, err error) {
+	open := map[store.Key]bool{}
+	for part := range slices.Chunk(connectorRuns, sqldb.MaxIDs) {
+		var l sqldb.Args
+		still, err := sqldb.Collect(ctx, h.db.Reader(), sqldb.ScanKey, `SELECT project_id, id FROM open_connector_runs WHERE `+h.db.KeyCondition(&l, "id", part), l.Values...)
+		if err != nil {
+			return nil, sqldb.Wrap(err, "reading the ended connector runs")
+		}
+		for _, key := range still {
+			open[key] = true
+		}
+	}
+	for _, key := range connectorRuns {
+		if !open[key] {
+			ended = append(ended, key)
+		}
+	}
+	return ended, nil
+}
