@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/concurrency"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -96,7 +97,13 @@ func (d *Dispatcher) EndRuns(ctx context.Context, tx *sqldb.Tx, endings []Ending
 		return nil, sqldb.Wrap(err, "ending runs")
 	}
 	hintEnded(tx, ended, endings)
-	return ended, d.handOver(ctx, tx, ended)
+	var keyed []store.Key
+	for _, run := range ended {
+		if run.Keyed {
+			keyed = append(keyed, run.Run)
+		}
+	}
+	return ended, concurrency.HandOver(ctx, d.db, tx, keyed)
 }
 
 // blobsOf returns the blobs that endings name, for runs that have ended.

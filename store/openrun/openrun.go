@@ -37,23 +37,20 @@ type Options struct {
 	Archive *blob.Archive
 	// Skipped are the runs that failed alone.
 	Skipped *sweep.Skipped
-	// HandOver gives the concurrency slots of ended runs to the oldest waiting runs.
-	HandOver func(ctx context.Context, tx *sqldb.Tx, ended []EndedRun) error
-	// EvaluateKeys evaluates the concurrency keys of queued runs and gives the runs free slots.
-	EvaluateKeys func(ctx context.Context, environment store.Key, runs []Waiting) error
+	// Evaluate evaluates the concurrency keys of runs; nil if no runs are claimed that need it.
+	Evaluate store.Evaluator
 }
 
 // Dispatcher claims, continues and ends open runs.
 type Dispatcher struct {
-	db           *sqldb.DB
-	engine       Engine
-	archive      *blob.Archive
-	skipped      *sweep.Skipped
-	handOver     func(ctx context.Context, tx *sqldb.Tx, ended []EndedRun) error
-	evaluateKeys func(ctx context.Context, environment store.Key, runs []Waiting) error
+	db       *sqldb.DB
+	engine   Engine
+	archive  *blob.Archive
+	skipped  *sweep.Skipped
+	evaluate store.Evaluator
 }
 
 // New returns a Dispatcher.
 func New(db *sqldb.DB, o Options) *Dispatcher {
-	return &Dispatcher{db: db, engine: o.Engine, archive: o.Archive, skipped: o.Skipped, handOver: o.HandOver, evaluateKeys: o.EvaluateKeys}
+	return &Dispatcher{db: db, engine: o.Engine, archive: o.Archive, skipped: o.Skipped, evaluate: o.Evaluate}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/concurrency"
 	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
@@ -89,8 +90,8 @@ var runRows = rowset[runRow]{
 	uuidColumn("link_id", func(r *runRow) uuid.UUID { return r.LinkID }),
 	columnOf("agent_name", func(r *runRow) string { return sqldb.Text(r.AgentName) }),
 	columnOf("class", func(r *runRow) int64 { return int64(r.event.Class) }),
-	columnOf("concurrency_key", func(r *runRow) *string { key, _ := sqlcore.KeyColumns(*r.EventRun); return key }),
-	columnOf("blocked", func(r *runRow) bool { _, blocked := sqlcore.KeyColumns(*r.EventRun); return blocked }),
+	columnOf("concurrency_key", func(r *runRow) *string { key, _ := concurrency.KeyColumns(*r.EventRun); return key }),
+	columnOf("blocked", func(r *runRow) bool { _, blocked := concurrency.KeyColumns(*r.EventRun); return blocked }),
 }
 
 // batch is the events of an acceptStatement with their runs.

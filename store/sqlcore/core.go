@@ -168,7 +168,7 @@ func (c *Core) setDB(db *sqldb.DB) {
 	c.Queue = replayjob.New(db)
 	c.Lease = cluster.New(db)
 	c.Dispatcher = openrun.New(db, openrun.Options{
-		Engine: c.engine, Archive: c.Archive, Skipped: c.skipped, HandOver: c.handOver, EvaluateKeys: c.evaluateKeys,
+		Engine: c.engine, Archive: c.Archive, Skipped: c.skipped, Evaluate: c.evaluate,
 	})
 	c.Writer = projection.New(db, c.CancelOpen)
 	c.Plan = crontick.New(db)

@@ -13,6 +13,7 @@ import (
 	lib "modernc.org/sqlite/lib"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/concurrency"
 	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
@@ -151,7 +152,7 @@ func (s *Store) insertEvent(ctx context.Context, tx *sqldb.Tx, e store.Event, a 
 		return a, err
 	}
 	for i, run := range e.Runs {
-		key, blocked := sqlcore.KeyColumns(run)
+		key, blocked := concurrency.KeyColumns(run)
 		if _, err := tx.ExecContext(ctx, `INSERT INTO open_runs (project_id, id, environment_id, connector_id, connector_run_id,
 				link_id, agent_name, input_id, status, class, concurrency_key, blocked, queued_at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $5, 'queued', $8, $10, $11, $9)`,
