@@ -4,6 +4,7 @@ package agentrun
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,24 @@ import (
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
+
+// EventInput implements store.Replays.
+func (v *Viewer) EventInput(ctx context.Context, connectorRun store.Key) (in store.EventInput, err error) {
+	var files *string
+	found, err := sqldb.PastRows(ctx, v.db, v.db.Reader(), connectorRun.ID, func(row sqldb.Scanner) (in store.EventInput, err error) {
+		return in, row.Scan(&in.ContentType, &in.Data, &in.Blob, &files, sqldb.ScanJSON(&in.Headers), &in.Hops)
+	}, `SELECT content_type, data, blob_id, files, headers, hops FROM {inputs} WHERE project_id = $1 AND id = $2`+sqldb.SinceCondition("id", "$1"), connectorRun.ProjectID, connectorRun.ID)
+	switch {
+	case err == nil && len(found) == 0:
+		err = store.ErrNotFound
+	case err == nil:
+		in = found[0]
+	}
+	if err == nil && files != nil {
+		err = json.Unmarshal([]byte(*files), &in.Files)
+	}
+	return in, sqldb.Wrap(err, "reading the input of connector run %s", connectorRun)
+}
 
 // EventFiles implements store.Files.
 func (v *Viewer) EventFiles(ctx context.Context, connectorRun store.Key) ([]store.File, error) {

@@ -60,3 +60,20 @@ func (a *Archive) DropUnmarked(ctx context.Context, blobs []store.Key) {
 		return a.DropBlobs(ctx, tx, loose)
 	})
 }
+
+// KeepFiles marks the blobs of events' accepted files, in the accepting transaction. ErrNotFound if
+// one is missing or incomplete.
+func (a *Archive) KeepFiles(ctx context.Context, tx *sqldb.Tx, events []store.Event) error {
+	for _, e := range events {
+		var blobs []store.Key
+		for _, f := range e.Files {
+			if f.Blob != nil {
+				blobs = append(blobs, store.Key{ProjectID: e.ProjectID, ID: *f.Blob})
+			}
+		}
+		if err := a.MarkBlobs(ctx, tx, blobs); err != nil {
+			return err
+		}
+	}
+	return nil
+}

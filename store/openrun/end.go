@@ -20,21 +20,6 @@ import (
 // RunOverhead is the number of bytes that a run counts in addition to its contents.
 const RunOverhead = 512
 
-// Stored bytes of an idempotency key in addition to its length: its row, and each run ID in it.
-const (
-	KeyOverhead = 256
-	KeyRunBytes = 40
-)
-
-// KeySize returns the stored bytes of an event's idempotency key. They count with the input of the
-// event, and as long as the input, although the row of the key is deleted earlier.
-func KeySize(e store.Event) int64 {
-	if e.Idempotency == nil {
-		return 0
-	}
-	return KeyOverhead + int64(len(e.Idempotency.Key)) + KeyRunBytes*int64(len(e.Runs))
-}
-
 // Ending is the end of an open run.
 type Ending struct {
 	Run store.Key

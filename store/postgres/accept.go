@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/idempotency"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -22,7 +23,7 @@ func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admis
 	decided := make([]bool, len(events))
 	var failed error
 	for failed == nil {
-		now := sqlcore.FirstOfKeys(events, decided, out)
+		now := idempotency.FirstOfKeys(events, decided, out)
 		if len(now) == 0 {
 			return out, nil
 		}
@@ -232,7 +233,7 @@ var earlierStatement = `SELECT w.number, k.connector_run_id, k.fingerprint, k.ru
 
 // earlierEvents has the earlier events with the same keys by number, or err if they are unknown.
 type earlierEvents struct {
-	first map[int64]*sqlcore.First
+	first map[int64]*idempotency.First
 	err   error
 }
 
@@ -244,14 +245,14 @@ func (s *Store) readEarlierEvents(ctx context.Context, events []store.Event, whi
 			keys = append(keys, numberedKey{&events[i], int64(i)})
 		}
 	}
-	found := earlierEvents{first: map[int64]*sqlcore.First{}}
+	found := earlierEvents{first: map[int64]*idempotency.First{}}
 	if len(keys) > 0 {
 		found.err = readEarlier(ctx, s.db, found.first, keys)
 	}
 	return found
 }
 
-func readEarlier(ctx context.Context, q sqldb.Queryer, into map[int64]*sqlcore.First, keys []numberedKey) error {
+func readEarlier(ctx context.Context, q sqldb.Queryer, into map[int64]*idempotency.First, keys []numberedKey) error {
 	rows, err := q.QueryContext(ctx, earlierStatement, numberedKeys.arguments(keys)...)
 	if err != nil {
 		return fmt.Errorf("reading idempotency keys: %w", err)
@@ -260,7 +261,7 @@ func readEarlier(ctx context.Context, q sqldb.Queryer, into map[int64]*sqlcore.F
 	for rows.Next() {
 		var (
 			number int64
-			first  sqlcore.First
+			first  idempotency.First
 		)
 		if err := first.Scan(rows, &number); err != nil {
 			return fmt.Errorf("reading idempotency keys: %w", err)

@@ -10,7 +10,8 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/concurrency"
-	"github.com/agentplatform/agentplatform/store/openrun"
+	"github.com/agentplatform/agentplatform/store/idempotency"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -56,10 +57,10 @@ var eventRows = rowset[eventRow]{
 	uuidColumn("link", func(e *eventRow) uuid.UUID { return e.handoff.Link }),
 	columnOf("files", func(e *eventRow) *string { return e.files }),
 	columnOf("added_size", func(e *eventRow) int64 { return e.addedSize }),
-	columnOf("headers", func(e *eventRow) *string { return sqlcore.HeadersColumn(e.Headers) }),
+	columnOf("headers", func(e *eventRow) *string { return runrow.HeadersColumn(e.Headers) }),
 	columnOf("replay_of", func(e *eventRow) pgtype.UUID { return nullableUUID(e.ReplayOf) }),
 	columnOf("hops", func(e *eventRow) int64 { return int64(e.Hops) }),
-	columnOf("traceparent", func(e *eventRow) *string { return sqlcore.TraceparentColumn(e.Traceparent) }),
+	columnOf("traceparent", func(e *eventRow) *string { return runrow.TraceparentColumn(e.Traceparent) }),
 }
 
 func (e *eventRow) runIDArray() string {
@@ -112,8 +113,8 @@ func newBatch(events []store.Event, which []int) batch {
 		if handoff := sqlcore.BeginningOf(events[i]); handoff != nil {
 			row.runner, row.handoff = &handoff.Runner, *handoff
 		}
-		row.files, row.addedSize = sqlcore.FilesColumn(row.Files)
-		row.addedSize += openrun.KeySize(events[i])
+		row.files, row.addedSize = runrow.FilesColumn(row.Files)
+		row.addedSize += idempotency.KeySize(events[i])
 		for k := range row.Runs {
 			b.runs = append(b.runs, runRow{EventRun: &row.Runs[k], event: row, number: int64(len(b.runs) + 1)})
 		}

@@ -3,6 +3,7 @@
 package runrow
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 
@@ -70,4 +71,42 @@ func AddInputs(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, project uuid.
 func FilesIn(column string) (files []store.File, err error) {
 	err = json.Unmarshal([]byte(column), &files)
 	return files, sqldb.Wrap(err, "decoding files")
+}
+
+// FilesColumn returns an event's files for the row of its input, nil without any, and the total
+// bytes of accepted files.
+func FilesColumn(files []store.File) (text *string, size int64) {
+	if len(files) == 0 {
+		return nil, 0
+	}
+	for _, f := range files {
+		size += f.Size
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(files) // always encodes
+	column := sqldb.Text(out.String())
+	return &column, size
+}
+
+// HeadersColumn returns an event's headers for the row of its input, nil without any.
+func HeadersColumn(headers map[string]string) *string {
+	if len(headers) == 0 {
+		return nil
+	}
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(headers) // always encodes
+	column := sqldb.Text(out.String())
+	return &column
+}
+
+// TraceparentColumn returns a traceparent for a row, nil without one.
+func TraceparentColumn(traceparent string) *string {
+	if traceparent == "" {
+		return nil
+	}
+	return &traceparent
 }

@@ -3,9 +3,7 @@
 package sqlcore
 
 import (
-	"bytes"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -18,61 +16,6 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
-
-// idempotencyKey is an idempotency key of a connector.
-type idempotencyKey struct {
-	connector store.Key
-	key       string
-}
-
-// FirstOfKeys returns the events to accept next: all undecided events, but only the first event of each
-// key. Later events with the key get the result of the first.
-func FirstOfKeys(events []store.Event, decided []bool, out []store.Admission) (now []int) {
-	first, going := map[idempotencyKey]int{}, map[idempotencyKey]bool{}
-	for i, e := range events {
-		if e.Repeat && e.Idempotency == nil {
-			out[i], decided[i] = store.Admission{Err: fmt.Errorf("a duplicate request without its key: %w", store.ErrInvalid)}, true
-		}
-		if e.Idempotency == nil {
-			if !decided[i] {
-				now = append(now, i)
-			}
-			continue
-		}
-		key := idempotencyKey{store.Key{ProjectID: e.ProjectID, ID: e.ConnectorID}, e.Idempotency.Key}
-		if decided[i] {
-			if _, known := first[key]; !known && out[i].Err == nil && out[i].Verdict != store.Outdated {
-				first[key] = i
-			}
-			continue
-		}
-		if at, known := first[key]; known {
-			if out[i], decided[i] = resultOfDuplicate(events[at], out[at], e); decided[i] {
-				continue
-			}
-		}
-		if !going[key] {
-			going[key] = true
-			now = append(now, i)
-		}
-	}
-	return now
-}
-
-// resultOfDuplicate returns the result of an event with the key of another event. It returns false if the
-// result of the other event is not conclusive.
-func resultOfDuplicate(first store.Event, a store.Admission, e store.Event) (store.Admission, bool) {
-	fingerprints := [2][]byte{first.Idempotency.Fingerprint, e.Idempotency.Fingerprint}
-	same := bytes.Equal(fingerprints[0], fingerprints[1])
-	stands := store.Admission{Verdict: store.Repeated, ConnectorRunID: a.ConnectorRunID, RunIDs: a.RunIDs}
-	switch {
-	case a.Verdict == store.Accepted && (same || fingerprints[0] == nil || fingerprints[1] == nil), a.Verdict == store.Repeated && same:
-		return stands, true
-	case a.Verdict == store.Accepted, a.Verdict == store.KeyReused && same:
-		return store.Admission{Verdict: store.KeyReused, ConnectorRunID: a.ConnectorRunID}, true
-	}
-	return store.Admission{}, false
-}
 
 // Admitted returns the result of an event whose rows were written at a time of the database's
 // clock, in microseconds. n and first order the event and its runs among the rows of that time.
@@ -199,42 +142,4 @@ func (c *Core) closeEmpty(ctx context.Context, tx *sqldb.Tx, empty []store.Key, 
 		}
 	}
 	return nil
-}
-
-// KnownKey implements store.Ingest.
-func (c *Core) KnownKey(ctx context.Context, connector store.Key, key string) (known bool, err error) {
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM idempotency_keys
-		WHERE project_id = $1 AND connector_id = $2 AND key = $3 AND expires_at > now_us())`,
-		connector.ProjectID, connector.ID, sqldb.Text(key)).Scan(&known)
-	return known, sqldb.Wrap(err, "reading an idempotency key of connector %s", connector)
-}
-
-// Earlier returns the admission of the first event with an idempotency key. ErrNotFound if the key
-// has expired meanwhile.
-func (c *Core) Earlier(ctx context.Context, q sqldb.Queryer, e store.Event) (store.Admission, error) {
-	var first First
-	err := first.Scan(q.QueryRowContext(ctx, `SELECT connector_run_id, fingerprint, run_ids FROM idempotency_keys
-		WHERE project_id = $1 AND connector_id = $2 AND key = $3 AND expires_at > now_us()`,
-		e.ProjectID, e.ConnectorID, sqldb.Text(e.Idempotency.Key)))
-	return first.Answer(e), sqldb.Wrap(sqldb.MapNoRows(err), "reading an idempotency key")
-}
-
-// First is the stored result of the first event with a key.
-type First struct {
-	connectorRun uuid.UUID
-	fingerprint  []byte
-	runs         []uuid.UUID
-}
-
-// Scan reads the columns connector_run_id, fingerprint and run_ids, after the columns in before.
-func (f *First) Scan(row sqldb.Scanner, before ...any) error {
-	return row.Scan(append(before, &f.connectorRun, &f.fingerprint, sqldb.ScanIDs(&f.runs))...)
-}
-
-// Answer returns the result for another event with the key.
-func (f *First) Answer(e store.Event) store.Admission {
-	if e.Idempotency.Fingerprint != nil && f.fingerprint != nil && !bytes.Equal(e.Idempotency.Fingerprint, f.fingerprint) {
-		return store.Admission{Verdict: store.KeyReused, ConnectorRunID: f.connectorRun}
-	}
-	return store.Admission{Verdict: store.Repeated, ConnectorRunID: f.connectorRun, RunIDs: f.runs}
 }

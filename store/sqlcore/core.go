@@ -17,6 +17,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/crontick"
 	"github.com/agentplatform/agentplatform/store/deployment"
 	"github.com/agentplatform/agentplatform/store/exchangerate"
+	"github.com/agentplatform/agentplatform/store/idempotency"
 	"github.com/agentplatform/agentplatform/store/load"
 	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/outbox"
@@ -128,6 +129,7 @@ type Core struct {
 	*connectorrun.History
 	*agent.Directory
 	*load.Meter
+	*idempotency.Memory
 
 	engine   Engine
 	atOnce   int
@@ -172,6 +174,7 @@ func (c *Core) setDB(db *sqldb.DB) {
 	})
 	c.Writer = projection.New(db, c.CancelOpen)
 	c.Plan = crontick.New(db)
+	c.Memory = idempotency.New(db)
 	c.Record = deployment.New(db, c.ClaimWithin)
 	c.Outbox = c.Outbox.With(db)
 	c.Viewer = agentrun.New(db, c.Archive, c.engine.Among, c.SearchRuns)

@@ -362,7 +362,7 @@ func (c *Core) insertDeliveries(ctx context.Context, tx *sqldb.Tx, targets []tar
 			ended = append(ended, key)
 			continue
 		}
-		open.Add(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, string(t.kind), now, now, t.hops, TraceparentColumn(t.traceparent))
+		open.Add(t.run.ProjectID, id, t.environment, t.connector, t.link, t.run.ID, string(t.kind), now, now, t.hops, runrow.TraceparentColumn(t.traceparent))
 		if n := len(due); n == 0 || due[n-1] != t.destination() {
 			due = append(due, t.destination())
 		}

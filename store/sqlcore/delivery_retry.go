@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/idempotency"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -20,9 +21,9 @@ func (c *Core) RetryDeliveryNow(ctx context.Context, delivery store.Key, key *st
 			return sqldb.MapNoRows(err)
 		}
 		a = store.Admission{ConnectorRunID: d.ID, RunIDs: runsOfDelivery(d)}
-		first, err := c.takeKey(ctx, tx, d, key)
+		first, err := idempotency.Take(ctx, tx, d, key)
 		if err == nil && !first {
-			a, err = c.Earlier(ctx, tx, store.Event{ProjectID: d.ProjectID, ConnectorID: d.ConnectorID, Idempotency: key})
+			a, err = idempotency.Earlier(ctx, tx, store.Event{ProjectID: d.ProjectID, ConnectorID: d.ConnectorID, Idempotency: key})
 			return err
 		}
 		if err != nil {

@@ -4,40 +4,22 @@ package sqlcore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/idempotency"
 	"github.com/agentplatform/agentplatform/store/projection"
 	"github.com/agentplatform/agentplatform/store/replayjob"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// EventInput implements store.Replays.
-func (c *Core) EventInput(ctx context.Context, connectorRun store.Key) (in store.EventInput, err error) {
-	var files *string
-	found, err := sqldb.PastRows(ctx, c.DB, c.engine.Reader(), connectorRun.ID, func(row sqldb.Scanner) (in store.EventInput, err error) {
-		return in, row.Scan(&in.ContentType, &in.Data, &in.Blob, &files, sqldb.ScanJSON(&in.Headers), &in.Hops)
-	}, `SELECT content_type, data, blob_id, files, headers, hops FROM {inputs} WHERE project_id = $1 AND id = $2`+sqldb.SinceCondition("id", "$1"), connectorRun.ProjectID, connectorRun.ID)
-	switch {
-	case err == nil && len(found) == 0:
-		err = store.ErrNotFound
-	case err == nil:
-		in = found[0]
-	}
-	if err == nil && files != nil {
-		err = json.Unmarshal([]byte(*files), &in.Files)
-	}
-	return in, sqldb.Wrap(err, "reading the input of connector run %s", connectorRun)
-}
-
 // KnownRequest implements store.Replays.
 func (c *Core) KnownRequest(ctx context.Context, connector store.Key, key store.Idempotency) (store.Admission, error) {
 	e := store.Event{ProjectID: connector.ProjectID, ConnectorID: connector.ID, Idempotency: &key}
-	a, err := c.Earlier(ctx, c.engine.Reader(), e)
+	a, err := idempotency.Earlier(ctx, c.engine.Reader(), e)
 	if err != nil {
 		return store.Admission{}, err
 	}
@@ -102,11 +84,11 @@ func (c *Core) insertOnce(
 		return a, false, err
 	}
 	d.ID = store.Stamp(random, now, 0)
-	if first, err = c.takeKey(ctx, tx, d.Delivery, key); err != nil {
+	if first, err = idempotency.Take(ctx, tx, d.Delivery, key); err != nil {
 		return a, false, err
 	}
 	if !first {
-		a, err = c.Earlier(ctx, tx, store.Event{ProjectID: d.ProjectID, ConnectorID: d.ConnectorID, Idempotency: key})
+		a, err = idempotency.Earlier(ctx, tx, store.Event{ProjectID: d.ProjectID, ConnectorID: d.ConnectorID, Idempotency: key})
 		return a, false, err
 	}
 	if step != nil {
@@ -148,7 +130,7 @@ func (c *Core) SendTest(ctx context.Context, t store.TestDelivery) (a store.Admi
 // it is no longer stored.
 func (c *Core) copyPayload(ctx context.Context, d *requestedDelivery) (blobs []store.Key, err error) {
 	if d.Kind == store.DeliverResult {
-		d.LinkID, err = c.sendingLink(ctx, d.Delivery)
+		d.LinkID, err = sendingLink(ctx, c.DB, d.Delivery)
 		return nil, err
 	}
 	in, err := c.EventInput(ctx, store.Key{ProjectID: d.ProjectID, ID: d.of})
@@ -181,9 +163,9 @@ func (c *Core) copyPayload(ctx context.Context, d *requestedDelivery) (blobs []s
 
 // sendingLink returns the link that would send the result of a delivery's run now, the zero ID if
 // there is none. ErrGone if the result is not stored.
-func (c *Core) sendingLink(ctx context.Context, d store.Delivery) (link uuid.UUID, err error) {
+func sendingLink(ctx context.Context, db *sqldb.DB, d store.Delivery) (link uuid.UUID, err error) {
 	var agent string
-	err = c.ReadHistory(ctx, c.engine.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID},
+	err = db.ReadHistory(ctx, db.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID},
 		`SELECT r.agent_name FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+sqldb.ReadableCondition("$1"), &agent)
 	if errors.Is(err, store.ErrNotFound) {
 		return link, store.ErrGone
@@ -191,26 +173,12 @@ func (c *Core) sendingLink(ctx context.Context, d store.Delivery) (link uuid.UUI
 	if err != nil {
 		return link, err
 	}
-	err = sqldb.MapNoRows(c.engine.Reader().QueryRowContext(ctx, `SELECT id FROM links WHERE project_id = $1 AND connector_id = $2 AND agent_name = $3`,
+	err = sqldb.MapNoRows(db.Reader().QueryRowContext(ctx, `SELECT id FROM links WHERE project_id = $1 AND connector_id = $2 AND agent_name = $3`,
 		d.ProjectID, d.ConnectorID, agent).Scan(&link))
 	if errors.Is(err, store.ErrNotFound) {
 		return uuid.Nil, nil
 	}
 	return link, err
-}
-
-// takeKey claims the idempotency key for a delivery. first is false if another request has it.
-func (c *Core) takeKey(ctx context.Context, tx *sqldb.Tx, d store.Delivery, key *store.Idempotency) (first bool, err error) {
-	if key == nil {
-		return true, nil
-	}
-	n, err := tx.Exec(ctx, `INSERT INTO idempotency_keys AS k (project_id, connector_id, key, fingerprint, connector_run_id, run_ids, expires_at)
-		VALUES ($1, $2, $3, $4, $5, id_list($6), now_us() + $7)
-		ON CONFLICT (project_id, connector_id, key) DO UPDATE SET fingerprint = excluded.fingerprint,
-			connector_run_id = excluded.connector_run_id, run_ids = excluded.run_ids, expires_at = excluded.expires_at
-		WHERE k.expires_at <= now_us()`,
-		d.ProjectID, d.ConnectorID, sqldb.Text(key.Key), key.Fingerprint, d.ID, d.RunID, key.TTL.Microseconds())
-	return n == 1, err
 }
 
 // insertRequested inserts a requested delivery with its contents, due now.
@@ -221,7 +189,7 @@ func (c *Core) insertRequested(ctx context.Context, tx *sqldb.Tx, d requestedDel
 	}
 	if _, err := tx.Exec(ctx, `INSERT INTO deliveries (project_id, id, environment_id, connector_id, link_id, run_id, kind, attempt, due_at, replay_of, started_at, hops, traceparent)
 		VALUES ($1, $2, $3, $4, $5, $6, $9, 0, $7, $8, $7, $10, $11)`,
-		d.ProjectID, d.ID, d.EnvironmentID, d.ConnectorID, d.LinkID, d.RunID, now, of, string(d.Kind), d.Hops, TraceparentColumn(d.Traceparent)); err != nil {
+		d.ProjectID, d.ID, d.EnvironmentID, d.ConnectorID, d.LinkID, d.RunID, now, of, string(d.Kind), d.Hops, runrow.TraceparentColumn(d.Traceparent)); err != nil {
 		return err
 	}
 	if d.Kind != store.DeliverResult {

@@ -14,7 +14,8 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/concurrency"
-	"github.com/agentplatform/agentplatform/store/openrun"
+	"github.com/agentplatform/agentplatform/store/idempotency"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -116,7 +117,7 @@ func (s *Store) takeKey(ctx context.Context, tx *sqldb.Tx, e store.Event, a stor
 			return earlier, true, err
 		}
 	}
-	earlier, err = s.Earlier(ctx, tx, e)
+	earlier, err = idempotency.Earlier(ctx, tx, e)
 	if errors.Is(err, store.ErrNotFound) {
 		return store.Admission{Verdict: store.Expired}, false, nil
 	}
@@ -124,10 +125,10 @@ func (s *Store) takeKey(ctx context.Context, tx *sqldb.Tx, e store.Event, a stor
 }
 
 func (s *Store) insertEvent(ctx context.Context, tx *sqldb.Tx, e store.Event, a store.Admission, at int64) (store.Admission, error) {
-	files, filesSize := sqlcore.FilesColumn(e.Files)
+	files, filesSize := runrow.FilesColumn(e.Files)
 	if _, err := tx.ExecContext(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id, files, headers, hops, traceparent)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
-		e.ProjectID, a.ConnectorRunID, sqldb.Text(e.ContentType), e.Input, e.InputBlob, files, sqlcore.HeadersColumn(e.Headers), e.Hops, sqlcore.TraceparentColumn(e.Traceparent)); err != nil {
+		e.ProjectID, a.ConnectorRunID, sqldb.Text(e.ContentType), e.Input, e.InputBlob, files, runrow.HeadersColumn(e.Headers), e.Hops, runrow.TraceparentColumn(e.Traceparent)); err != nil {
 		return a, fmt.Errorf("recording the input: %w", err)
 	}
 	size := int64(len(e.Input))
@@ -144,7 +145,7 @@ func (s *Store) insertEvent(ctx context.Context, tx *sqldb.Tx, e store.Event, a 
 			trigger_type, content_type, input_size, run_ids, runs_left, runs_failed, runs_completed, replay_of, started_at)
 		VALUES ($1, $2, $3, $4, 'running', $5, $6, $7, $8, $9, 0, 0, $11, $10)`,
 		e.ProjectID, a.ConnectorRunID, e.EnvironmentID, e.ConnectorID, string(e.Trigger), sqldb.Text(e.ContentType),
-		size+filesSize+openrun.KeySize(e), idsText(a.RunIDs), len(e.Runs), at, e.ReplayOf); err != nil {
+		size+filesSize+idempotency.KeySize(e), idsText(a.RunIDs), len(e.Runs), at, e.ReplayOf); err != nil {
 		return a, fmt.Errorf("recording the connector run: %w", err)
 	}
 	if begun, err := s.startHandoff(ctx, tx, e, a, at); err != nil || begun != nil {

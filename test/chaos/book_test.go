@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/idempotency"
 	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/statistics"
@@ -112,7 +113,7 @@ var never = []struct{ what, query string }{
 		- (SELECT ` + strconv.Itoa(sqlcore.DeliveryOverhead) + ` * count(*) FROM ended_connector_runs WHERE trigger_type = 'outbound')
 		- (SELECT COALESCE(sum(` + strconv.Itoa(sqlcore.DeliveryOverhead) + ` + octet_length(response) + octet_length(error)), 0) FROM delivery_attempts)
 		- (SELECT COALESCE(sum(bytes), 0) FROM run_words)
-		- (SELECT COALESCE(sum(` + strconv.Itoa(openrun.KeyOverhead) + ` + octet_length(k.key) + ` + strconv.Itoa(openrun.KeyRunBytes) + ` * (
+		- (SELECT COALESCE(sum(` + strconv.Itoa(idempotency.KeyOverhead) + ` + octet_length(k.key) + ` + strconv.Itoa(idempotency.KeyRunBytes) + ` * (
 				SELECT count(*) FROM ended_runs r WHERE r.project_id = c.project_id AND r.connector_run_id = c.id)), 0)
 			FROM idempotency_keys k JOIN ended_connector_runs c ON c.project_id = k.project_id AND c.id = k.connector_run_id)
 		- (SELECT COALESCE(sum(length(i.data)), 0) FROM inputs i JOIN ended_connector_runs c USING (project_id, id))) AS bigint)`},
