@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/runrow"
+	"github.com/agentplatform/agentplatform/store/connectorrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -130,7 +130,7 @@ func (p *Plan) addLinks(ctx context.Context, ticks []store.DueTick) error {
 		FROM links l CROSS JOIN connectors c CROSS JOIN environments e
 		LEFT JOIN deployment_agents a ON a.project_id = l.project_id AND a.deployment_id = e.live_deployment_id AND a.name = l.agent_name
 		WHERE (l.project_id, l.connector_id) IN `+source+` AND c.project_id = l.project_id AND c.id = l.connector_id
-			AND e.project_id = c.project_id AND e.id = c.environment_id ORDER BY `+runrow.LinkOrder, args...)
+			AND e.project_id = c.project_id AND e.id = c.environment_id ORDER BY `+connectorrow.LinkOrder, args...)
 	return err
 }
 

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -183,18 +181,6 @@ func Ends(ctx context.Context, q sqldb.Queryer) (store.KeyEnds, error) {
 		}
 	}
 	return ends, sqldb.Wrap(err, "reading the revoked keys")
-}
-
-// ParseEnds parses id=microseconds,…
-func ParseEnds(text string) store.KeyEnds {
-	ends := store.KeyEnds{}
-	for _, entry := range strings.Split(text, ",") {
-		id, end, _ := strings.Cut(entry, "=")
-		if us, err := strconv.ParseInt(end, 10, 64); err == nil {
-			ends[id] = time.UnixMicro(us).UTC()
-		}
-	}
-	return ends
 }
 
 // PromoteKeys implements store.KeyLedger.

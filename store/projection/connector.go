@@ -13,81 +13,16 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/connectorrow"
 	"github.com/agentplatform/agentplatform/store/crontick"
 	"github.com/agentplatform/agentplatform/store/object"
 	"github.com/agentplatform/agentplatform/store/platformkey"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// connectorColumns are columns of connectors c with the objects k that hold their IDs, environments
-// e and projects pr. A connector is enabled only while both exist.
-const connectorColumns = `c.id, c.project_id, c.environment_id, c.name, c.type, c.mode,
-	c.enabled AND e.id IS NOT NULL AND pr.project_id IS NOT NULL, e.id IS NULL, c.retired, c.defined_in_code, c.config, c.sealed, c.secret_version, c.secret_key, c.sealed_key, c.secrets, c.secret_grace_us,
-	c.deployment_id, c.version, c.created_at, c.updated_at, ` + object.RefColumns
-
-// validityColumns determine the valid secrets: the time, and the ends of revoked keys as
-// id=microseconds,…
-const validityColumns = `, now_us(), COALESCE((SELECT string_agg(p.id || '=' || p.ends_at, ',')
-	FROM platform_keys p WHERE p.ends_at IS NOT NULL), '')`
-
-// selectConnectors selects connectors in effect, selectConnector one of them.
-const (
-	selectConnectors = `SELECT ` + connectorColumns + validityColumns + `
-	FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
-	LEFT JOIN environments e ON e.project_id = c.project_id AND e.id = c.environment_id
-	LEFT JOIN projects pr ON pr.project_id = c.project_id
-	WHERE NOT c.shadowed`
-	selectConnector = selectConnectors + ` AND c.project_id = $1 AND c.id = $2`
-)
-
-// selectAllWritten selects all connectors of a project as they were written, enabled or not, in
-// effect or not, with all secrets, expired or not. selectWritten selects one of them.
-const (
-	selectAllWritten = `SELECT c.shadowed, ` + connectorColumns + `, 0, ''
-	FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
-	CROSS JOIN (SELECT 1 AS id) e CROSS JOIN (SELECT 1 AS project_id) pr
-	WHERE c.project_id = $1`
-	selectWritten = selectAllWritten + ` AND c.id = $2`
-)
-
-// connectorFields returns the destinations of connectorColumns and validityColumns. Call finish
-// after scanning.
-func connectorFields(c *store.Connector) (dest []any, finish func()) {
-	var (
-		config, ends string
-		grace        int64
-		now          time.Time
-	)
-	dest = append([]any{
-		&c.ID, &c.ProjectID, &c.EnvironmentID, &c.Name, &c.Type, &c.Mode, &c.Enabled, &c.EnvironmentGone, &c.Retired, &c.DefinedInCode,
-		&config, &c.Sealed, &c.SecretVersion, &c.SecretKey, &c.SealedKey, sqldb.ScanJSON(&c.Secrets), &grace, &c.DeploymentID, &c.Version, sqldb.ScanTime(&c.CreatedAt), sqldb.ScanTime(&c.UpdatedAt),
-	}, object.RefFields(&c.Ref)...)
-	dest = append(dest, sqldb.ScanTime(&now), &ends)
-	return dest, func() {
-		if config != "" {
-			c.Config = []byte(config)
-		}
-		c.SecretGracePeriod = time.Duration(grace) * time.Microsecond
-		for _, s := range c.Secrets {
-			if s.NotAfter == nil {
-				c.SecretDigest = s.SHA256
-			}
-		}
-		c.Secrets = store.AcceptedAt(c.Secrets, platformkey.ParseEnds(ends), now)
-	}
-}
-
-func scanConnector(row sqldb.Scanner, before ...any) (c store.Connector, err error) {
-	dest, finish := connectorFields(&c)
-	if err = row.Scan(append(before, dest...)...); err == nil {
-		finish()
-	}
-	return c, sqldb.MapNoRows(err)
-}
-
 // Connector implements store.Catalog.
 func (w *Writer) Connector(ctx context.Context, key store.Key) (store.Connector, error) {
-	connector, err := scanConnector(w.db.Reader().QueryRowContext(ctx, selectConnector, key.ProjectID, key.ID))
+	connector, err := connectorrow.Scan(w.db.Reader().QueryRowContext(ctx, connectorrow.SelectOne, key.ProjectID, key.ID))
 	return connector, sqldb.Wrap(err, "reading connector %s", key)
 }
 
@@ -100,8 +35,8 @@ func (w *Writer) ConnectorsOf(ctx context.Context, environment store.Key) ([]uui
 // CodeConnectors implements store.Activations.
 func (w *Writer) CodeConnectors(ctx context.Context, environment store.Key) ([]store.Connector, error) {
 	connectors, err := sqldb.Collect(ctx, w.db.Reader(), func(row sqldb.Scanner) (store.Connector, error) {
-		return scanConnector(row, new(bool))
-	}, selectAllWritten+` AND c.environment_id = $2 AND c.defined_in_code ORDER BY k.name`, environment.ProjectID, environment.ID)
+		return connectorrow.Scan(row, new(bool))
+	}, connectorrow.SelectAllWritten+` AND c.environment_id = $2 AND c.defined_in_code ORDER BY k.name`, environment.ProjectID, environment.ID)
 	return connectors, sqldb.Wrap(err, "listing the code-defined connectors of environment %s", environment)
 }
 
@@ -232,8 +167,8 @@ func writeConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connector
 		return nil, err
 	}
 	var shadowed bool
-	stored, err := scanConnector(
-		tx.QueryRowContext(ctx, selectWritten, connector.ProjectID, connector.ID), &shadowed)
+	stored, err := connectorrow.Scan(
+		tx.QueryRowContext(ctx, connectorrow.SelectWritten, connector.ProjectID, connector.ID), &shadowed)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, fmt.Errorf("reading the stored row: %w", err)
 	}
@@ -349,16 +284,4 @@ func (w *Writer) ConnectorIDs(ctx context.Context, after store.Key, limit int) (
 	keys, err := sqldb.Collect(ctx, w.db.Reader(), sqldb.ScanKey, `SELECT project_id, id FROM connectors
 		WHERE (project_id, id) > ($1, $2) ORDER BY project_id, id LIMIT $3`, after.ProjectID, after.ID, limit)
 	return keys, sqldb.Wrap(err, "listing connectors")
-}
-
-// ConnectorsBy reads connectors by their keys.
-func ConnectorsBy(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, keys []store.Key) (map[store.Key]store.Connector, error) {
-	var l sqldb.Args
-	all, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (store.Connector, error) { return scanConnector(row) },
-		selectConnectors+` AND `+db.KeyCondition(&l, "c.id", keys), l.Values...)
-	of := map[store.Key]store.Connector{}
-	for _, connector := range all {
-		of[connector.Key()] = connector
-	}
-	return of, err
 }

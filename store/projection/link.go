@@ -12,28 +12,15 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/connectorrow"
 	"github.com/agentplatform/agentplatform/store/object"
-	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// SelectLinks selects links l with the objects k that hold their IDs.
-const SelectLinks = `SELECT l.id, l.project_id, l.connector_id, l.agent_name, l.files_required, l.outbound,
-	l.object_created_at, l.created_at, l.updated_at, ` + object.RefColumns + `
-	FROM links l JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id `
-
-func ScanLink(row sqldb.Scanner) (l store.Link, err error) {
-	err = row.Scan(append([]any{
-		&l.ID, &l.ProjectID, &l.ConnectorID, &l.AgentName, &l.FilesRequired, sqldb.ScanJSON(&l.Outbound),
-		sqldb.ScanTime(&l.ObjectCreatedAt), sqldb.ScanTime(&l.CreatedAt), sqldb.ScanTime(&l.UpdatedAt),
-	}, object.RefFields(&l.Ref)...)...)
-	return l, err
-}
-
 // PutLink implements store.Projector. It reads first, because usually nothing has changed.
 func (w *Writer) PutLink(ctx context.Context, l store.Link) error {
-	stored, err := ScanLink(w.db.Reader().QueryRowContext(ctx,
-		SelectLinks+`WHERE l.project_id = $1 AND l.id = $2`, l.ProjectID, l.ID))
+	stored, err := connectorrow.ScanLink(w.db.Reader().QueryRowContext(ctx,
+		connectorrow.SelectLinks+`WHERE l.project_id = $1 AND l.id = $2`, l.ProjectID, l.ID))
 	if err == nil && sameLink(stored, l) {
 		return nil
 	}
@@ -164,12 +151,12 @@ func removeLink(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 func (w *Writer) Route(ctx context.Context, connector store.Key) (store.Route, error) {
 	var route store.Route
 	err := w.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) (err error) {
-		route.Connector, err = scanConnector(q.QueryRowContext(ctx, selectConnector, connector.ProjectID, connector.ID))
+		route.Connector, err = connectorrow.Scan(q.QueryRowContext(ctx, connectorrow.SelectOne, connector.ProjectID, connector.ID))
 		if err != nil {
 			return err
 		}
-		route.Links, err = sqldb.Collect(ctx, q, ScanLink, SelectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2
-			ORDER BY `+runrow.LinkOrder, connector.ProjectID, connector.ID)
+		route.Links, err = sqldb.Collect(ctx, q, connectorrow.ScanLink, connectorrow.SelectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2
+			ORDER BY `+connectorrow.LinkOrder, connector.ProjectID, connector.ID)
 		if err != nil {
 			return err
 		}

@@ -5,45 +5,13 @@ package projection
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/object"
-	"github.com/agentplatform/agentplatform/store/runrow"
+	"github.com/agentplatform/agentplatform/store/connectorrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
-
-// SendingLink is a link of an agent to an outbound connector of an environment.
-type SendingLink struct {
-	ID, Connector uuid.UUID
-	Agent         string
-	Policy        store.OutboundPolicy
-	ConnectorName string
-	Ref           store.ObjectRef
-	// Effective means that its connector has its name and is not retired.
-	Effective, Retired bool
-}
-
-// SendingLinks returns the links of agents: effective ones first, then by age. Links whose
-// connector waits for its name count towards the limits too, because they may become effective at
-// any time.
-func SendingLinks(ctx context.Context, q sqldb.Queryer, project, environment uuid.UUID, agents ...string) ([]SendingLink, error) {
-	l := sqldb.Args{Values: []any{project, environment}}
-	names := make([]string, len(agents))
-	for i, agent := range agents {
-		names[i] = l.Add(agent)
-	}
-	return sqldb.Collect(ctx, q, func(row sqldb.Scanner) (l SendingLink, err error) {
-		err = row.Scan(append([]any{&l.ID, &l.Connector, &l.Agent, sqldb.ScanJSON(&l.Policy), &l.ConnectorName, &l.Effective, &l.Retired}, object.RefFields(&l.Ref)...)...)
-		return l, err
-	}, `SELECT l.id, l.connector_id, l.agent_name, l.outbound, c.name, NOT c.shadowed AND NOT c.retired, c.retired, `+object.RefColumns+`
-		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
-		JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id
-		WHERE l.project_id = $1 AND c.environment_id = $2 AND l.agent_name IN (`+strings.Join(names, ", ")+`) AND l.outbound IS NOT NULL AND c.mode = 'outbound'
-		ORDER BY c.shadowed, c.retired, `+runrow.LinkOrder, l.Values...)
-}
 
 // checkOutbound returns why a link cannot send for its agent: a *store.ActionTakenError or a
 // *store.TooManyOutboundLinksError. A lock serializes writes of a project's links.
@@ -59,7 +27,7 @@ func checkOutbound(ctx context.Context, tx *sqldb.Tx, l store.Link) (refused, er
 	if err != nil {
 		return nil, err
 	}
-	links, err := SendingLinks(ctx, tx, l.ProjectID, environment, l.AgentName)
+	links, err := connectorrow.SendingLinks(ctx, tx, l.ProjectID, environment, l.AgentName)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +53,7 @@ func checkOutbound(ctx context.Context, tx *sqldb.Tx, l store.Link) (refused, er
 // effect, if their agents have reached the limit without them or have another tool with their name.
 // Links may exist before their connector. Their controllers then reconcile them.
 func dropSurplus(ctx context.Context, tx *sqldb.Tx, connector store.Connector) error {
-	own, err := sqldb.Collect(ctx, tx, ScanLink, SelectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2 AND l.outbound IS NOT NULL`,
+	own, err := sqldb.Collect(ctx, tx, connectorrow.ScanLink, connectorrow.SelectLinks+`WHERE l.project_id = $1 AND l.connector_id = $2 AND l.outbound IS NOT NULL`,
 		connector.ProjectID, connector.ID)
 	if err != nil || len(own) == 0 {
 		return err
@@ -94,7 +62,7 @@ func dropSurplus(ctx context.Context, tx *sqldb.Tx, connector store.Connector) e
 	for i, l := range own {
 		agents[i] = l.AgentName
 	}
-	all, err := SendingLinks(ctx, tx, connector.ProjectID, connector.EnvironmentID, agents...)
+	all, err := connectorrow.SendingLinks(ctx, tx, connector.ProjectID, connector.EnvironmentID, agents...)
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/connectorrow"
 	"github.com/agentplatform/agentplatform/store/outbox"
-	"github.com/agentplatform/agentplatform/store/projection"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/sweep"
 )
@@ -137,7 +137,7 @@ func (c *Core) claimFrom(ctx context.Context, tx *sqldb.Tx, got *deliveryClaim, 
 	for i, d := range got.due {
 		keys[i] = d.Key
 	}
-	connectors, err := projection.ConnectorsBy(ctx, c.DB, tx, keys)
+	connectors, err := connectorrow.ByKeys(ctx, c.DB, tx, keys)
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (c *Core) skipDueDeliveries(ctx context.Context, of store.Key) error {
 			if err != nil || len(locked) == 0 {
 				return false, err
 			}
-			connectors, err := projection.ConnectorsBy(ctx, c.DB, tx, []store.Key{of})
+			connectors, err := connectorrow.ByKeys(ctx, c.DB, tx, []store.Key{of})
 			connector, known := connectors[of]
 			reason = locked[0].closedReason(connector, known)
 			return reason != "", err

@@ -14,8 +14,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/connectorrow"
 	"github.com/agentplatform/agentplatform/store/outbox"
-	"github.com/agentplatform/agentplatform/store/projection"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
@@ -283,7 +283,7 @@ func (c *Core) outboundLinks(ctx context.Context, runs []endedRun) (map[projectA
 		for i, name := range names {
 			marks[i] = l.Add(name)
 		}
-		links, err := sqldb.Collect(ctx, c.engine.Reader(), projection.ScanLink, projection.SelectLinks+`WHERE l.project_id = $1 AND l.agent_name IN (`+strings.Join(marks, ", ")+`)
+		links, err := sqldb.Collect(ctx, c.engine.Reader(), connectorrow.ScanLink, connectorrow.SelectLinks+`WHERE l.project_id = $1 AND l.agent_name IN (`+strings.Join(marks, ", ")+`)
 			AND l.outbound IS NOT NULL`, l.Values...)
 		if err != nil {
 			return nil, err
@@ -307,7 +307,7 @@ const maxOutlets = 64
 
 // readOutlets reads the connectors that are in effect.
 func (c *Core) readOutlets(ctx context.Context, q sqldb.Queryer, keys []store.Key, outlets map[store.Key]outlet) error {
-	connectors, err := projection.ConnectorsBy(ctx, c.DB, q, keys)
+	connectors, err := connectorrow.ByKeys(ctx, c.DB, q, keys)
 	if err != nil {
 		return err
 	}

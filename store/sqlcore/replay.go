@@ -9,8 +9,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/connectorrow"
 	"github.com/agentplatform/agentplatform/store/idempotency"
-	"github.com/agentplatform/agentplatform/store/projection"
 	"github.com/agentplatform/agentplatform/store/replayjob"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
@@ -105,7 +105,7 @@ func (c *Core) SendTest(ctx context.Context, t store.TestDelivery) (a store.Admi
 		return a, err
 	}
 	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		connectors, err := projection.ConnectorsBy(ctx, c.DB, tx, []store.Key{t.Connector})
+		connectors, err := connectorrow.ByKeys(ctx, c.DB, tx, []store.Key{t.Connector})
 		if err != nil {
 			return err
 		}

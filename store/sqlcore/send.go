@@ -11,8 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/connectorrow"
 	"github.com/agentplatform/agentplatform/store/openrun"
-	"github.com/agentplatform/agentplatform/store/projection"
 	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
@@ -171,7 +171,7 @@ func (c *Core) sendTarget(ctx context.Context, q sqldb.Queryer, s store.Send) (t
 		run.ProjectID, run.ID).Scan(&to.environment, &agent); err != nil {
 		return to, sqldb.MapNoRows(err)
 	}
-	links, err := projection.SendingLinks(ctx, q, run.ProjectID, to.environment, agent)
+	links, err := connectorrow.SendingLinks(ctx, q, run.ProjectID, to.environment, agent)
 	if err != nil {
 		return to, err
 	}
@@ -213,7 +213,7 @@ func (c *Core) Actions(ctx context.Context, environment store.Key, agents []stri
 	for i, agent := range agents {
 		texts[i] = sqldb.Text(agent)
 	}
-	links, err := projection.SendingLinks(ctx, c.engine.Reader(), environment.ProjectID, environment.ID, texts...)
+	links, err := connectorrow.SendingLinks(ctx, c.engine.Reader(), environment.ProjectID, environment.ID, texts...)
 	if err != nil {
 		return nil, sqldb.Wrap(err, "reading the outbound links of agents")
 	}
