@@ -5,13 +5,16 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -143,4 +146,25 @@ func TestRecordedTests_AreBounded(t *testing.T) {
 			require.LessOrEqual(t, len(list[0].TestName), maxName)
 		})
 	}
+}
+
+// cutBundles is a store that fills a buffer with a bundle, and takes the error of io.ReadFull for the end of the bundle.
+type cutBundles struct{ hanging }
+
+func (*cutBundles) PutBundle(_ context.Context, _ store.Key, _ string, r io.Reader, _ int64) (int64, error) {
+	n, err := io.ReadFull(r, make([]byte, 100))
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return int64(n), err
+}
+
+// TestPutBundle_AbortsWithItsBody: a body that is cut off is not the end of the bundle, and its client gets no response.
+func TestPutBundle_AbortsWithItsBody(t *testing.T) {
+	t.Parallel()
+	h := New(Options{Store: &cutBundles{hanging{kind: store.TokenBuild}}})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/v1/build/bundle/sha256:1",
+		io.MultiReader(strings.NewReader("the beginning"), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	r.Header.Set("Authorization", "Bearer a")
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(httptest.NewRecorder(), r) })
 }
