@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/retention"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -50,7 +50,7 @@ type partition struct {
 
 // DropDays implements sqlcore.Engine, in one process at a time: another process does nothing. A concurrent
 // detach blocks no statement. It must run outside of transactions. An interrupted detach is finished first.
-func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dropped sqlcore.DroppedDays, err error) {
+func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dropped retention.DroppedDays, err error) {
 	dropped.Parted = true
 	parts, kept, err := e.partsBefore(ctx, before, keep)
 	if dropped.KeptDays, dropped.Left = kept, distinctDays(parts); err != nil || len(parts) == 0 {
@@ -62,7 +62,7 @@ func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dr
 	}
 	defer conn.Release()
 	waiting, err := e.dropAlone(ctx, conn, &dropped, before, keep, limit)
-	if err != nil && !errors.Is(err, sqlcore.ErrBusy) {
+	if err != nil && !errors.Is(err, retention.ErrBusy) {
 		// The connection keeps the lock and its settings, so it is closed. The next call gets a new
 		// one.
 		err = errors.Join(err, conn.Conn().Close(context.WithoutCancel(ctx)))
@@ -72,7 +72,7 @@ func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dr
 
 // partsBefore returns the unneeded partitions of days before one, and the other days before it. It
 // reads the open days first: a run that ends meanwhile keeps its day until the next call.
-func (s *Store) partsBefore(ctx context.Context, before, keep int64) (parts []partition, kept sqlcore.KeptDays, err error) {
+func (s *Store) partsBefore(ctx context.Context, before, keep int64) (parts []partition, kept retention.KeptDays, err error) {
 	if kept.Open, err = s.openDays(ctx, before); err != nil {
 		return nil, kept, err
 	}
@@ -100,7 +100,7 @@ func distinctDays(parts []partition) (days []int64) {
 // server rejects their deletion, such as a partition with a dependent view or another owner. After
 // any other error the connection still has the lock and the settings.
 func (e engine) dropAlone(
-	ctx context.Context, conn *pgxpool.Conn, dropped *sqlcore.DroppedDays, before, keep int64, limit int,
+	ctx context.Context, conn *pgxpool.Conn, dropped *retention.DroppedDays, before, keep int64, limit int,
 ) (waiting, err error) {
 	if err := lockDrops(ctx, conn.Conn(), standstill); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (e engine) dropAlone(
 			left = slices.DeleteFunc(left, func(l partition) bool { return l.name == p.name })
 		case hasCode(err, lockTimedOut, statementTimedOut) && ctx.Err() == nil: // it blocks no other table
 			read[p.table] = true
-			waiting = errors.Join(waiting, fmt.Errorf("dropping %s: %w: %w", p.name, sqlcore.ErrRead, err))
+			waiting = errors.Join(waiting, fmt.Errorf("dropping %s: %w: %w", p.name, retention.ErrRead, err))
 		case errors.As(err, new(*pgconn.PgError)) && ctx.Err() == nil && !conn.Conn().IsClosed(): // likewise
 			waiting = errors.Join(waiting, fmt.Errorf("dropping %s: %w", p.name, err))
 		default:
@@ -161,7 +161,7 @@ func lockDrops(ctx context.Context, conn *pgx.Conn, idle string) error {
 		return fmt.Errorf("locking: %w", err)
 	}
 	if !alone {
-		return sqlcore.ErrBusy
+		return retention.ErrBusy
 	}
 	for setting, value := range dropSettings(idle) {
 		if _, err := conn.Exec(ctx, `SELECT set_config($1, $2, FALSE)`, setting, value); err != nil {
@@ -231,7 +231,7 @@ func (p partition) isInUse() bool { return p.attached && !p.pending }
 
 // isNeeded reports whether a usable partition stays: all partitions of open days, because rows still
 // end there, and ended runs whose results are still to be delivered.
-func (p partition) isNeeded(kept sqlcore.KeptDays) bool {
+func (p partition) isNeeded(kept retention.KeptDays) bool {
 	return p.isInUse() && (slices.Contains(kept.Open, p.day) || p.table == "ended_runs" && slices.Contains(kept.Results, p.day))
 }
 

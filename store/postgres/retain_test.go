@@ -15,7 +15,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/postgres"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/retention"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -214,7 +214,7 @@ func TestDropHistory_EndsFrozenSession(t *testing.T) {
 		err = postgres.LockDrops(t.Context(), other, "50ms")
 		require.NoError(t, other.Close(t.Context()))
 		if err != nil {
-			require.ErrorIs(t, err, sqlcore.ErrBusy)
+			require.ErrorIs(t, err, retention.ErrBusy)
 		}
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
@@ -299,7 +299,7 @@ func TestDropHistory_DropsDaysBeforeReadDay(t *testing.T) {
 	require.NoError(t, reader.Rollback())
 	for range 2 { // a day, and its blob
 		dropped, err = s.DropHistory(t.Context(), 90*aDay, most)
-		require.ErrorIs(t, err, sqlcore.ErrRead)
+		require.ErrorIs(t, err, retention.ErrRead)
 		require.Equal(t, 1, dropped.Count)
 	}
 	blobs, days := left()

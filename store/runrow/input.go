@@ -110,3 +110,14 @@ func TraceparentColumn(traceparent string) *string {
 	}
 	return &traceparent
 }
+
+// AddFileBlobs adds the blobs of the files of an input.
+func AddFileBlobs(blobs []store.Key, project uuid.UUID, column string) ([]store.Key, error) {
+	files, err := FilesIn(column)
+	for _, file := range files {
+		if file.Blob != nil {
+			blobs = append(blobs, store.Key{ProjectID: project, ID: *file.Blob})
+		}
+	}
+	return blobs, err
+}

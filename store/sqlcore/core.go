@@ -4,7 +4,6 @@ package sqlcore
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
@@ -26,6 +25,7 @@ import (
 	"github.com/agentplatform/agentplatform/store/projection"
 	"github.com/agentplatform/agentplatform/store/rejection"
 	"github.com/agentplatform/agentplatform/store/replayjob"
+	"github.com/agentplatform/agentplatform/store/retention"
 	"github.com/agentplatform/agentplatform/store/searchindex"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/statistics"
@@ -37,20 +37,9 @@ import (
 // Engine has the parts of a store that differ between databases.
 type Engine interface {
 	sqldb.Engine
+	retention.Engine
 	searchindex.Engine
 	openrun.Engine
-	// DropDays drops partitions of past days before one, at most limit of them, and fewer if they
-	// are large. It keeps all partitions of days on which open runs, connector runs or deliveries
-	// were accepted. From the day keep on, it also keeps ended runs whose results are still to be
-	// delivered. A partition that it cannot drop delays no other. ErrBusy means that another process
-	// is dropping partitions, ErrRead that some stay because they are being read. An engine without partitions drops none.
-	DropDays(ctx context.Context, before, keep int64, limit int) (DroppedDays, error)
-	// OldestDays returns the first day with a partition that DropDays does not keep, and the first
-	// open day, 0 without any; parted is false if history has no partitions.
-	OldestDays(ctx context.Context) (deletable, open int64, parted bool, err error)
-	// Shrink returns some free pages to the disk, if the engine does not do so itself. The
-	// remaining pages wait for the next call, unless they are reused before.
-	Shrink(ctx context.Context) error
 	// Among returns the condition, after an ID, that a column of IDs contains it.
 	Among(column string) string
 	// First returns the first of a column of IDs, as an index of the schema has it.
@@ -62,32 +51,6 @@ type Engine interface {
 	// keys. It skips deliveries whose claims are not current.
 	Receive(ctx context.Context, q sqldb.Queryer, receipts []Receipt) ([]store.Key, error)
 }
-
-// DroppedDays is the result of Engine.DropDays.
-type DroppedDays struct {
-	store.Dropped
-	// Parted means that all rows of the days are deleted with their partitions. It is false if
-	// history has no partitions.
-	Parted bool
-	KeptDays
-	// Left are the days with partitions that should be dropped and still exist.
-	Left []int64
-}
-
-// KeptDays are past days with partitions that are needed.
-type KeptDays struct {
-	// Open are the days with open rows. All their partitions are kept.
-	Open []int64
-	// Results are the days with results that are still to be delivered. Their ended runs are kept.
-	Results []int64
-}
-
-var (
-	// ErrBusy means that another process does the same work now.
-	ErrBusy = errors.New("partition drop in progress")
-	// ErrRead means that a partition stays for now because it is being read.
-	ErrRead = errors.New("partition in use")
-)
 
 // Options are the parts of a Core.
 type Options struct {
@@ -130,27 +93,28 @@ type Core struct {
 	*agent.Directory
 	*load.Meter
 	*idempotency.Memory
+	*retention.Keeper
 
 	engine   Engine
-	atOnce   int
 	evaluate store.Evaluator
 	expiring *expiryCursor
 	skipped  *sweep.Skipped
-	// turns are the turns of PostDeliveries and TrimHistory.
-	turns, trimming, dropping *outbox.Cursor
+	// turns are the turns of PostDeliveries.
+	turns *outbox.Cursor
 	// listsAtOnce is Options.ListsAtOnce.
 	listsAtOnce int
-	deleting    *deletionProgress
 }
 
 // New returns a Core.
 func New(o Options) *Core {
+	skipped := &sweep.Skipped{}
 	c := &Core{
-		engine: o.Engine, atOnce: o.AtOnce,
-		evaluate: o.Evaluate, expiring: &expiryCursor{}, skipped: &sweep.Skipped{}, deleting: &deletionProgress{},
-		turns: outbox.NewCursor(), trimming: outbox.NewCursor(), dropping: outbox.NewCursor(),
+		engine:   o.Engine,
+		evaluate: o.Evaluate, expiring: &expiryCursor{}, skipped: skipped,
+		turns:       outbox.NewCursor(),
 		listsAtOnce: o.ListsAtOnce,
 		Index:       searchindex.New(o.Engine, max(o.ListsAtOnce-1, 1)), Outbox: trace.New(), Counter: statistics.New(),
+		Keeper: retention.New(o.Engine, o.AtOnce, skipped),
 	}
 	c.setDB(&sqldb.DB{Engine: o.Engine, Dialect: o.Dialect, Publish: o.Publish})
 	return c
@@ -182,6 +146,7 @@ func (c *Core) setDB(db *sqldb.DB) {
 	c.History = connectorrun.New(db, c.engine.First)
 	c.Directory = agent.New(db)
 	c.Meter = load.New(db)
+	c.Keeper = c.Keeper.With(db, c.Archive)
 }
 
 // ForCluster implements store.Clusters.

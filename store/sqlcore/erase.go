@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/runrow"
 	"github.com/agentplatform/agentplatform/store/searchindex"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/storedbytes"
@@ -247,7 +248,7 @@ func (e *erasure) deleteInputs(ctx context.Context, ids []store.Key) error {
 			}
 			e.recordRemoved(key, bytes, blob)
 			if files != nil {
-				e.blobs, err = addFiles(e.blobs, key.ProjectID, *files)
+				e.blobs, err = runrow.AddFileBlobs(e.blobs, key.ProjectID, *files)
 			}
 			return none, err
 		}, e.InPart(`DELETE FROM {inputs} WHERE `+e.KeyCondition(&l, "id", some)+` RETURNING project_id, id, COALESCE(octet_length(data), 0), blob_id, files`, some[0].ID), l.Values...)

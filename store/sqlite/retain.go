@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/retention"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -21,7 +21,7 @@ const (
 )
 
 // DropDays implements sqlcore.Engine. There are no partitions.
-func (e engine) DropDays(context.Context, int64, int64, int) (dropped sqlcore.DroppedDays, err error) {
+func (e engine) DropDays(context.Context, int64, int64, int) (dropped retention.DroppedDays, err error) {
 	return dropped, nil
 }
 

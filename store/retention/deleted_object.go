@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package retention
 
 import (
 	"context"
@@ -57,33 +57,33 @@ const deletedObjects = "departures"
 
 // dropDeletedObjects deletes about limit rows of objects that were deleted longer than age ago, and
 // returns their number; 0 when nothing is left. An object that fails is skipped for some calls.
-func (c *Core) dropDeletedObjects(ctx context.Context, age time.Duration, limit int) (n int, err error) {
-	now, err := c.Now(ctx)
+func (k *Keeper) dropDeletedObjects(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+	now, err := k.db.Now(ctx)
 	if err != nil {
 		return 0, err
 	}
-	c.skipped.BeginCall(deletedObjects)
+	k.skipped.BeginCall(deletedObjects)
 	before := now.Add(-age - deletedObjectMargin).UnixMicro()
 	var failed []error
 	for ctx.Err() == nil {
 		l := sqldb.Args{Values: []any{before}}
 		others := ``
-		if passed := c.skipped.Keys(deletedObjects); len(passed) > 0 {
-			others = ` AND NOT (` + c.KeyCondition(&l, "d.id", passed) + `)`
+		if passed := k.skipped.Keys(deletedObjects); len(passed) > 0 {
+			others = ` AND NOT (` + k.db.KeyCondition(&l, "d.id", passed) + `)`
 		}
-		d, err := scanDeletedObject(c.engine.Reader().QueryRowContext(ctx, pickDeparted+others+` ORDER BY d.gone_at LIMIT 1`, l.Values...))
+		d, err := scanDeletedObject(k.db.Reader().QueryRowContext(ctx, pickDeparted+others+` ORDER BY d.gone_at LIMIT 1`, l.Values...))
 		if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 			break
 		}
 		if err == nil {
 			err = sweep.Isolation[deletedObject]{
 				ProcessAll: func(ctx context.Context, of []deletedObject) (err error) {
-					n, err = c.dropObject(ctx, of[0], before, limit)
+					n, err = k.dropObject(ctx, of[0], before, limit)
 					return err
 				},
-				IsDataError: c.IsDataError, CanProceed: c.CanWrite,
+				IsDataError: k.db.IsDataError, CanProceed: k.db.CanWrite,
 				SetAside: func(_ context.Context, d deletedObject, because error) error {
-					return c.skipped.Skip(deletedObjects, d.Key, because)
+					return k.skipped.Skip(deletedObjects, d.Key, because)
 				},
 			}.Process(ctx, []deletedObject{d})
 		}
@@ -96,9 +96,9 @@ func (c *Core) dropDeletedObjects(ctx context.Context, age time.Duration, limit 
 }
 
 // dropObject deletes about limit rows of an object that was deleted before a time.
-func (c *Core) dropObject(ctx context.Context, d deletedObject, before int64, limit int) (n int, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.engine.Lock(ctx, tx, d.ProjectID); err != nil {
+func (k *Keeper) dropObject(ctx context.Context, d deletedObject, before int64, limit int) (n int, err error) {
+	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := k.db.Lock(ctx, tx, d.ProjectID); err != nil {
 			return err
 		}
 		// It may have been re-created and deleted again meanwhile.
@@ -109,7 +109,7 @@ func (c *Core) dropObject(ctx context.Context, d deletedObject, before int64, li
 			return nil
 		}
 		if err == nil {
-			n, err = c.deleteObjectRows(ctx, tx, d, min(limit, sqldb.MaxIDs))
+			n, err = k.deleteObjectRows(ctx, tx, d, min(limit, sqldb.MaxIDs))
 		}
 		return err
 	})
@@ -140,12 +140,12 @@ func (d deletedObject) staysInUse(ctx context.Context, tx *sqldb.Tx) (used bool,
 }
 
 // deleteObjectRows deletes about limit rows of an object, and its record after the last one.
-func (c *Core) deleteObjectRows(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
+func (k *Keeper) deleteObjectRows(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
 	if !d.back {
 		if stays, err := d.staysInUse(ctx, tx); err != nil || stays {
 			return 1, err
 		}
-		if n, err = c.dropRemaining(ctx, tx, d, limit); err != nil || n >= limit {
+		if n, err = k.dropRemaining(ctx, tx, d, limit); err != nil || n >= limit {
 			return n, err
 		}
 	}
@@ -153,7 +153,7 @@ func (c *Core) deleteObjectRows(ctx context.Context, tx *sqldb.Tx, d deletedObje
 	return n + 1, err
 }
 
-func (c *Core) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
+func (k *Keeper) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
 	if n, err = statistics.Drop(ctx, tx, d.kind, d.Key, limit); err != nil || n >= limit {
 		return n, err
 	}
@@ -178,18 +178,18 @@ func (c *Core) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObject,
 	default:
 		return n, nil
 	}
-	blobs, err := c.dropBlobsOf(ctx, tx, d.ProjectID, limit-n)
+	blobs, err := k.dropBlobsOf(ctx, tx, d.ProjectID, limit-n)
 	return n + blobs, err
 }
 
 // dropBlobsOf deletes some blobs of a project.
-func (c *Core) dropBlobsOf(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, limit int) (n int, err error) {
+func (k *Keeper) dropBlobsOf(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, limit int) (n int, err error) {
 	blobs, err := sqldb.Collect(ctx, tx, scanSized, `SELECT project_id, id, size FROM blobs WHERE project_id = $1 ORDER BY id LIMIT $2`, project, limit)
 	if err != nil {
 		return 0, err
 	}
 	some := firstBlobs(blobs)
-	if err := c.DropBlobs(ctx, tx, some); err != nil || len(some) == len(blobs) {
+	if err := k.archive.DropBlobs(ctx, tx, some); err != nil || len(some) == len(blobs) {
 		return len(some), err
 	}
 	return limit, nil // there are more

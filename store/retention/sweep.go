@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package retention
 
 import (
 	"context"
@@ -21,16 +21,16 @@ const (
 
 // SweepExpired implements store.Housekeeping. Each kind has its own short transactions, because a
 // request may wait for a key that one of them deletes. A row that cannot be deleted blocks no other.
-func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err error) {
+func (k *Keeper) SweepExpired(ctx context.Context, limit int) (total int, err error) {
 	var failed []error
-	for _, of := range c.expiredKinds() {
-		of.DB, of.Skipped = c.DB, c.skipped
+	for _, of := range k.expiredKinds() {
+		of.DB, of.Skipped = k.db, k.skipped
 		n, err := of.Sweep(ctx, min(limit, sqldb.MaxIDs))
 		total += n
 		failed = append(failed, sqldb.Wrap(err, "deleting %s", of.What))
 	}
 	var absent int64
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		absent, err = tx.Exec(ctx, `DELETE FROM runners WHERE (project_id, environment_id, id) IN
 			(SELECT project_id, environment_id, id FROM runners WHERE seen_at < now_us() - $1 LIMIT $2)`,
 			runnerAge.Microseconds(), min(limit, sqldb.MaxIDs))
@@ -39,20 +39,20 @@ func (c *Core) SweepExpired(ctx context.Context, limit int) (total int, err erro
 	if err == nil {
 		total += int(absent)
 	}
-	n, blobErr := c.sweepBlobs(ctx, looseBlobs, `r.mark = '' AND r.created_at < now_us() - $2`, limit, unmarkedBlobAge.Microseconds())
+	n, blobErr := k.sweepBlobs(ctx, looseBlobs, `r.mark = '' AND r.created_at < now_us() - $2`, limit, unmarkedBlobAge.Microseconds())
 	failed = append(failed, sqldb.Wrap(err, "deleting runners"), sqldb.Wrap(blobErr, "deleting %s", looseBlobs))
 	return total + n, sweep.JoinSetAside(failed...)
 }
 
 // expiredKinds are the kinds of rows that expire.
-func (c *Core) expiredKinds() []sweep.Expired {
+func (k *Keeper) expiredKinds() []sweep.Expired {
 	return []sweep.Expired{
 		{
 			What: "idempotency keys", Table: "idempotency_keys", ID: "connector_run_id", Where: `r.expires_at <= now_us()`, Order: `r.expires_at`,
 			Drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 				return tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE (project_id, connector_id, key) IN
 					(SELECT r.project_id, r.connector_id, r.key FROM idempotency_keys r
-						WHERE r.expires_at <= now_us()`+narrow+` ORDER BY r.expires_at LIMIT $1 `+c.SkipLocked+`)`, l.Values...)
+						WHERE r.expires_at <= now_us()`+narrow+` ORDER BY r.expires_at LIMIT $1 `+k.db.SkipLocked+`)`, l.Values...)
 			},
 		},
 		{
@@ -61,7 +61,7 @@ func (c *Core) expiredKinds() []sweep.Expired {
 			Drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 				return tx.Exec(ctx, `DELETE FROM rejections WHERE (project_id, connector_id) IN
 					(SELECT r.project_id, r.connector_id FROM rejections r
-						WHERE r.last_at < now_us() - $2`+narrow+` ORDER BY r.last_at LIMIT $1 `+c.SkipLocked+`)`, l.Values...)
+						WHERE r.last_at < now_us() - $2`+narrow+` ORDER BY r.last_at LIMIT $1 `+k.db.SkipLocked+`)`, l.Values...)
 			},
 		},
 		{
@@ -70,22 +70,22 @@ func (c *Core) expiredKinds() []sweep.Expired {
 			Drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 				return tx.Exec(ctx, `DELETE FROM replays WHERE (project_id, id) IN
 					(SELECT r.project_id, r.id FROM replays r
-						WHERE r.ended_at < now_us() - $2`+narrow+` ORDER BY r.ended_at LIMIT $1 `+c.SkipLocked+`)`, l.Values...)
+						WHERE r.ended_at < now_us() - $2`+narrow+` ORDER BY r.ended_at LIMIT $1 `+k.db.SkipLocked+`)`, l.Values...)
 			},
 		},
-		{What: "uploads", Table: "uploads", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: c.DropUploads},
-		{What: "bundles", Table: "bundles", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: c.DropBundles},
+		{What: "uploads", Table: "uploads", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: k.archive.DropUploads},
+		{What: "bundles", Table: "bundles", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: k.archive.DropBundles},
 	}
 }
 
 // CountStored implements store.Housekeeping.
-func (c *Core) CountStored(ctx context.Context, limit int) (n int, err error) {
+func (k *Keeper) CountStored(ctx context.Context, limit int) (n int, err error) {
 	var waits bool
-	err = c.engine.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE consumer = '`+storedbytes.Consumer+`')`).Scan(&waits)
+	err = k.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE consumer = '`+storedbytes.Consumer+`')`).Scan(&waits)
 	if err != nil || !waits {
 		return 0, sqldb.Wrap(err, "reading uncounted rows")
 	}
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		bytes := map[sqldb.ProjectDay]int64{}
 		n = 0
 		_, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
@@ -98,7 +98,7 @@ func (c *Core) CountStored(ctx context.Context, limit int) (n int, err error) {
 			n++
 			return none, err
 		}, `DELETE FROM outbox WHERE (project_id, consumer, ended_id) IN (SELECT project_id, consumer, ended_id FROM outbox
-			WHERE consumer = '`+storedbytes.Consumer+`' ORDER BY posted_at LIMIT $1 `+c.SkipLocked+`) RETURNING project_id, ended_id, bytes`, limit)
+			WHERE consumer = '`+storedbytes.Consumer+`' ORDER BY posted_at LIMIT $1 `+k.db.SkipLocked+`) RETURNING project_id, ended_id, bytes`, limit)
 		if err != nil {
 			return err
 		}

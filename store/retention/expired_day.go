@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package retention
 
 import (
 	"context"
@@ -56,15 +56,15 @@ var endedRunsIndex = slices.IndexFunc(historyDeletes[:], func(of struct{ table, 
 // deleteDays deletes days before one row by row, if there are no partitions: one day of a project
 // at a time, then the audit log of that time. Days from keep on stay completely while a result is
 // still to be delivered.
-func (c *Core) deleteDays(ctx context.Context, before, keep int64, limit int) (n int, err error) {
-	trimmed, err := c.deleteNext(ctx, pastDays, c.dropping, limit, func(l *sqldb.Args, others string) string {
+func (k *Keeper) deleteDays(ctx context.Context, before, keep int64, limit int) (n int, err error) {
+	trimmed, err := k.deleteNext(ctx, pastDays, k.dropping, limit, func(l *sqldb.Args, others string) string {
 		return `SELECT s.project_id, s.day, 0 FROM stored_days s WHERE s.day < ` + l.Add(before) + `
 			AND (s.day < ` + l.Add(keep) + ` OR NOT ` + undeliveredResult + `)` + others + ` ORDER BY s.day, s.project_id LIMIT 1`
 	})
 	if trimmed.Count > 0 || err != nil && !errors.As(err, new(*store.SetAsideError)) {
 		return trimmed.Count, err
 	}
-	n, auditErr := c.deleteAudit(ctx, sqldb.DayStart(before), limit)
+	n, auditErr := k.deleteAudit(ctx, sqldb.DayStart(before), limit)
 	return n, sweep.JoinSetAside(err, auditErr)
 }
 
@@ -93,8 +93,8 @@ func scanOverdueDay(row sqldb.Scanner) (d overdueDay, err error) {
 // day. others is a condition on s that excludes projects. A project that fails is skipped for some
 // calls, unless some of its rows were deleted, and a project whose lock another transaction has is
 // skipped for this call.
-func (c *Core) deleteNext(ctx context.Context, name string, turns *outbox.Cursor, limit int, pick func(l *sqldb.Args, others string) string) (trimmed store.Trimmed, err error) {
-	c.skipped.BeginCall(name)
+func (k *Keeper) deleteNext(ctx context.Context, name string, turns *outbox.Cursor, limit int, pick func(l *sqldb.Args, others string) string) (trimmed store.Trimmed, err error) {
+	k.skipped.BeginCall(name)
 	var (
 		failed []error
 		busy   []uuid.UUID
@@ -102,13 +102,13 @@ func (c *Core) deleteNext(ctx context.Context, name string, turns *outbox.Cursor
 	for ctx.Err() == nil {
 		var l sqldb.Args
 		out, others := slices.Clone(busy), ``
-		for _, key := range c.skipped.Keys(name) {
+		for _, key := range k.skipped.Keys(name) {
 			out = append(out, key.ProjectID)
 		}
 		if len(out) > 0 {
 			others = ` AND s.project_id NOT IN ` + l.AddIDs(out)
 		}
-		of, err := scanOverdueDay(c.engine.Reader().QueryRowContext(ctx, pick(&l, others), l.Values...))
+		of, err := scanOverdueDay(k.db.Reader().QueryRowContext(ctx, pick(&l, others), l.Values...))
 		if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 			return trimmed, sweep.JoinSetAside(failed...)
 		}
@@ -116,14 +116,14 @@ func (c *Core) deleteNext(ctx context.Context, name string, turns *outbox.Cursor
 			return trimmed, sqldb.Wrap(err, "reading the history to delete")
 		}
 		turns.Rewind(of.Project)
-		n, err := c.deleteDay(ctx, of.ProjectDay, limit, 1+int(min(of.us/sqldb.Day.Microseconds(), maxTrimTransactions-1)))
+		n, err := k.deleteDay(ctx, of.ProjectDay, limit, 1+int(min(of.us/sqldb.Day.Microseconds(), maxTrimTransactions-1)))
 		switch {
 		case n > 0: // the next call meets an error again
 			return store.Trimmed{Count: n, Overdue: time.Duration(of.us) * time.Microsecond}, sweep.JoinSetAside(failed...)
 		case errors.Is(err, ErrBusy):
 			busy = append(busy, of.Project)
-		case err != nil && (c.IsDataError(err) || c.CanWrite(ctx)):
-			failed = append(failed, c.skipped.Skip(name, store.Key{ProjectID: of.Project}, err))
+		case err != nil && (k.db.IsDataError(err) || k.db.CanWrite(ctx)):
+			failed = append(failed, k.skipped.Skip(name, store.Key{ProjectID: of.Project}, err))
 		case err != nil:
 			return trimmed, sweep.JoinSetAside(append(failed, err)...)
 		}
@@ -145,15 +145,15 @@ func selectOverdue(others, order string) string {
 // TrimHistory implements store.Housekeeping. Projects are served round robin. The turn of a project
 // is longer if it is more overdue, so a project with a much shorter retention catches up without
 // delaying others. Days are deleted oldest first, so history has no holes.
-func (c *Core) TrimHistory(ctx context.Context, limit int) (store.Trimmed, error) {
-	return c.deleteNext(ctx, overdueDays, c.trimming, limit, func(l *sqldb.Args, others string) string {
-		return selectOverdue(others, `s.project_id <= `+l.Add(c.trimming.Last())+`, s.project_id`)
+func (k *Keeper) TrimHistory(ctx context.Context, limit int) (store.Trimmed, error) {
+	return k.deleteNext(ctx, overdueDays, k.trimming, limit, func(l *sqldb.Args, others string) string {
+		return selectOverdue(others, `s.project_id <= `+l.Add(k.trimming.Last())+`, s.project_id`)
 	})
 }
 
 // ProjectHistoryOverdue implements store.Housekeeping.
-func (c *Core) ProjectHistoryOverdue(ctx context.Context) (time.Duration, error) {
-	most, err := scanOverdueDay(c.engine.Reader().QueryRowContext(ctx, selectOverdue(``, `3 DESC`)))
+func (k *Keeper) ProjectHistoryOverdue(ctx context.Context) (time.Duration, error) {
+	most, err := scanOverdueDay(k.db.Reader().QueryRowContext(ctx, selectOverdue(``, `3 DESC`)))
 	if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
@@ -170,16 +170,16 @@ const (
 )
 
 // tryPast takes that lock, or fails with ErrBusy if another transaction has it.
-func (c *Core) tryPast(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) error {
+func (k *Keeper) tryPast(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) error {
 	var within time.Duration
-	if c.deleting.busyAttempts(project) >= maxBusy {
+	if k.deleting.busyAttempts(project) >= maxBusy {
 		within = pastPatience
 	}
-	free, err := c.engine.TryLock(ctx, tx, sqldb.PastLock(project), within)
+	free, err := k.db.TryLock(ctx, tx, sqldb.PastLock(project), within)
 	if err != nil {
 		return err
 	}
-	c.deleting.recordAttempt(project, free)
+	k.deleting.recordAttempt(project, free)
 	if !free {
 		return ErrBusy
 	}
@@ -255,26 +255,26 @@ func (d *deletionProgress) recordProgress(on sqldb.ProjectDay, of dayProgress) {
 // returns the number of deleted rows, at most limit plus one. Each table is deleted from the last
 // deleted ID on, and once more from the first ID by forgetDay. ErrBusy means that another
 // transaction is deleting history of the project.
-func (c *Core) deleteDay(ctx context.Context, on sqldb.ProjectDay, limit, transactions int) (n int, err error) {
-	for of := c.deleting.progressOf(on); of.done < len(historyDeletes); {
-		most := min(limit-n, c.atOnce)
-		deleted, last, err := c.deletePast(ctx, on, historyDeletes[of.done].statement, of.after[of.done], most)
+func (k *Keeper) deleteDay(ctx context.Context, on sqldb.ProjectDay, limit, transactions int) (n int, err error) {
+	for of := k.deleting.progressOf(on); of.done < len(historyDeletes); {
+		most := min(limit-n, k.atOnce)
+		deleted, last, err := k.deletePast(ctx, on, historyDeletes[of.done].statement, of.after[of.done], most)
 		n += deleted
 		if err != nil {
 			return n, sqldb.Wrap(err, "deleting a day of project %s", on.Project)
 		}
 		if of.after[of.done] = last; deleted < most {
 			of.done++
-			c.deleting.recordProgress(on, of)
+			k.deleting.recordProgress(on, of)
 			continue
 		}
-		c.deleting.recordProgress(on, of)
+		k.deleting.recordProgress(on, of)
 		if transactions--; transactions == 0 || n == limit {
 			return n, nil
 		}
 	}
-	c.deleting.recordProgress(on, dayProgress{})
-	if err := c.forgetDay(ctx, on); err != nil {
+	k.deleting.recordProgress(on, dayProgress{})
+	if err := k.forgetDay(ctx, on); err != nil {
 		return n, sqldb.Wrap(err, "deleting the record of a day of project %s", on.Project)
 	}
 	return n + 1, nil
@@ -286,30 +286,30 @@ var errMore = errors.New("the day has more rows")
 // forgetDay deletes a day with the rows that were added after its tables were finished. Their
 // counted bytes are in the deleted row. A transaction that has not counted its bytes yet waits for
 // that, and then creates a new row. A day with many new rows stays.
-func (c *Core) forgetDay(ctx context.Context, on sqldb.ProjectDay) error {
-	err := c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.tryPast(ctx, tx, on.Project); err != nil {
+func (k *Keeper) forgetDay(ctx context.Context, on sqldb.ProjectDay) error {
+	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := k.tryPast(ctx, tx, on.Project); err != nil {
 			return err
 		}
-		if _, err := c.subtractDays(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, day, bytes`, on.Project, on.Day); err != nil {
+		if _, err := k.subtractDays(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, day, bytes`, on.Project, on.Day); err != nil {
 			return err
 		}
 		for _, of := range historyDeletes {
 			n := 0
-			there, err := c.engine.HasPart(ctx, tx, of.table, sqldb.FirstID(on.Day))
+			there, err := k.db.HasPart(ctx, tx, of.table, sqldb.FirstID(on.Day))
 			if err == nil && there {
-				n, _, err = c.deleteRows(ctx, tx, on, of.statement, uuid.Nil, c.atOnce)
+				n, _, err = k.deleteRows(ctx, tx, on, of.statement, uuid.Nil, k.atOnce)
 			}
 			switch {
 			case err != nil:
 				return err
-			case n == c.atOnce:
+			case n == k.atOnce:
 				return errMore
 			}
 		}
 		return nil
 	})
-	if errors.Is(err, errMore) || err != nil && c.NoTable(err) { // a partition was deleted meanwhile: the next call reads the new state
+	if errors.Is(err, errMore) || err != nil && k.db.NoTable(err) { // a partition was deleted meanwhile: the next call reads the new state
 		return nil
 	}
 	return err
@@ -317,23 +317,23 @@ func (c *Core) forgetDay(ctx context.Context, on sqldb.ProjectDay) error {
 
 // deletePast runs a statement of historyDeletes from an ID on, and returns the last deleted ID. If the
 // partition of a day is deleted, so are its rows.
-func (c *Core) deletePast(
+func (k *Keeper) deletePast(
 	ctx context.Context, on sqldb.ProjectDay, statement string, after uuid.UUID, limit int,
 ) (n int, last uuid.UUID, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.tryPast(ctx, tx, on.Project); err != nil {
+	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := k.tryPast(ctx, tx, on.Project); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `UPDATE stored_days SET going = TRUE WHERE project_id = $1 AND day = $2 AND NOT going`, on.Project, on.Day); err != nil {
 			return err
 		}
-		n, last, err = c.deleteRows(ctx, tx, on, statement, after, limit)
+		n, last, err = k.deleteRows(ctx, tx, on, statement, after, limit)
 		return err
 	})
 	if err != nil {
 		n, last = 0, after // nothing was deleted
 	}
-	if err != nil && c.NoTable(err) {
+	if err != nil && k.db.NoTable(err) {
 		err = nil
 	}
 	return n, last, err
@@ -341,7 +341,7 @@ func (c *Core) deletePast(
 
 // deleteRows runs a statement of historyDeletes from an ID on, and returns the last deleted ID. The blobs
 // that its rows named become unmarked.
-func (c *Core) deleteRows(
+func (k *Keeper) deleteRows(
 	ctx context.Context, tx *sqldb.Tx, on sqldb.ProjectDay, statement string, after uuid.UUID, limit int,
 ) (n int, last uuid.UUID, err error) {
 	var loose []store.Key
@@ -364,30 +364,19 @@ func (c *Core) deleteRows(
 			loose = append(loose, store.Key{ProjectID: on.Project, ID: *blob})
 		}
 		if err == nil && files != nil {
-			loose, err = addFiles(loose, on.Project, *files)
+			loose, err = runrow.AddFileBlobs(loose, on.Project, *files)
 		}
 		return none, err
-	}, c.InPart(statement, sqldb.FirstID(on.Day)), on.Project, from, sqldb.DayStart(on.Day+1), limit)
+	}, k.db.InPart(statement, sqldb.FirstID(on.Day)), on.Project, from, sqldb.DayStart(on.Day+1), limit)
 	if err != nil {
 		return n, last, err
 	}
-	return n, last, c.UnmarkBlobs(ctx, tx, loose)
-}
-
-// addFiles adds the blobs of the files of an input.
-func addFiles(blobs []store.Key, project uuid.UUID, column string) ([]store.Key, error) {
-	files, err := runrow.FilesIn(column)
-	for _, file := range files {
-		if file.Blob != nil {
-			blobs = append(blobs, store.Key{ProjectID: project, ID: *file.Blob})
-		}
-	}
-	return blobs, err
+	return n, last, k.archive.UnmarkBlobs(ctx, tx, loose)
 }
 
 // deleteAudit deletes the audit log of a project before a time.
-func (c *Core) deleteAudit(ctx context.Context, before int64, limit int) (n int, err error) {
-	project, err := sqldb.ScanUUID(c.engine.Reader().QueryRowContext(ctx, `WITH RECURSIVE p (project_id) AS (
+func (k *Keeper) deleteAudit(ctx context.Context, before int64, limit int) (n int, err error) {
+	project, err := sqldb.ScanUUID(k.db.Reader().QueryRowContext(ctx, `WITH RECURSIVE p (project_id) AS (
 			SELECT (SELECT a.project_id FROM audit_log a WHERE a.project_id >= '`+uuid.Nil.String()+`' ORDER BY a.project_id LIMIT 1)
 			UNION ALL
 			SELECT (SELECT a.project_id FROM audit_log a WHERE a.project_id > p.project_id ORDER BY a.project_id LIMIT 1)
@@ -410,7 +399,7 @@ func (c *Core) deleteAudit(ctx context.Context, before int64, limit int) (n int,
 			break
 		}
 		var deleted int64
-		err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 			deleted, err = tx.Exec(ctx, statement, project, before, min(limit-n, sqldb.MaxIDs))
 			return err
 		})
