@@ -158,7 +158,7 @@ func (k *Keeper) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObjec
 		return n, err
 	}
 	left := map[string]func() []string{
-		store.KindProject: projectStatements, store.KindEnvironment: func() []string { return nil }, store.KindConnector: connectorStatements,
+		store.KindProject: ProjectStatements, store.KindEnvironment: func() []string { return nil }, store.KindConnector: connectorStatements,
 		store.KindDeployment: deploymentStatements,
 	}
 	for _, statement := range left[d.kind]() {
@@ -225,8 +225,8 @@ var projectTables = []struct{ name, key string }{
 	{"environments", "id"},
 }
 
-// projectStatements returns statements that delete $2 rows of a project ($1) in every table except history and blobs.
-func projectStatements() (out []string) {
+// ProjectStatements returns statements that delete $2 rows of a project ($1) in every table except history and blobs.
+func ProjectStatements() (out []string) {
 	for _, t := range projectTables {
 		out = append(out, `DELETE FROM `+t.name+` WHERE project_id = $1 AND (`+t.key+`) IN (SELECT `+t.key+` FROM `+t.name+` WHERE project_id = $1 LIMIT $2)`)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/agentplatform/agentplatform/store/sqlcore"
+	"github.com/agentplatform/agentplatform/store/retention"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
@@ -157,7 +157,7 @@ func TestDeparted_LeavesNoRows(t *testing.T) {
 			continue
 		}
 		if !strings.Contains(texts["dropDeletedObjects"], "NOT EXISTS (SELECT 1 FROM "+table+" ") {
-			require.Contains(t, strings.Join(sqlcore.ProjectStatements(), "\n"), "DELETE FROM "+table+" WHERE project_id = $1 AND ", table)
+			require.Contains(t, strings.Join(retention.ProjectStatements(), "\n"), "DELETE FROM "+table+" WHERE project_id = $1 AND ", table)
 		}
 	}
 }
