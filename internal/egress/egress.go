@@ -24,6 +24,25 @@ import (
 // ErrForbidden means that an address is not allowed.
 var ErrForbidden = errors.New("destination is not allowed")
 
+// forbiddenError is an ErrForbidden with the purpose of the connection.
+type forbiddenError struct {
+	error
+	purpose Purpose
+}
+
+// Unwrap returns the error without the purpose.
+func (e *forbiddenError) Unwrap() error { return e.error }
+
+// Forbidden returns the message for an ErrForbidden about the thing that has the address, such as "the address of the tool".
+// It names the remedy and contains no address.
+func Forbidden(address string, err error) string {
+	text := address + " is not allowed"
+	if forbidden := new(forbiddenError); errors.As(err, &forbidden) {
+		text += "; " + forbidden.purpose.remedy()
+	}
+	return text
+}
+
 // dialTimeout limits resolving and connecting.
 const dialTimeout = 10 * time.Second
 
@@ -47,12 +66,12 @@ func New(rules Rules) *Guard {
 // DialContext connects to an address for a purpose. It returns ErrForbidden if the address is not
 // allowed.
 func (g *Guard) DialContext(purpose Purpose) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return g.newDialer(purpose, g.reachable[purpose], "is not a public address, and the operator does not allow its range for "+string(purpose))
+	return g.newDialer(purpose, g.reachable[purpose], "is not a public address; "+purpose.remedy())
 }
 
 // dialAllowed connects only to the operator's ranges.
 func (g *Guard) dialAllowed(purpose Purpose) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return g.newDialer(purpose, g.opened[purpose], "cannot be used with plain http; use https, or ask the operator to allow the range for "+string(purpose))
+	return g.newDialer(purpose, g.opened[purpose], "cannot be used with plain http; use https, or "+purpose.remedy())
 }
 
 // newDialer connects to addresses in blocks. For other addresses its error ends with refusal.
@@ -76,5 +95,12 @@ func (g *Guard) newDialer(purpose Purpose, blocks []Block, refusal string) func(
 			return nil
 		},
 	}
-	return resolvingDial(d.DialContext, len(g.opened[purpose]) > 0, purpose, refusal)
+	dial := resolvingDial(d.DialContext, len(g.opened[purpose]) > 0, purpose, refusal)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if errors.Is(err, ErrForbidden) {
+			return nil, &forbiddenError{err, purpose}
+		}
+		return conn, err
+	}
 }

@@ -40,7 +40,7 @@ func resolvingDial(
 		private := isPrivate(name)
 		switch {
 		case private && !opened:
-			return nil, fmt.Errorf("%w: %q is a name in a private network, and the operator allows no range for %s", ErrForbidden, name, purpose)
+			return nil, fmt.Errorf("%w: %q is a name in a private network; %s", ErrForbidden, name, purpose.remedy())
 		case !private && !strings.HasSuffix(name, "."):
 			address = net.JoinHostPort(name+".", port)
 		}

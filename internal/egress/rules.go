@@ -32,6 +32,11 @@ const (
 
 var purposes = []Purpose{Git, Model, MCP, Tool, Webhook, Telemetry, Rates}
 
+// remedy says how an address becomes allowed for a purpose.
+func (p Purpose) remedy() string {
+	return "the platform operator can open it for the egress purpose " + string(p)
+}
+
 // purposeNames lists the purposes for people.
 var purposeNames = func() string {
 	names := make([]string, len(purposes))

@@ -338,7 +338,7 @@ func TestFetch_ErrorsNameCauseAndRemedy(t *testing.T) {
 		"path":          {build.FetchOptions{URL: repo.Dir}, "is not of the form"},
 		"ext":           {build.FetchOptions{URL: "ext::sh -c id"}, "is not of the form"},
 		"password":      {build.FetchOptions{URL: "https://ada:s3cret@127.0.0.1/x.git"}, "put them into the Secret"},
-		"forbidden":     {build.FetchOptions{URL: url, Guard: egress.New(egress.Rules{})}, "127.0.0.1 is not a public address, and the operator does not allow its range for git"},
+		"forbidden":     {build.FetchOptions{URL: url, Guard: egress.New(egress.Rules{})}, "127.0.0.1 is not a public address; the platform operator can open it for the egress purpose git"},
 		"forbidden ssh": {build.FetchOptions{URL: "ssh://git@10.0.0.1/x.git", Guard: egress.New(egress.Rules{}), Credentials: secret(t, "identity", firstOf(gittest.NewKey(t)), "known_hosts", "10.0.0.1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl")}, "10.0.0.1 is not a public address"},
 		"plain http":    {build.FetchOptions{URL: "http://93.184.216.34/x.git", Guard: egress.New(egress.Rules{})}, "plain http"},
 	} {

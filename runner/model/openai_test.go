@@ -397,7 +397,8 @@ func TestOpenAI_ClassifiesErrors(t *testing.T) {
 		"200 and a text":    {service: service{status: 200, answer: `{"error":"quota exceeded for org with sk-test"}`}, code: runerror.ModelUnavailable, retryable: true, says: "quota exceeded for org"},
 		"200 and no words":  {service: service{status: 200, answer: `{"error":{"type":"overloaded"}}`}, code: runerror.ModelUnavailable, retryable: true, says: `"overloaded"`},
 		"too large":         {service: service{status: 200, answer: `{"choices":[{"message":{"content":"` + string(make([]byte, 2<<10)) + `"}}]}`}, code: runerror.ModelAnswerInvalid},
-		"forbidden":         {service: service{status: 200}, allowed: "git=127.0.0.0/8", code: runerror.ModelAddressForbidden},
+		"forbidden": {service: service{status: 200}, allowed: "git=127.0.0.0/8", code: runerror.ModelAddressForbidden,
+			says: "the address of the model service is not allowed; the platform operator can open it for the egress purpose model"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

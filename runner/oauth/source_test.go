@@ -249,7 +249,7 @@ func TestSource_ReportsUnusableEndpoints(t *testing.T) {
 		s := oauthtest.NewServer(t)
 		apps, _ := newApps(t, egress.Rules{}, time.Minute)
 		_, err := apps.Source(s.App("crm")).Token(t.Context())
-		require.EqualError(t, err, `getting an access token of the OAuth app "crm": the address of the token endpoint is not allowed; the platform operator can open it for egress`)
+		require.EqualError(t, err, `getting an access token of the OAuth app "crm": the address of the token endpoint is not allowed; the platform operator can open it for the egress purpose tool`)
 		require.Empty(t, s.Requests())
 	})
 	t.Run("closed", func(t *testing.T) {

@@ -322,6 +322,9 @@ func TestSender_UnsendableDeliveries(t *testing.T) {
 			s.Trip(t.Context(), t)
 			a := s.recorded(1)[0]
 			require.Equal(t, c.class, a.ErrorClass, a.Error)
+			if c.class == "forbidden_address" {
+				require.Equal(t, "the destination's address is not allowed; the platform operator can open it for the egress purpose webhook", a.Error)
+			}
 			require.NotEqual(t, store.DeliveryDone, a.Outcome)
 			if a.Outcome == store.DeliveryFailed {
 				require.Equal(t, store.ConnectorRunFailed, s.connectorRun(a.Delivery.ID).Status)

@@ -48,7 +48,6 @@ type request struct {
 
 // Errors for the model. They contain no address.
 var (
-	errForbidden    = errors.New("the address of the tool is not allowed; the platform operator can open it for the egress purpose tool")
 	errUnreachable  = errors.New("the service could not be reached")
 	errNoResponse   = errors.New("the service did not respond")
 	errManyHops     = errors.New("the service sent more than 3 redirects")
@@ -150,7 +149,7 @@ func (c *Client) sendPatiently(ctx context.Context, req *request) (*http.Respons
 		case ctx.Err() != nil:
 			return nil, errNotCompleted
 		case errors.Is(err, egress.ErrForbidden):
-			return nil, errForbidden
+			return nil, errors.New(egress.Forbidden("the address of the tool", err))
 		case !req.isRead && req.isSent:
 			return nil, fmt.Errorf("%w%s", errLost, req.unknownEffect())
 		case !req.isRead || repeats == maxRepeats || errors.Is(err, egress.ErrUpgrade):

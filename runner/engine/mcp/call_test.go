@@ -258,8 +258,8 @@ func TestCall_ReportsUnreachableServers(t *testing.T) {
 	c, _ := newClient(t)
 	for _, row := range []struct{ name, url, want string }{
 		{"closed port", "http://127.0.0.1:1/", "the connection failed"},
-		{"metadata service", "http://169.254.169.254/latest", "its address is not allowed"},
-		{"plain http", "http://93.184.216.34/", "its address is not allowed"},
+		{"metadata service", "http://169.254.169.254/latest", "its address is not allowed; the platform operator can open it for the egress purpose mcp"},
+		{"plain http", "http://93.184.216.34/", "its address is not allowed; the platform operator can open it for the egress purpose mcp"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			got, err := c.Call(t.Context(), resolve(t, bundle.MCPServer{URL: row.url}), "get", nil, false)

@@ -242,6 +242,16 @@ func TestOAuth_WaitersObeyTheirContext(t *testing.T) {
 	require.Equal(t, 1, a.issued)
 }
 
+// The remedy names the purpose of the connection: mcp for the client of a server, tool for an OAuth app.
+func TestOAuth_NamesThePurposeOfForbiddenEndpoints(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	c, _ := newClient(t)
+	_, err := c.Call(t.Context(), oauthServer(t, f, bundle.MCPOAuth{TokenURL: "https://169.254.169.254/token"}), "get", nil, true)
+	require.EqualError(t, err, `the MCP server "crm" cannot be used: getting an access token: `+
+		"the address of the token endpoint is not allowed; the platform operator can open it for the egress purpose mcp")
+}
+
 func TestOAuth_ReportsFailures(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ name, failure, want string }{
