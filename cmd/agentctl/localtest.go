@@ -148,6 +148,9 @@ func (o *localTestOptions) printCase(p suite.Progress) {
 		fmt.Fprintf(out, "     %s: run %d of %d\n       expected: %s\n       got:      %s\n",
 			paintAs(out, bold, f.Position.String()), p.Run, p.Case.Runs, indentLines(f.Expected), indentLines(f.Got))
 	}
+	for _, note := range p.Notes {
+		fmt.Fprintf(out, "       note:     %s\n", indentLines(note))
+	}
 }
 
 // indentLines indents the lines of a text after the first one, below a finding.

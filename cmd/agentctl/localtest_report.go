@@ -51,9 +51,10 @@ type caseResult struct {
 	SuccessThreshold float64                `json:"success_threshold"`
 	DurationMS       int64                  `json:"duration_ms"`
 	TokenUsage       dispatchapi.TokenUsage `json:"token_usage"`
-	// FailureReason is null if the case passed. Findings are the findings of the first failed run.
+	// FailureReason is null if the case passed. Findings and Notes belong to the first failed run.
 	FailureReason *string   `json:"failure_reason"`
 	Findings      []finding `json:"findings"`
+	Notes         []string  `json:"notes"`
 
 	at bundle.Position
 }
@@ -87,7 +88,7 @@ func convertResults(dir string, results []suite.Result) []caseResult {
 		out[i] = caseResult{
 			AgentName: r.Agent, TestName: r.Case.Name, Passed: r.Passed, Successes: r.Successes, Runs: r.Case.Runs,
 			SuccessThreshold: r.Case.SuccessThreshold, DurationMS: r.Duration.Milliseconds(), TokenUsage: r.Usage,
-			Findings: convertFindings(dir, r), at: joinPosition(dir, r.Case.At("name")),
+			Findings: convertFindings(dir, r), Notes: append([]string{}, r.Notes...), at: joinPosition(dir, r.Case.At("name")),
 		}
 		if reason := r.Reason(); !r.Passed {
 			out[i].FailureReason = &reason
@@ -175,6 +176,9 @@ func (s *junitSuites) addCase(of *junitSuite, r caseResult) {
 		var text strings.Builder
 		for _, f := range r.Findings {
 			fmt.Fprintf(&text, "%s\n  expected: %s\n  got:      %s\n", f.Position, printableLines(f.Expected), printableLines(f.Got))
+		}
+		for _, note := range r.Notes {
+			fmt.Fprintf(&text, "note: %s\n", printableLines(note))
 		}
 		shown.Failure = &junitFailure{Message: printable(*r.FailureReason), Type: "unexpected", Text: text.String()}
 	}

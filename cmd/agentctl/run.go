@@ -58,7 +58,7 @@ func newRunCommandAt(now func() time.Time) *cobra.Command {
 		Long: `Run an agent of a folder on this machine, with the engine and the features of a runner. This
 needs no platform. Standard output is the output of the agent. The steps are shown on standard
 error while they happen: agents, answers of models with tokens and cost, calls of tools, HTTP
-requests and lines of logs.
+requests, scripts of steps, middleware and hooks, and lines of logs.
 
 Tools are called for real: HTTP tools, scripts and MCP servers. They can connect to public and
 private addresses and to this machine, also over plain http, but not to link-local addresses

@@ -74,6 +74,8 @@ func (p *stepPrinter) describe(s localrun.Step) string {
 			return line + paintAs(p.out, red, shortenValue(s.Error))
 		}
 		return line + fmt.Sprint(s.Status)
+	case localrun.ScriptEnded:
+		return p.describeScript(s)
 	case localrun.Log:
 		line := fmt.Sprintf("log %s: %s", s.Line.Level, shortenValue(s.Line.Text))
 		if len(s.Line.Fields) > 0 {
@@ -85,6 +87,18 @@ func (p *stepPrinter) describe(s localrun.Step) string {
 		return line
 	}
 	return ""
+}
+
+// describeScript returns the line of a script that ended.
+func (p *stepPrinter) describeScript(s localrun.Step) string {
+	color, outcome, text := green, s.Outcome, string(s.Value)
+	switch {
+	case s.Error != "":
+		color, outcome, text = red, s.Outcome+":", s.Error
+	case s.Outcome != "ended":
+		color = yellow
+	}
+	return fmt.Sprintf("script %s, %.2fs: %s %s", printable(s.Script), seconds(s.MS), paintAs(p.out, color, printable(outcome)), shortenValue(text))
 }
 
 // describeFinish returns what happened to a model answer that is not complete, "" for any other answer.

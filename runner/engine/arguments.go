@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -52,6 +53,17 @@ func (l *llmAgent) checkCalls(calls []*model.Call) (problems []string, err error
 		}
 	}
 	return problems, err
+}
+
+// showRejected shows the calls with a problem to the features.
+func (l *llmAgent) showRejected(ctx context.Context, calls []*model.Call, problems []string) {
+	for _, f := range l.engine.features {
+		for i, problem := range problems {
+			if problem != "" && f.WatchRejected != nil {
+				f.WatchRejected(ctx, l.Scope, calls[i], problem)
+			}
+		}
+	}
 }
 
 // CompileArguments compiles the JSON Schema of a tool's arguments. A tool without parameters takes no

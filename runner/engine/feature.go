@@ -36,6 +36,18 @@ type Feature struct {
 	// RunStep runs a script that is a step of a sequential agent, once over all attempts, and returns its JSON value. One
 	// feature has it.
 	RunStep func(ctx context.Context, at *Scope, step StepScript) (json.RawMessage, error)
+	// WatchStep sees each script and check of Scope.Step and Scope.RunScript that ended in this attempt.
+	WatchStep func(ctx context.Context, at *Scope, ended EndedStep)
+	// WatchRejected sees each call of a model that is not executed, with the problem that the model gets.
+	WatchRejected func(ctx context.Context, at *Scope, call *model.Call, problem string)
+}
+
+// EndedStep is a script or check that ended, with the ID and the kind that Scope.Step got.
+type EndedStep struct {
+	Step
+
+	ID, Kind     string
+	Milliseconds int64
 }
 
 // StepScript is a script that is a step of a sequential agent.

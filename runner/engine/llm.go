@@ -238,6 +238,7 @@ func (l *llmAgent) askModel(ctx context.Context) (*model.Answer, modelRequest, e
 func (l *llmAgent) callTools(ctx context.Context, calls []*model.Call) (*model.Content, error) {
 	used := l.resolveCalls(calls)
 	problems, err := l.checkCalls(used)
+	l.showRejected(ctx, used, problems)
 	if err == nil {
 		err = l.stage.countCalls(len(calls))
 	}

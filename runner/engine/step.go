@@ -122,7 +122,13 @@ func (s *Scope) runStep(ctx context.Context, id, kind string, run func(ctx conte
 	if err != nil {
 		return Step{}, err
 	}
-	return s.concludeStep(recorded)
+	step, err := s.concludeStep(recorded)
+	for _, f := range s.engine.features {
+		if f.WatchStep != nil {
+			f.WatchStep(ctx, s, EndedStep{Step: step, ID: id, Kind: kind, Milliseconds: recorded.Milliseconds})
+		}
+	}
+	return step, err
 }
 
 // concludeStep applies a recorded step to the run.

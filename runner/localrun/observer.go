@@ -5,12 +5,13 @@ package localrun
 import (
 	"context"
 	"errors"
-	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
@@ -28,7 +29,6 @@ type observer struct {
 	mu        sync.Mutex // guards the fields below, and calls of show
 	steps     []Step
 	costs     []dispatchapi.Cost
-	called    map[string]bool // IDs of calls that were executed or shown as rejected
 	answers   []modelAnswer
 	exchanges []exchange
 	results   []toolResult
@@ -44,7 +44,7 @@ type toolResult struct {
 
 func newObserver(opts Options) *observer {
 	o := &observer{
-		now: opts.Now, began: opts.Now(), show: opts.Show, prices: opts.Prices, variables: opts.Variables, mask: &mask{}, called: map[string]bool{},
+		now: opts.Now, began: opts.Now(), show: opts.Show, prices: opts.Prices, variables: opts.Variables, mask: &mask{},
 	}
 	for _, secret := range opts.Secrets {
 		o.mask.addSecret(secret)
@@ -81,15 +81,42 @@ func (o *observer) feature() engine.Feature {
 				return o.watchCall(ctx, call, next)
 			}
 		},
+		WatchStep: o.watchStep,
+		WatchRejected: func(_ context.Context, at *engine.Scope, call *model.Call, problem string) {
+			o.addStep(Step{Kind: ToolRejected, Agent: at.Path(), CallID: call.ID, Tool: call.Name, Error: problem})
+		},
 	}
+}
+
+// watchStep shows the log of a script or check, and the outcome of a script.
+func (o *observer) watchStep(_ context.Context, at *engine.Scope, ended engine.EndedStep) {
+	owner, rest, _ := strings.Cut(ended.ID, ":")
+	s := Step{Kind: ScriptEnded, Agent: at.Path(), Script: ended.Kind, MS: ended.Milliseconds, Outcome: ended.Outcome, Value: ended.Result}
+	isScript := true
+	switch owner + ":" {
+	case engine.ScriptOwner:
+		s.Script = rest[strings.LastIndexByte(rest, ':')+1:]
+	case engine.HookOwner:
+		s.CallID = rest[:max(strings.LastIndexByte(rest, ':'), 0)]
+	case engine.MiddlewareOwner:
+	default:
+		isScript = false
+	}
+	for _, line := range ended.Log {
+		o.addStep(Step{Kind: Log, Agent: s.Agent, CallID: s.CallID, Script: s.Script, Line: &line})
+	}
+	if !isScript {
+		return
+	}
+	if ended.Code != "" && exactjson.Decode(ended.Result, &s.Error) == nil {
+		s.Value = nil
+	}
+	o.addStep(s)
 }
 
 // watchCall executes a call and shows it.
 func (o *observer) watchCall(ctx context.Context, call *engine.Call, next engine.CallFunc) (engine.Result, error) {
 	path := call.Scope.Path()
-	o.mu.Lock()
-	o.called[call.ID] = true
-	o.mu.Unlock()
 	o.addStep(Step{Kind: ToolStarted, Agent: path, CallID: call.ID, Tool: call.Tool.Name, Arguments: call.Arguments})
 	begin := o.now()
 	result, err := next(context.WithValue(ctx, pathKey{}, path), call)
@@ -145,7 +172,6 @@ type modelAnswer struct {
 // Generate implements model.Model.
 func (m *observedModel) Generate(ctx context.Context, req *model.Request) (*model.Answer, error) {
 	o := m.observer
-	o.showRejected(ctx, req)
 	turn, conversation := model.ReadConversation(req.Contents)
 	begin := o.now()
 	answer, err := m.Model.Generate(ctx, req)
@@ -176,24 +202,4 @@ func (m *observedModel) Generate(ctx context.Context, req *model.Request) (*mode
 	}
 	o.addStep(s)
 	return answer, err
-}
-
-// showRejected shows the calls of the last answer that the engine rejected before it executed them.
-func (o *observer) showRejected(ctx context.Context, req *model.Request) {
-	if len(req.Contents) == 0 {
-		return
-	}
-	var rejected []Step
-	o.mu.Lock()
-	for _, part := range req.Contents[len(req.Contents)-1].Parts {
-		if r := part.Result; r != nil && !o.called[r.ID] {
-			o.called[r.ID] = true
-			text, _ := r.Response["error"].(string)
-			rejected = append(rejected, Step{Kind: ToolRejected, Agent: pathOf(ctx), CallID: r.ID, Tool: r.Name, Error: text})
-		}
-	}
-	o.mu.Unlock()
-	for _, s := range slices.Clip(rejected) {
-		o.addStep(s)
-	}
 }

@@ -3,6 +3,7 @@
 package localrun
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -28,6 +29,8 @@ const (
 	ToolRejected Kind = "tool_rejected"
 	// Request is an HTTP request of a tool or script.
 	Request Kind = "http_request"
+	// ScriptEnded is the end of a script that is a step of an agent, middleware or a hook.
+	ScriptEnded Kind = "script_ended"
 	// Log is a line of a script's log.
 	Log Kind = "log"
 )
@@ -56,6 +59,12 @@ type Step struct {
 	Arguments map[string]any `json:"arguments,omitempty"`
 	Result    map[string]any `json:"result,omitempty"`
 
+	// Script is the reference of a step's script, or a function such as middleware.before. Outcome is ended, failed, stopped or
+	// aborted. Value is the JSON result.
+	Script  string          `json:"script,omitempty"`
+	Outcome string          `json:"outcome,omitempty"`
+	Value   json.RawMessage `json:"value,omitempty"`
+
 	// Method, URL and Status belong to HTTP requests.
 	Method string `json:"method,omitempty"`
 	URL    string `json:"url,omitempty"`
@@ -73,6 +82,9 @@ func (o *observer) addStep(s Step) {
 	defer o.mu.Unlock()
 	s.AtMS = o.now().Sub(o.began).Milliseconds()
 	s.Text, s.Error, s.URL = o.mask.redactText(s.Text), o.mask.redactText(s.Error), o.mask.redactText(s.URL)
+	if s.Value != nil {
+		s.Value = json.RawMessage(o.mask.redactText(string(s.Value)))
+	}
 	s.Arguments, s.Result = o.mask.redactObject(s.Arguments), o.mask.redactObject(s.Result)
 	s.Calls = slices.Clone(s.Calls)
 	for i := range s.Calls {

@@ -45,7 +45,7 @@ func (p Progress) String() string {
 }
 
 // Explain describes a failed case with the position in the repository, the expected result and the
-// actual result. It returns "" for a case that passed in all runs.
+// actual result, and with the notes of the run. It returns "" for a case that passed in all runs.
 func (r Result) Explain() string {
 	if len(r.Findings) == 0 {
 		return ""
@@ -54,6 +54,9 @@ func (r Result) Explain() string {
 	fmt.Fprintf(&out, "%s: %s/%s, run %d of %d:", r.Case.At("name"), r.Agent, r.Case.Name, r.Run, r.Case.Runs)
 	for _, f := range r.Findings {
 		fmt.Fprintf(&out, "\n  %s\n    expected: %s\n    got:      %s", f.At, f.Expected, f.Got)
+	}
+	for _, note := range r.Notes {
+		out.WriteString("\n  note: " + note)
 	}
 	return out.String()
 }

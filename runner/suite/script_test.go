@@ -126,6 +126,19 @@ func TestCase_RunsToolAgents(t *testing.T) {
 	}
 }
 
+// A failed case names the calls that were rejected, because they are no calls of the run.
+func TestCase_NotesRejectedCalls(t *testing.T) {
+	t.Parallel()
+	r := ran(t, "agent: shop\ncases:\n  - name: a\n    payload: x\n    expected_tool_calls: [{tool: orders.state}]\n",
+		"agents/shop.yaml", "name: shop\nmodel: scripted/m\ntools: [orders.state]\n",
+		"tools/orders.star", "def state(order):\n    \"\"\"State.\n\n    Args:\n      order (integer): Number.\n    \"\"\"\n",
+		"models/m.yaml", `steps: [{turn: 1, tool_calls: [{name: orders_state, arguments: {order: "7"}}]}, {turn: 2, text: ok}]`)
+	require.False(t, r.Passed)
+	require.Len(t, r.Notes, 1)
+	require.Contains(t, r.Notes[0], `rejected call of "orders_state": the arguments do not fit: order`)
+	require.Contains(t, r.Explain(), "note: "+r.Notes[0])
+}
+
 // Mocks answer the requests of a script that is a step. A request without a mock fails the case.
 func TestCase_RunsScriptSteps(t *testing.T) {
 	t.Parallel()

@@ -65,9 +65,10 @@ type Result struct {
 	// Costs are totals of all its runs by day and currency.
 	Costs dispatchapi.DayCosts
 	// Run is the number of the first failed run, from 1, and Findings are its findings; empty if
-	// all runs passed.
+	// all runs passed. Notes are the rejected calls and the errors of scripts in that run.
 	Run      int
 	Findings []Finding
+	Notes    []string
 }
 
 // Finding is a difference from the expected result.
@@ -162,7 +163,7 @@ func (t *trial) caseResult() Result {
 		case len(o.findings) == 0:
 			r.Successes++
 		case r.Run == 0:
-			r.Run, r.Findings = i+1, o.findings
+			r.Run, r.Findings, r.Notes = i+1, o.findings, o.notes
 		}
 	}
 	r.Passed = r.Successes >= requiredPasses(t.Runs, t.SuccessThreshold)

@@ -48,6 +48,7 @@ type outcome struct {
 	took     time.Duration
 	usage    dispatchapi.TokenUsage
 	findings []Finding
+	notes    []string
 	// costs are the costs of its model calls by day.
 	costs dispatchapi.DayCosts
 }
@@ -135,11 +136,13 @@ func (t *trial) runOnce(ctx context.Context, number int) (out outcome) {
 	journal := &memory{now: t.opts.Now}
 	begin := t.opts.Now()
 	var requests, unmockedCalls unmockedList
+	noted := &noteList{}
 	mocked := withUnmocked(withUnmocked(own, unmockedRequest, &requests), unmockedCall, &unmockedCalls)
-	ended := t.engine.Execute(mocked, engine.Input{
+	ended := t.engine.Execute(context.WithValue(mocked, noteKey{}, noted), engine.Input{
 		RunID: id, AgentName: of, TestName: t.opts.Project.Agent(t.agent).TestName, Project: t.opts.Project, Message: t.message, Files: t.files, Context: values,
 		Actions: t.actions, Outbound: Nowhere{}, Journal: journal, SavedFiles: &engine.MemoryFiles{Journal: journal},
 	})
+	out.notes = noted.list()
 	out.took, out.usage = t.opts.Now().Sub(begin), ended.Usage
 	journal.addEntries(ended.Trailing)
 	out.costs = journal.costs
