@@ -80,7 +80,7 @@ func TestCustomerDesk_UsesServer(t *testing.T) {
 		client.Close()
 		http.CloseIdleConnections()
 	})
-	require.NoError(t, build.LockTools(t.Context(), client, variables, project, t.Logf))
+	require.NoError(t, build.LockTools(t.Context(), client, variables, project, project.Agents, t.Logf))
 	locked, _ := project.Lock.Server("crm")
 	var names []string
 	for _, tool := range locked.Tools {

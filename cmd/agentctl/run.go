@@ -146,7 +146,7 @@ func (o *runOptions) execute(ctx context.Context, opts localrun.Options) (*local
 	defer servers.CloseIdleConnections()
 	defer client.Close()
 	variables := func() (runnerconfig.Variables, error) { return opts.Variables, nil }
-	if err := build.LockTools(ctx, client, variables, opts.Project, func(format string, args ...any) {
+	if err := build.LockTools(ctx, client, variables, opts.Project, opts.Project.Steps(opts.Agent), func(format string, args ...any) {
 		fmt.Fprintln(o.messages, printable(fmt.Sprintf(format, args...)))
 	}); err != nil {
 		return nil, err

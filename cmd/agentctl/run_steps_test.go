@@ -42,6 +42,18 @@ func TestRun_ShowsScripts(t *testing.T) {
 	require.JSONEq(t, "8", string(shown.Steps[2].Value))
 }
 
+// A run needs the MCP servers and the variables of its own agents only.
+func TestRun_NeedsOnlyItsOwnServers(t *testing.T) {
+	t.Parallel()
+	dir := repository(t, append(refundFlow,
+		"agents/sums.yaml", "name: sums\nmodel: scripted/clerk\nmcp_servers: [{name: everything, url: '${MCP_URL}'}]\n",
+		"agents/both.yaml", "name: both\ntype: sequential\nagents: [clerk, sums]\n")...)
+	_, messages, err := run(t, "run", "clerk", "--folder", dir)
+	require.NoError(t, err, messages)
+	_, _, err = run(t, "run", "both", "--folder", dir)
+	require.ErrorContains(t, err, `MCP server "everything": the environment has no variable MCP_URL`)
+}
+
 // The error of a script has its position and the calls that led there, in a run and in a failed test.
 func TestRun_ShowsPositionsOfScriptErrors(t *testing.T) {
 	t.Parallel()

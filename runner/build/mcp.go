@@ -43,12 +43,13 @@ type serverUser struct {
 	spec  *bundle.MCPServer
 }
 
-// LockTools lists the tools of all pinned MCP servers of a project and writes them into its files. addLine gets lines for the
+// LockTools lists the tools of the agents' pinned MCP servers and writes them into the files of the project. addLine gets lines for the
 // log.
 func LockTools(
-	ctx context.Context, tools ToolLister, variables func() (runnerconfig.Variables, error), project *bundle.Project, addLine func(format string, args ...any),
+	ctx context.Context, tools ToolLister, variables func() (runnerconfig.Variables, error), project *bundle.Project, agents []*bundle.Agent,
+	addLine func(format string, args ...any),
 ) error {
-	servers := pinnedServers(project)
+	servers := pinnedServers(agents)
 	if err := listServers(ctx, tools, variables, servers); err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func LockTools(
 		})
 		lock.Servers = append(lock.Servers, s.listed)
 	}
-	if problems := checkLocked(project, lock); len(problems) > 0 {
+	if problems := checkLocked(project, agents, lock); len(problems) > 0 {
 		return &buildError{problems}
 	}
 	if err := project.WriteLock(lock); err != nil {
@@ -76,10 +77,10 @@ func LockTools(
 	return nil
 }
 
-// pinnedServers returns the pinned servers of a project, sorted by name.
-func pinnedServers(project *bundle.Project) (servers []*pinnedServer) {
+// pinnedServers returns the pinned servers of agents, sorted by name.
+func pinnedServers(agents []*bundle.Agent) (servers []*pinnedServer) {
 	byName := map[string]*pinnedServer{}
-	for _, a := range project.Agents {
+	for _, a := range agents {
 		for i := range a.MCPServers {
 			spec := &a.MCPServers[i]
 			if !spec.IsPinned() {
@@ -133,8 +134,8 @@ func listServers(
 }
 
 // checkLocked returns the problems of the tools that agents get from pinned servers.
-func checkLocked(project *bundle.Project, lock bundle.Lock) (problems bundle.Problems) {
-	for _, a := range project.Agents {
+func checkLocked(project *bundle.Project, agents []*bundle.Agent, lock bundle.Lock) (problems bundle.Problems) {
+	for _, a := range agents {
 		if len(a.MCPServers) > 0 {
 			problems = append(problems, project.CheckLockedTools(a, lock)...)
 		}

@@ -111,7 +111,7 @@ func packProject(ctx context.Context, opts PackOptions, log *buildLog) (dispatch
 		return none, err
 	}
 	log.addLine("valid; agents: %d, connectors: %d, test cases: %d", len(project.Agents), len(project.Connectors), countCases(project))
-	if err := LockTools(ctx, opts.MCP, opts.Variables, project, log.addLine); err != nil {
+	if err := LockTools(ctx, opts.MCP, opts.Variables, project, project.Agents, log.addLine); err != nil {
 		return none, err
 	}
 	if err := warnOAuthApps(opts.Variables, project, log.addLine); err != nil {
