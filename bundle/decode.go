@@ -236,15 +236,15 @@ func (n *node) describeKind() string {
 func suggestKeys(key string, fields *structFields) string {
 	names := fields.supportedNames()
 	for _, name := range names {
-		if distance(strings.ToLower(strings.ReplaceAll(key, "-", "_")), name) <= 2 && len(key) > 2 {
+		if EditDistance(strings.ToLower(strings.ReplaceAll(key, "-", "_")), name) <= 2 && len(key) > 2 {
 			return fmt.Sprintf("; did you mean %q?", name)
 		}
 	}
 	return "; use one of " + strings.Join(names, ", ")
 }
 
-// distance returns the number of single-character edits between two short words.
-func distance(a, b string) int {
+// EditDistance returns the number of single-character edits between two short words.
+func EditDistance(a, b string) int {
 	if len(a) > 64 {
 		return len(a)
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -62,7 +63,7 @@ func LockTools(
 			addLine("warning: agents have no tools of an MCP server that is not required: %v", s.err)
 			continue
 		}
-		addLine("MCP server %q has %d tools, protocol %s", s.Name, len(s.listed.Tools), s.listed.Protocol)
+		addLine("MCP server %q has %d tools, protocol %s: %s", s.Name, len(s.listed.Tools), s.listed.Protocol, listNames(s.listed.Tools))
 		s.listed.Tools = slices.DeleteFunc(slices.Clone(s.listed.Tools), func(t bundle.LockedTool) bool {
 			return !slices.ContainsFunc(s.users, func(u serverUser) bool { return u.spec.Offers(t.Name) })
 		})
@@ -75,6 +76,19 @@ func LockTools(
 		return &buildError{err}
 	}
 	return nil
+}
+
+// listNames returns the names that tools have at their server, in one line. Servers choose the names, so they are quoted.
+func listNames(tools []bundle.LockedTool) string {
+	const most = 64
+	var names []string
+	for _, t := range tools[:min(len(tools), most)] {
+		names = append(names, fmt.Sprintf("%.64q", t.Name))
+	}
+	if more := len(tools) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(names, ", ")
 }
 
 // pinnedServers returns the pinned servers of agents, sorted by name.

@@ -71,7 +71,7 @@ func TestPack_LocksTools(t *testing.T) {
 	require.Len(t, p.Lock.Servers, 1)
 	require.Equal(t, []string{"get_a", "get_b", "set"}, []string{locked.Tools[0].Name, locked.Tools[1].Name, locked.Tools[2].Name})
 	require.Equal(t, "https://crm.example/mcp", locked.Tools[0].Description)
-	require.Contains(t, d.text(), `MCP server "crm" has 4 tools, protocol 2025-06-18`)
+	require.Contains(t, d.text(), `MCP server "crm" has 4 tools, protocol 2025-06-18: "set", "get_b", "get_a", "unused"`)
 	require.Contains(t, d.text(), `warning: agents have no tools of an MCP server that is not required: the MCP server "away" cannot be used`)
 	_, again := packServers(t, lister{"crm": {"get_a", "other", "set", "get_b"}}, agents...)
 	require.Equal(t, result.BundleDigest, again.BundleDigest)

@@ -3,9 +3,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/agentplatform/agentplatform/bundle"
@@ -25,7 +27,8 @@ func (l *llmAgent) checkCalls(calls []*model.Call) (problems []string, err error
 		tool := l.findTool(c.Name)
 		switch {
 		case tool == nil:
-			problems[i] = fmt.Sprintf("there is no tool %q; call one of the tools of the request", truncateText(c.Name, maxToolName))
+			name := truncateText(c.Name, maxToolName)
+			problems[i] = fmt.Sprintf("there is no tool %q; call one of the tools of the request%s", name, l.listSimilar(name))
 			if l.findTool(bundle.SearchTools) != nil {
 				problems[i] += ", or find one with " + bundle.SearchTools
 			}
@@ -53,6 +56,24 @@ func (l *llmAgent) checkCalls(calls []*model.Call) (problems []string, err error
 		}
 	}
 	return problems, err
+}
+
+// maxSimilar is the number of tools in a message about an unknown tool.
+const maxSimilar = 5
+
+// listSimilar names the tools of the requests whose names are most like a name that no tool has.
+func (l *llmAgent) listSimilar(name string) string {
+	var names []string
+	for _, t := range l.tools {
+		if !l.hidden[t.Name] && !t.Discoverable && t.isNeeded == nil && t.Name != bundle.SearchTools && t.Name != bundle.UseTool {
+			names = append(names, t.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(bundle.EditDistance(name, a), bundle.EditDistance(name, b)) })
+	return ", such as " + strings.Join(names[:min(len(names), maxSimilar)], ", ")
 }
 
 // showRejected shows the calls with a problem to the features.

@@ -99,7 +99,7 @@ func TestDiscovery_UsesTools(t *testing.T) {
 		"invalid arguments": {"", invalid, "the arguments do not fit: amount: must be of type integer, not string", "", nil},
 		"three in a row":    {"", invalid + "," + invalid + "," + invalid, "", runerror.ToolArgumentsInvalid, nil},
 		"hidden tool":       {"", "{name: use_tool, arguments: {name: secret_order}}", `the tool \"secret_order\" is not available now`, "", nil},
-		"unknown tool":      {"", "{name: use_tool, arguments: {name: magic}}", `there is no tool \"magic\"; call one of the tools of the request, or find one with search_tools`, "", nil},
+		"unknown tool":      {"", "{name: use_tool, arguments: {name: magic}}", `there is no tool \"magic\"; call one of the tools of the request, such as look, or find one with search_tools`, "", nil},
 		"itself":            {"", "{name: use_tool, arguments: {name: use_tool}}", "use_tool cannot call itself", "", nil},
 		"no name":           {"", "{name: use_tool, arguments: {}}", "the arguments do not fit: name: is missing", "", nil},
 		"limit":             {"limits: {tool_calls: 1}\n", "{name: use_tool, arguments: {name: look}}, {name: use_tool, arguments: {name: look}}", "", runerror.RunLimitExceeded, nil},

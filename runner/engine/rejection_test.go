@@ -32,6 +32,23 @@ func callOf(name string, args map[string]any) *model.Content {
 	return &model.Content{Role: model.RoleModel, Parts: []*model.Part{{Call: &model.Call{Name: name, Args: args}}}}
 }
 
+// The message about an unknown tool names the most similar tools of the request.
+func TestArguments_NameSimilarTools(t *testing.T) {
+	t.Parallel()
+	var tools []engine.Tool
+	for _, name := range []string{"ev_add", "ev_echo", "ev_get-env", "ev_get-image", "ev_long-running", "ev_zip", "ev_get-sum"} {
+		tools = append(tools, engine.Tool{Name: name, Run: func(context.Context, *engine.Call) (map[string]any, error) { return nil, nil }})
+	}
+	h := &house{says: []*model.Content{callOf("ev_get_sum", nil), model.TextContent(model.RoleModel, "done")}}
+	p := project(t, "agents/main.yaml", "name: main\nmodel: scripted/main\ntools: [ev_add, ev_echo, ev_get-env, ev_get-image, ev_long-running, ev_zip, ev_get-sum]\n",
+		"models/main.yaml", "steps: [{text: x}]")
+	out := engine.New(engine.Config{Models: h, Tools: tools}).Execute(t.Context(), input(p, h))
+	require.Equal(t, engine.Completed, out.Status, out.Error)
+	contents := h.requests[len(h.requests)-1].Contents
+	require.Equal(t, `there is no tool "ev_get_sum"; call one of the tools of the request, such as ev_get-sum, ev_get-env, ev_echo, ev_get-image, ev_add`,
+		contents[len(contents)-1].Parts[0].Result.Response["error"])
+}
+
 // A call with invalid arguments does not reach its tool. The model gets the problem. Three such calls of one tool in a
 // row fail the run.
 func TestArguments_ReturnProblemsToModel(t *testing.T) {
@@ -53,8 +70,8 @@ func TestArguments_ReturnProblemsToModel(t *testing.T) {
 			[]string{"the arguments do not fit: n: must be of type integer, not string", "the arguments do not fit: n: must be of type integer, not string", "",
 				"the arguments do not fit: n: must be of type integer, not string", "the arguments do not fit: n: must be of type integer, not string"}, ""},
 		"unknown tools": {[]*model.Content{callOf("a", nil), callOf("a", nil), callOf("a", nil), callOf("a", nil)}, nil,
-			[]string{`there is no tool "a"; call one of the tools of the request`, `there is no tool "a"; call one of the tools of the request`,
-				`there is no tool "a"; call one of the tools of the request`, `there is no tool "a"; call one of the tools of the request`}, ""},
+			[]string{`there is no tool "a"; call one of the tools of the request, such as strict`, `there is no tool "a"; call one of the tools of the request, such as strict`,
+				`there is no tool "a"; call one of the tools of the request, such as strict`, `there is no tool "a"; call one of the tools of the request, such as strict`}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
