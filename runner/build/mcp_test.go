@@ -19,6 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/build"
 	"github.com/agentplatform/agentplatform/runner/engine/mcp"
+	"github.com/agentplatform/agentplatform/runner/model"
 )
 
 // lister answers with tools by the names of servers.
@@ -135,6 +136,29 @@ func TestPack_ComparesNamesOfAllTools(t *testing.T) {
 			require.Contains(t, result.Message, row.want)
 		})
 	}
+}
+
+// strictLister is a server whose tool takes a number.
+type strictLister struct{}
+
+func (strictLister) List(_ context.Context, server mcp.Server) (bundle.LockedServer, error) {
+	tool, err := bundle.NewLockedTool("get", "Gets.", []byte(`{"type":"object","properties":{"id":{"type":"integer"}}}`), nil)
+	return bundle.LockedServer{Name: server.Spec.Name, Protocol: "2025-06-18", Tools: []bundle.LockedTool{tool}}, err
+}
+
+// A case can fail in a build only, because a machine without the pinned schemas cannot check arguments. The log says why.
+func TestPack_LogsRejectedCallsOfTests(t *testing.T) {
+	t.Parallel()
+	d := &desk{}
+	require.NoError(t, build.Pack(t.Context(), build.PackOptions{
+		Dir: fetched(t, build.Result{Commit: "abc"},
+			"agents/a.yaml", "name: a\nmodel: scripted/m\nmcp_servers: [{name: crm, url: 'https://crm.example'}]\n",
+			"models/m.yaml", "steps: [{turn: 1, tool_calls: [{name: get, arguments: {id: '7'}}]}, {turn: 2, text: done}]\n",
+			"tests/a.yaml", "agent: a\ncases:\n  - name: a\n    payload: x\n    mocks: {mcp: [{server: crm, tool: get, result: {}}]}\n    expected_tool_calls: [{tool: get}]\n"),
+		Dispatch: d, MCP: strictLister{}, Now: time.Now, Models: &model.Registry{},
+	}))
+	require.Equal(t, dispatchapi.FailureTests, d.results[0].FailureReason)
+	require.Contains(t, d.text(), `note: rejected call of "get": the arguments do not fit: id: must be of type integer, not string`)
 }
 
 // A file of the repository cannot pretend to be the lock.
