@@ -10,16 +10,16 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/delivery"
 	"github.com/agentplatform/agentplatform/store/runrow"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // shareRows are the columns of shares.
-var shareRows = rowset[sqlcore.Share]{
-	uuidColumn("project_id", func(s *sqlcore.Share) uuid.UUID { return s.Connector.ProjectID }),
-	uuidColumn("connector_id", func(s *sqlcore.Share) uuid.UUID { return s.Connector.ID }),
-	columnOf("most", func(s *sqlcore.Share) int64 { return int64(s.Limit) }),
+var shareRows = rowset[delivery.Share]{
+	uuidColumn("project_id", func(s *delivery.Share) uuid.UUID { return s.Connector.ProjectID }),
+	uuidColumn("connector_id", func(s *delivery.Share) uuid.UUID { return s.Connector.ID }),
+	columnOf("most", func(s *delivery.Share) int64 { return int64(s.Limit) }),
 }
 
 // takeDueStatement addresses the rows that it has found by their physical location, so no planner
@@ -28,17 +28,17 @@ var takeDueStatement = `UPDATE deliveries d SET attempt = d.attempt + 1, lease_u
 	FROM ` + shareRows.fromClause(2, "s") + `
 	CROSS JOIN LATERAL (SELECT o.ctid FROM deliveries o WHERE o.project_id = s.project_id AND o.connector_id = s.connector_id
 		AND o.due_at <= now_us() AND o.lease_until IS NULL ORDER BY o.due_at, o.id LIMIT s.most) n
-	WHERE d.project_id = s.project_id AND d.ctid = n.ctid RETURNING d.` + strings.ReplaceAll(sqlcore.DeliveryColumns, ", ", ", d.")
+	WHERE d.project_id = s.project_id AND d.ctid = n.ctid RETURNING d.` + strings.ReplaceAll(delivery.DeliveryColumns, ", ", ", d.")
 
-// TakeDue implements sqlcore.Engine.
-func (e engine) TakeDue(ctx context.Context, q sqldb.Queryer, shares []sqlcore.Share, lease time.Duration) (begun []store.Delivery, err error) {
+// TakeDue implements delivery.Engine.
+func (e engine) TakeDue(ctx context.Context, q sqldb.Queryer, shares []delivery.Share, lease time.Duration) (begun []store.Delivery, err error) {
 	rows, err := q.QueryContext(ctx, takeDueStatement, append([]any{lease.Microseconds()}, shareRows.arguments(shares)...)...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }() // Err returns its error
 	for rows.Next() {
-		d, err := sqlcore.ScanDelivery(rows)
+		d, err := delivery.ScanDelivery(rows)
 		if err != nil {
 			return nil, err
 		}
@@ -48,14 +48,14 @@ func (e engine) TakeDue(ctx context.Context, q sqldb.Queryer, shares []sqlcore.S
 }
 
 // receiptRows are the columns of receipts.
-var receiptRows = rowset[sqlcore.Receipt]{
-	uuidColumn("project_id", func(r *sqlcore.Receipt) uuid.UUID { return r.Delivery.ProjectID }),
-	uuidColumn("id", func(r *sqlcore.Receipt) uuid.UUID { return r.Delivery.ID }),
-	columnOf("attempt", func(r *sqlcore.Receipt) int64 { return int64(r.Delivery.Attempt) }),
-	columnOf("at", func(r *sqlcore.Receipt) int64 { return r.At.UnixMicro() }),
-	columnOf("duration_us", func(r *sqlcore.Receipt) int64 { return r.Duration.Microseconds() }),
-	columnOf("status_code", func(r *sqlcore.Receipt) int64 { return int64(r.StatusCode) }),
-	columnOf("response", func(r *sqlcore.Receipt) string { return r.Response }),
+var receiptRows = rowset[delivery.Receipt]{
+	uuidColumn("project_id", func(r *delivery.Receipt) uuid.UUID { return r.Delivery.ProjectID }),
+	uuidColumn("id", func(r *delivery.Receipt) uuid.UUID { return r.Delivery.ID }),
+	columnOf("attempt", func(r *delivery.Receipt) int64 { return int64(r.Delivery.Attempt) }),
+	columnOf("at", func(r *delivery.Receipt) int64 { return r.At.UnixMicro() }),
+	columnOf("duration_us", func(r *delivery.Receipt) int64 { return r.Duration.Microseconds() }),
+	columnOf("status_code", func(r *delivery.Receipt) int64 { return int64(r.StatusCode) }),
+	columnOf("response", func(r *delivery.Receipt) string { return r.Response }),
 }
 
 // receiveStatement deletes deliveries and inserts two history rows for each. It names no partition,
@@ -80,7 +80,7 @@ var receiveStatement = `WITH given AS MATERIALIZED (
 	SELECT project_id, (array_agg(id))[1], array_agg(id), now_us() FROM gone GROUP BY project_id
 ) SELECT project_id, id FROM gone`
 
-// Receive implements sqlcore.Engine.
-func (e engine) Receive(ctx context.Context, q sqldb.Queryer, receipts []sqlcore.Receipt) (received []store.Key, err error) {
+// Receive implements delivery.Engine.
+func (e engine) Receive(ctx context.Context, q sqldb.Queryer, receipts []delivery.Receipt) (received []store.Key, err error) {
 	return readKeys(q.QueryContext(ctx, receiveStatement, receiptRows.arguments(receipts)...))
 }

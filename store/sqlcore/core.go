@@ -3,9 +3,6 @@
 package sqlcore
 
 import (
-	"context"
-	"time"
-
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/agent"
 	"github.com/agentplatform/agentplatform/store/agentrun"
@@ -14,12 +11,12 @@ import (
 	"github.com/agentplatform/agentplatform/store/cluster"
 	"github.com/agentplatform/agentplatform/store/connectorrun"
 	"github.com/agentplatform/agentplatform/store/crontick"
+	"github.com/agentplatform/agentplatform/store/delivery"
 	"github.com/agentplatform/agentplatform/store/deployment"
 	"github.com/agentplatform/agentplatform/store/exchangerate"
 	"github.com/agentplatform/agentplatform/store/idempotency"
 	"github.com/agentplatform/agentplatform/store/load"
 	"github.com/agentplatform/agentplatform/store/openrun"
-	"github.com/agentplatform/agentplatform/store/outbox"
 	"github.com/agentplatform/agentplatform/store/platformkey"
 	"github.com/agentplatform/agentplatform/store/pollrequest"
 	"github.com/agentplatform/agentplatform/store/projection"
@@ -40,16 +37,11 @@ type Engine interface {
 	retention.Engine
 	searchindex.Engine
 	openrun.Engine
+	delivery.Engine
 	// Among returns the condition, after an ID, that a column of IDs contains it.
 	Among(column string) string
 	// First returns the first of a column of IDs, as an index of the schema has it.
 	First(column string) string
-	// TakeDue begins attempts of due deliveries, for each destination up to its share, oldest
-	// first.
-	TakeDue(ctx context.Context, q sqldb.Queryer, shares []Share, lease time.Duration) ([]store.Delivery, error)
-	// Receive moves successful deliveries to history, with the attempt of each, and returns their
-	// keys. It skips deliveries whose claims are not current.
-	Receive(ctx context.Context, q sqldb.Queryer, receipts []Receipt) ([]store.Key, error)
 }
 
 // Options are the parts of a Core.
@@ -88,6 +80,8 @@ type Core struct {
 	*projection.Writer
 	*crontick.Plan
 	*openrun.Dispatcher
+	*delivery.Courier
+	*delivery.Sender
 	*statistics.Counter
 	*connectorrun.History
 	*agent.Directory
@@ -97,10 +91,7 @@ type Core struct {
 
 	engine   Engine
 	evaluate store.Evaluator
-	expiring *expiryCursor
 	skipped  *sweep.Skipped
-	// turns are the turns of PostDeliveries.
-	turns *outbox.Cursor
 	// listsAtOnce is Options.ListsAtOnce.
 	listsAtOnce int
 }
@@ -109,12 +100,10 @@ type Core struct {
 func New(o Options) *Core {
 	skipped := &sweep.Skipped{}
 	c := &Core{
-		engine:   o.Engine,
-		evaluate: o.Evaluate, expiring: &expiryCursor{}, skipped: skipped,
-		turns:       outbox.NewCursor(),
+		engine: o.Engine, evaluate: o.Evaluate, skipped: skipped,
 		listsAtOnce: o.ListsAtOnce,
 		Index:       searchindex.New(o.Engine, max(o.ListsAtOnce-1, 1)), Outbox: trace.New(), Counter: statistics.New(),
-		Keeper: retention.New(o.Engine, o.AtOnce, skipped),
+		Keeper: retention.New(o.Engine, o.AtOnce, skipped), Courier: delivery.New(o.Engine, skipped),
 	}
 	c.setDB(&sqldb.DB{Engine: o.Engine, Dialect: o.Dialect, Publish: o.Publish})
 	return c
@@ -139,9 +128,11 @@ func (c *Core) setDB(db *sqldb.DB) {
 	c.Writer = projection.New(db, c.CancelOpen)
 	c.Plan = crontick.New(db)
 	c.Memory = idempotency.New(db)
+	c.Courier = c.Courier.With(db, c.Archive)
 	c.Record = deployment.New(db, c.ClaimWithin)
 	c.Outbox = c.Outbox.With(db)
 	c.Viewer = agentrun.New(db, c.Archive, c.engine.Among, c.SearchRuns)
+	c.Sender = delivery.NewSender(db, c.Courier, c.Dispatcher, c.Viewer)
 	c.Counter = c.Counter.With(db)
 	c.History = connectorrun.New(db, c.engine.First)
 	c.Directory = agent.New(db)

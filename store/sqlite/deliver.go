@@ -9,21 +9,21 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/delivery"
 	"github.com/agentplatform/agentplatform/store/runrow"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// TakeDue implements sqlcore.Engine.
-func (e engine) TakeDue(ctx context.Context, q sqldb.Queryer, shares []sqlcore.Share, lease time.Duration) (begun []store.Delivery, err error) {
+// TakeDue implements delivery.Engine.
+func (e engine) TakeDue(ctx context.Context, q sqldb.Queryer, shares []delivery.Share, lease time.Duration) (begun []store.Delivery, err error) {
 	for _, s := range shares {
 		if err := eachRow(ctx, q, func(rows *sql.Rows) error {
-			d, err := sqlcore.ScanDelivery(rows)
+			d, err := delivery.ScanDelivery(rows)
 			begun = append(begun, d)
 			return err
 		}, `UPDATE deliveries AS d SET attempt = attempt + 1, lease_until = now_us() + $4, due_at = now_us() + $4
 			WHERE d.project_id = $1 AND d.id IN (SELECT o.id FROM deliveries o WHERE o.project_id = $1 AND o.connector_id = $2
-				AND o.due_at <= now_us() AND o.lease_until IS NULL ORDER BY o.due_at, o.id LIMIT $3) RETURNING `+sqlcore.DeliveryColumns,
+				AND o.due_at <= now_us() AND o.lease_until IS NULL ORDER BY o.due_at, o.id LIMIT $3) RETURNING `+delivery.DeliveryColumns,
 			s.Connector.ProjectID, s.Connector.ID, s.Limit, lease.Microseconds()); err != nil {
 			return nil, err
 		}
@@ -35,8 +35,8 @@ func (e engine) TakeDue(ctx context.Context, q sqldb.Queryer, shares []sqlcore.S
 const receipts = ` FROM json_each($1) g JOIN deliveries d ON d.project_id = g.value ->> 0 AND d.id = g.value ->> 1
 	WHERE d.attempt = g.value ->> 2 AND d.lease_until IS NOT NULL`
 
-// Receive implements sqlcore.Engine.
-func (e engine) Receive(ctx context.Context, q sqldb.Queryer, of []sqlcore.Receipt) (received []store.Key, err error) {
+// Receive implements delivery.Engine.
+func (e engine) Receive(ctx context.Context, q sqldb.Queryer, of []delivery.Receipt) (received []store.Key, err error) {
 	given := make([][]any, len(of))
 	for i, r := range of {
 		given[i] = []any{r.Delivery.ProjectID, r.Delivery.ID, r.Delivery.Attempt, r.At.UnixMicro(), r.Duration.Microseconds(), r.StatusCode, r.Response}

@@ -17,9 +17,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/delivery"
 	"github.com/agentplatform/agentplatform/store/idempotency"
 	"github.com/agentplatform/agentplatform/store/openrun"
-	"github.com/agentplatform/agentplatform/store/sqlcore"
 	"github.com/agentplatform/agentplatform/store/statistics"
 )
 
@@ -110,8 +110,8 @@ var never = []struct{ what, query string }{
 		- (SELECT COALESCE(sum(log_size + result_size), 0) FROM deployments)
 		- ` + strconv.Itoa(statistics.RollupBytes) + ` * ((SELECT count(*) FROM run_rollups) + (SELECT count(*) FROM usage_rollups)
 			+ (SELECT count(*) FROM connector_rollups) + (SELECT count(*) FROM agent_totals))
-		- (SELECT ` + strconv.Itoa(sqlcore.DeliveryOverhead) + ` * count(*) FROM ended_connector_runs WHERE trigger_type = 'outbound')
-		- (SELECT COALESCE(sum(` + strconv.Itoa(sqlcore.DeliveryOverhead) + ` + octet_length(response) + octet_length(error)), 0) FROM delivery_attempts)
+		- (SELECT ` + strconv.Itoa(delivery.DeliveryOverhead) + ` * count(*) FROM ended_connector_runs WHERE trigger_type = 'outbound')
+		- (SELECT COALESCE(sum(` + strconv.Itoa(delivery.DeliveryOverhead) + ` + octet_length(response) + octet_length(error)), 0) FROM delivery_attempts)
 		- (SELECT COALESCE(sum(bytes), 0) FROM run_words)
 		- (SELECT COALESCE(sum(` + strconv.Itoa(idempotency.KeyOverhead) + ` + octet_length(k.key) + ` + strconv.Itoa(idempotency.KeyRunBytes) + ` * (
 				SELECT count(*) FROM ended_runs r WHERE r.project_id = c.project_id AND r.connector_run_id = c.id)), 0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package delivery
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const (
 
 // ClaimDeliveries implements store.Deliveries. Claims and records lock the connectors first, so the
 // number of attempts in progress is exact.
-func (c *Core) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
+func (c *Courier) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
 	for _, name := range []string{claims, lostAttempts, closedDeliveries} {
 		c.skipped.BeginCall(name)
 	}
@@ -57,7 +57,7 @@ type deliveryClaim struct {
 }
 
 // claimApart begins attempts. A failing destination is skipped for some calls.
-func (c *Core) claimApart(ctx context.Context, claim store.DeliveryClaim, limit int) (got deliveryClaim, err error) {
+func (c *Courier) claimApart(ctx context.Context, claim store.DeliveryClaim, limit int) (got deliveryClaim, err error) {
 	all, err := c.claimSome(ctx, claim, limit, nil)
 	if err == nil {
 		return all, nil
@@ -82,10 +82,10 @@ func (c *Core) claimApart(ctx context.Context, claim store.DeliveryClaim, limit 
 			}
 			return err
 		},
-		IsDataError: c.IsDataError, CanProceed: c.CanWrite,
+		IsDataError: c.db.IsDataError, CanProceed: c.db.CanWrite,
 		SetAside: func(ctx context.Context, d destination, because error) error {
 			// If this fails too, only this process skips the destination.
-			_ = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			_ = c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 				return delayDestination(ctx, tx, d.Key, outbox.AsideFor)
 			})
 			return c.skipped.Skip(claims, d.Key, because)
@@ -96,16 +96,16 @@ func (c *Core) claimApart(ctx context.Context, claim store.DeliveryClaim, limit 
 
 // claimSome begins attempts in one transaction, for these destinations or, if there are none, for
 // any. With an error none have begun, but due is valid.
-func (c *Core) claimSome(ctx context.Context, claim store.DeliveryClaim, limit int, only []store.Key) (got deliveryClaim, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+func (c *Courier) claimSome(ctx context.Context, claim store.DeliveryClaim, limit int, only []store.Key) (got deliveryClaim, err error) {
+	err = c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		got = deliveryClaim{}
 		var l sqldb.Args
 		narrow := c.otherDestinations(&l, claim)
 		if len(only) > 0 {
-			narrow += ` AND ` + c.KeyCondition(&l, "connector_id", only)
+			narrow += ` AND ` + c.db.KeyCondition(&l, "connector_id", only)
 		}
 		got.due, err = sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-			WHERE due_at <= now_us()`+narrow+` ORDER BY due_at LIMIT `+l.Add(min(destinationsPerAttempt*limit, store.MaxDeliveryClaim))+` `+c.SkipLocked, l.Values...)
+			WHERE due_at <= now_us()`+narrow+` ORDER BY due_at LIMIT `+l.Add(min(destinationsPerAttempt*limit, store.MaxDeliveryClaim))+` `+c.db.SkipLocked, l.Values...)
 		if err != nil || len(got.due) == 0 {
 			return err
 		}
@@ -118,12 +118,12 @@ func (c *Core) claimSome(ctx context.Context, claim store.DeliveryClaim, limit i
 }
 
 // otherDestinations excludes the destinations that the claim leaves out.
-func (c *Core) otherDestinations(l *sqldb.Args, claim store.DeliveryClaim) (where string) {
+func (c *Courier) otherDestinations(l *sqldb.Args, claim store.DeliveryClaim) (where string) {
 	if full := claim.Without(); len(full) > 0 {
 		where = ` AND project_id NOT IN ` + l.AddIDs(full)
 	}
 	if full := slices.Concat(claim.Full(), c.skipped.Keys(claims)); len(full) > 0 {
-		where += ` AND NOT (` + c.KeyCondition(l, "connector_id", full) + `)`
+		where += ` AND NOT (` + c.db.KeyCondition(l, "connector_id", full) + `)`
 	}
 	return where
 }
@@ -132,12 +132,12 @@ func (c *Core) otherDestinations(l *sqldb.Args, claim store.DeliveryClaim) (wher
 const maxClosed = 4
 
 // claimFrom begins attempts of the due destinations.
-func (c *Core) claimFrom(ctx context.Context, tx *sqldb.Tx, got *deliveryClaim, claim store.DeliveryClaim, limit int) error {
+func (c *Courier) claimFrom(ctx context.Context, tx *sqldb.Tx, got *deliveryClaim, claim store.DeliveryClaim, limit int) error {
 	keys := make([]store.Key, len(got.due))
 	for i, d := range got.due {
 		keys[i] = d.Key
 	}
-	connectors, err := connectorrow.ByKeys(ctx, c.DB, tx, keys)
+	connectors, err := connectorrow.ByKeys(ctx, c.db, tx, keys)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (c *Core) claimFrom(ctx context.Context, tx *sqldb.Tx, got *deliveryClaim, 
 
 // underWay returns the number of attempts in progress per connector, and the connectors with
 // expired claims, whose attempts have no result.
-func (c *Core) underWay(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (of map[store.Key]int, lost []store.Key, err error) {
+func (c *Courier) underWay(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (of map[store.Key]int, lost []store.Key, err error) {
 	var l sqldb.Args
 	of = map[store.Key]int{}
 	_, err = sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
@@ -197,7 +197,7 @@ func (c *Core) underWay(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (of
 		}
 		return none, err
 	}, `SELECT project_id, connector_id, count(*) FILTER (WHERE lease_until > now_us()), count(*) FILTER (WHERE lease_until <= now_us() AND due_at <= now_us())
-		FROM deliveries WHERE lease_until IS NOT NULL AND `+c.KeyCondition(&l, "connector_id", keys)+` GROUP BY project_id, connector_id`, l.Values...)
+		FROM deliveries WHERE lease_until IS NOT NULL AND `+c.db.KeyCondition(&l, "connector_id", keys)+` GROUP BY project_id, connector_id`, l.Values...)
 	return of, lost, err
 }
 
@@ -206,17 +206,17 @@ const lostError = `the result of this attempt was not recorded`
 
 // loseAttempts records the attempts of a connector whose claims have expired as lost. It skips
 // attempts whose result is being recorded now.
-func (c *Core) loseAttempts(ctx context.Context, connector store.Key) error {
+func (c *Courier) loseAttempts(ctx context.Context, connector store.Key) error {
 	_, err := c.deliverySweep(lostAttempts, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, c.recordLost).Sweep(ctx, store.MaxDeliveryClaim)
 	return sqldb.Wrap(err, "recording lost attempts of %s", connector)
 }
 
 // deliverySweep is a sweep of the deliveries of a connector. A row that is set aside is not
 // due for a while.
-func (c *Core) deliverySweep(name string, connector store.Key, where string, lock func(ctx context.Context, tx *sqldb.Tx) (bool, error),
+func (c *Courier) deliverySweep(name string, connector store.Key, where string, lock func(ctx context.Context, tx *sqldb.Tx) (bool, error),
 	move func(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error,
 ) sweep.OpenRows[store.Key] {
-	s := sweep.RunsByKey(c.DB, c.skipped, name, `r.project_id = $2 AND r.connector_id = $3 AND `+where, `r.due_at, r.id`,
+	s := sweep.RunsByKey(c.db, c.skipped, name, `r.project_id = $2 AND r.connector_id = $3 AND `+where, `r.due_at, r.id`,
 		func(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (store.Swept, error) {
 			return store.Swept{}, move(ctx, tx, keys)
 		},
@@ -224,7 +224,7 @@ func (c *Core) deliverySweep(name string, connector store.Key, where string, loc
 	s.Table, s.Lock = `deliveries`, lock
 	s.Aside = func(ctx context.Context, row store.Key) {
 		// If this fails too, it stays due, and only this process skips it.
-		_ = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		_ = c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			_, err := tx.Exec(ctx, `UPDATE deliveries SET due_at = now_us() + $3 WHERE project_id = $1 AND id = $2 AND (lease_until IS NULL OR lease_until <= now_us())`,
 				row.ProjectID, row.ID, (outbox.AsideFor * sweep.MaxSkippedCalls).Microseconds())
 			return err
@@ -234,11 +234,11 @@ func (c *Core) deliverySweep(name string, connector store.Key, where string, loc
 }
 
 // recordLost records lost attempts.
-func (c *Core) recordLost(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error {
+func (c *Courier) recordLost(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error {
 	var l sqldb.Args
 	lost, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
 		SELECT project_id, id, tries + 1, now_us(), 0, 0, '`+store.ErrorClassLost+`', '`+lostError+`', ''
-		FROM deliveries WHERE `+c.KeyCondition(&l, "id", keys)+` ON CONFLICT DO NOTHING RETURNING project_id, delivery_id`, l.Values...)
+		FROM deliveries WHERE `+c.db.KeyCondition(&l, "id", keys)+` ON CONFLICT DO NOTHING RETURNING project_id, delivery_id`, l.Values...)
 	if err != nil {
 		return err
 	}
@@ -250,21 +250,21 @@ func (c *Core) recordLost(ctx context.Context, tx *sqldb.Tx, keys []store.Key) e
 		return err
 	}
 	l = sqldb.Args{}
-	_, err = tx.Exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1, waits_for = '' WHERE `+c.KeyCondition(&l, "id", keys), l.Values...)
+	_, err = tx.Exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1, waits_for = '' WHERE `+c.db.KeyCondition(&l, "id", keys), l.Values...)
 	return err
 }
 
 // skipDueDeliveries skips due deliveries of a closed destination, a few at a time.
-func (c *Core) skipDueDeliveries(ctx context.Context, of store.Key) error {
+func (c *Courier) skipDueDeliveries(ctx context.Context, of store.Key) error {
 	reason := ""
 	_, err := c.deliverySweep(closedDeliveries, of, `r.due_at <= now_us() AND r.lease_until IS NULL`,
 		func(ctx context.Context, tx *sqldb.Tx) (bool, error) {
 			locked, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-				WHERE project_id = $1 AND connector_id = $2 `+c.Exclusive, of.ProjectID, of.ID)
+				WHERE project_id = $1 AND connector_id = $2 `+c.db.Exclusive, of.ProjectID, of.ID)
 			if err != nil || len(locked) == 0 {
 				return false, err
 			}
-			connectors, err := connectorrow.ByKeys(ctx, c.DB, tx, []store.Key{of})
+			connectors, err := connectorrow.ByKeys(ctx, c.db, tx, []store.Key{of})
 			connector, known := connectors[of]
 			reason = locked[0].closedReason(connector, known)
 			return reason != "", err

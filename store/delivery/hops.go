@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package delivery
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 // addOrigins sets the hops of targets, one more than the events that started their runs, and the traceparents. Some starts
 // are known.
-func (c *Core) addOrigins(ctx context.Context, targets []target, starts []runrow.Start) error {
+func (c *Courier) addOrigins(ctx context.Context, targets []target, starts []runrow.Start) error {
 	known := make(map[store.Key]bool, len(starts))
 	for _, s := range starts {
 		known[s.Run] = true
@@ -23,11 +23,11 @@ func (c *Core) addOrigins(ctx context.Context, targets []target, starts []runrow
 			known[t.run], others = true, append(others, t.run)
 		}
 	}
-	more, err := runrow.StartsOf(ctx, c.DB, c.engine.Reader(), others)
+	more, err := runrow.StartsOf(ctx, c.db, c.db.Reader(), others)
 	if err != nil {
 		return err
 	}
-	origins, err := runrow.OriginsByRun(ctx, c.DB, c.engine.Reader(), slices.Concat(starts, more))
+	origins, err := runrow.OriginsByRun(ctx, c.db, c.db.Reader(), slices.Concat(starts, more))
 	for i, t := range targets {
 		from := origins[t.run]
 		targets[i].hops, targets[i].traceparent = from.Hops+1, from.Traceparent

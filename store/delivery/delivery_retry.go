@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package delivery
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 )
 
 // RetryDeliveryNow implements store.Replays.
-func (c *Core) RetryDeliveryNow(ctx context.Context, delivery store.Key, key *store.Idempotency) (a store.Admission, err error) {
-	err = c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (c *Courier) RetryDeliveryNow(ctx context.Context, delivery store.Key, key *store.Idempotency) (a store.Admission, err error) {
+	err = c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		d, err := ScanDelivery(tx.QueryRowContext(ctx, `SELECT `+DeliveryColumns+` FROM deliveries WHERE project_id = $1 AND id = $2`,
 			delivery.ProjectID, delivery.ID))
 		if err != nil {
@@ -38,13 +38,13 @@ func (c *Core) RetryDeliveryNow(ctx context.Context, delivery store.Key, key *st
 // deliveries of its destination. If these wait for a success, it is the one that is tried. It locks
 // the destination first, as claims do, and then the delivery. It skips a delivery whose success is
 // being recorded, because that transaction locks in the other order: the delivery has ended.
-func (c *Core) makeDue(ctx context.Context, tx *sqldb.Tx, d store.Delivery) error {
+func (c *Courier) makeDue(ctx context.Context, tx *sqldb.Tx, d store.Delivery) error {
 	if _, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-		WHERE project_id = $1 AND connector_id = $2 `+c.Exclusive, d.ProjectID, d.ConnectorID); err != nil {
+		WHERE project_id = $1 AND connector_id = $2 `+c.db.Exclusive, d.ProjectID, d.ConnectorID); err != nil {
 		return err
 	}
 	var underWay bool
-	if err := tx.QueryRowContext(ctx, `SELECT lease_until IS NOT NULL AND lease_until > now_us() FROM deliveries WHERE project_id = $1 AND id = $2 `+c.SkipLocked,
+	if err := tx.QueryRowContext(ctx, `SELECT lease_until IS NOT NULL AND lease_until > now_us() FROM deliveries WHERE project_id = $1 AND id = $2 `+c.db.SkipLocked,
 		d.ProjectID, d.ID).Scan(&underWay); err != nil {
 		return sqldb.MapNoRows(err)
 	}

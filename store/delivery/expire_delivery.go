@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package delivery
 
 import (
 	"context"
@@ -29,7 +29,7 @@ const (
 // ExpireDeliveries implements store.Housekeeping. It checks destinations in order, after the last
 // one of the previous call, until it has ended the maximum number of deliveries. The ID of a
 // delivery has its creation time.
-func (c *Core) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+func (c *Courier) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	c.expiring.Lock()
 	defer c.expiring.Unlock()
 	c.skipped.BeginCall(expiredDeliveries)
@@ -58,9 +58,9 @@ func (c *Core) ExpireDeliveries(ctx context.Context, age time.Duration, limit in
 
 // expiredDestinations returns the next destinations with expired deliveries, and the last one checked; the zero
 // key at the end.
-func (c *Core) expiredDestinations(ctx context.Context, age time.Duration) (late []store.Key, last store.Key, err error) {
+func (c *Courier) expiredDestinations(ctx context.Context, age time.Duration) (late []store.Key, last store.Key, err error) {
 	n := 0
-	_, err = sqldb.Collect(ctx, c.engine.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, c.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var isLate bool
 		err = row.Scan(&last.ProjectID, &last.ID, &isLate)
 		if n++; isLate {
@@ -83,18 +83,18 @@ const expiredDeliveries = "expired deliveries"
 // expireDue ends expired deliveries of a destination. It skips deliveries in progress, and
 // deliveries whose result is being recorded, because that transaction may wait for the destination,
 // which is locked here.
-func (c *Core) expireDue(ctx context.Context, of store.Key, age time.Duration, limit int) (int, error) {
-	age, err := c.OpenFor(ctx, c.engine.Reader(), of.ProjectID, age)
+func (c *Courier) expireDue(ctx context.Context, of store.Key, age time.Duration, limit int) (int, error) {
+	age, err := c.db.OpenFor(ctx, c.db.Reader(), of.ProjectID, age)
 	if err != nil {
 		return 0, err
 	}
 	swept, err := sweep.OpenRows[store.Delivery]{
-		DB: c.DB, Skipped: c.skipped, Name: expiredDeliveries, Columns: DeliveryColumns, Table: `deliveries`,
+		DB: c.db, Skipped: c.skipped, Name: expiredDeliveries, Columns: DeliveryColumns, Table: `deliveries`,
 		Where: `r.project_id = $2 AND r.connector_id = $3 AND r.id < id_at(now_us() - $4) AND (r.lease_until IS NULL OR r.lease_until <= now_us())`,
 		Order: `r.id`, Args: []any{of.ProjectID, of.ID, age.Microseconds()}, Scan: ScanDelivery, Key: store.Delivery.Key,
 		Lock: func(ctx context.Context, tx *sqldb.Tx) (bool, error) {
 			locked, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-				WHERE project_id = $1 AND connector_id = $2 `+c.Exclusive, of.ProjectID, of.ID)
+				WHERE project_id = $1 AND connector_id = $2 `+c.db.Exclusive, of.ProjectID, of.ID)
 			return len(locked) > 0, err
 		},
 		Move: func(ctx context.Context, tx *sqldb.Tx, old []store.Delivery) (store.Swept, error) {
@@ -105,7 +105,7 @@ func (c *Core) expireDue(ctx context.Context, of store.Key, age time.Duration, l
 }
 
 // endExpired ends deliveries of a locked destination.
-func (c *Core) endExpired(ctx context.Context, tx *sqldb.Tx, of store.Key, age time.Duration, old []store.Delivery) error {
+func (c *Courier) endExpired(ctx context.Context, tx *sqldb.Tx, of store.Key, age time.Duration, old []store.Delivery) error {
 	reason := fmt.Sprintf("%s: it was not taken within %d days", store.DeliveryExpired, int(age.Hours()/24))
 	keys, attempts := make([]store.Key, len(old)), make([]store.Attempt, len(old))
 	for i, d := range old {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package delivery
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 
 // RecordAttempts implements store.Deliveries. An attempt that cannot be recorded blocks no other
 // attempt.
-func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) error {
+func (c *Courier) RecordAttempts(ctx context.Context, attempts []store.Attempt) error {
 	deliveries := map[store.Key]store.Attempt{}
 	for _, a := range attempts {
 		if before, twice := deliveries[a.Delivery.Key()]; !twice || before.Delivery.Attempt < a.Delivery.Attempt {
@@ -44,7 +44,7 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 			}
 			return nil
 		},
-		IsDataError: c.IsDataError, CanProceed: c.CanWrite,
+		IsDataError: c.db.IsDataError, CanProceed: c.db.CanWrite,
 		SetAside: func(_ context.Context, key store.Key, because error) error {
 			return &store.SetAsideError{Rows: []error{sqldb.Wrap(because, "delivery %s", key)}}
 		},
@@ -57,20 +57,20 @@ func (c *Core) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 }
 
 // recordAll records attempts in one transaction.
-func (c *Core) recordAll(ctx context.Context, deliveries map[store.Key]store.Attempt) error {
+func (c *Courier) recordAll(ctx context.Context, deliveries map[store.Key]store.Attempt) error {
 	destinations, done := map[store.Key]bool{}, true
 	for _, a := range deliveries {
 		destinations[a.Delivery.Connector()] = true
 		done = done && a.Outcome == store.DeliveryDone
 	}
 	keys := slices.SortedFunc(maps.Keys(destinations), sqldb.CompareKeys)
-	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	return c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if done {
 			return c.recordDone(ctx, tx, keys, deliveries)
 		}
 		l := sqldb.Args{}
 		to, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+
-			c.KeyCondition(&l, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.Exclusive, l.Values...)
+			c.db.KeyCondition(&l, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.db.Exclusive, l.Values...)
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (c *Core) recordAll(ctx context.Context, deliveries map[store.Key]store.Att
 
 // dropExcerpts drops the responses for projects whose storage is full or cannot be measured.
 // Recording the attempts matters more.
-func (c *Core) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.Attempt) {
+func (c *Courier) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.Attempt) {
 	projects := map[uuid.UUID]bool{}
 	for key, a := range deliveries {
 		if a.Response != "" {
@@ -96,7 +96,7 @@ func (c *Core) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.
 	}
 	for some := range slices.Chunk(slices.SortedFunc(maps.Keys(projects), sqldb.CompareIDs), sqldb.MaxIDs) {
 		var l sqldb.Args
-		full, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanUUID, `SELECT p.project_id FROM projects p
+		full, err := sqldb.Collect(ctx, c.db.Reader(), sqldb.ScanUUID, `SELECT p.project_id FROM projects p
 			WHERE p.project_id IN `+l.AddIDs(some)+` AND p.storage > 0 AND `+storedbytes.Counted+` >= p.storage`, l.Values...)
 		if err != nil {
 			full = some
@@ -119,7 +119,7 @@ type Receipt struct {
 // recordDone records attempts that all succeeded, as most do. It locks only destinations that
 // waited for a slot, or for a success, and locks these last. So claims find the other destinations
 // unlocked.
-func (c *Core) recordDone(ctx context.Context, tx *sqldb.Tx, keys []store.Key, deliveries map[store.Key]store.Attempt) error {
+func (c *Courier) recordDone(ctx context.Context, tx *sqldb.Tx, keys []store.Key, deliveries map[store.Key]store.Attempt) error {
 	receipts, bytes := make([]Receipt, 0, len(deliveries)), map[store.Key]int64{}
 	for _, key := range slices.SortedFunc(maps.Keys(deliveries), sqldb.CompareKeys) {
 		a := deliveries[key]
@@ -135,8 +135,8 @@ func (c *Core) recordDone(ctx context.Context, tx *sqldb.Tx, keys []store.Key, d
 	}
 	var l sqldb.Args
 	idle, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-		WHERE (failures > 0 OR rejected > 0 OR due_at IS NULL OR due_at > now_us()) AND `+c.KeyCondition(&l, "connector_id", keys)+`
-		ORDER BY project_id, connector_id `+c.Exclusive, l.Values...)
+		WHERE (failures > 0 OR rejected > 0 OR due_at IS NULL OR due_at > now_us()) AND `+c.db.KeyCondition(&l, "connector_id", keys)+`
+		ORDER BY project_id, connector_id `+c.db.Exclusive, l.Values...)
 	if err != nil || len(idle) == 0 {
 		return err
 	}
@@ -150,7 +150,7 @@ func (c *Core) recordDone(ctx context.Context, tx *sqldb.Tx, keys []store.Key, d
 	}
 	if len(well) > 0 {
 		l = sqldb.Args{}
-		if _, err := tx.Exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '' WHERE `+c.KeyCondition(&l, "connector_id", well), l.Values...); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '' WHERE `+c.db.KeyCondition(&l, "connector_id", well), l.Values...); err != nil {
 			return err
 		}
 	}
@@ -158,10 +158,10 @@ func (c *Core) recordDone(ctx context.Context, tx *sqldb.Tx, keys []store.Key, d
 }
 
 // current returns the attempts whose delivery was not claimed again, in a fixed order.
-func (c *Core) current(ctx context.Context, tx *sqldb.Tx, attempts map[store.Key]store.Attempt) (current []store.Attempt, err error) {
+func (c *Courier) current(ctx context.Context, tx *sqldb.Tx, attempts map[store.Key]store.Attempt) (current []store.Attempt, err error) {
 	l := sqldb.Args{}
 	open, err := sqldb.Collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries
-		WHERE lease_until IS NOT NULL AND `+c.KeyCondition(&l, "id", slices.Collect(maps.Keys(attempts))), l.Values...)
+		WHERE lease_until IS NOT NULL AND `+c.db.KeyCondition(&l, "id", slices.Collect(maps.Keys(attempts))), l.Values...)
 	for _, d := range open {
 		if a := attempts[d.Key()]; a.Delivery.Attempt == d.Attempt {
 			a.Delivery = d
@@ -173,7 +173,7 @@ func (c *Core) current(ctx context.Context, tx *sqldb.Tx, attempts map[store.Key
 }
 
 // writeAttempts writes attempts to history and applies their outcomes to the deliveries.
-func (c *Core) writeAttempts(ctx context.Context, tx *sqldb.Tx, attempts []store.Attempt) error {
+func (c *Courier) writeAttempts(ctx context.Context, tx *sqldb.Tx, attempts []store.Attempt) error {
 	type end struct {
 		status store.ConnectorRunStatus
 		reason string
@@ -236,12 +236,12 @@ type retry struct {
 }
 
 // retryAll schedules the next attempts, with one statement for each group of equal retries.
-func (c *Core) retryAll(ctx context.Context, tx *sqldb.Tx, again map[retry][]store.Key) error {
+func (c *Courier) retryAll(ctx context.Context, tx *sqldb.Tx, again map[retry][]store.Key) error {
 	for r, keys := range again {
 		for some := range slices.Chunk(keys, sqldb.MaxIDs) {
 			l := sqldb.Args{Values: []any{r.wait.Microseconds(), r.counts, r.waitsFor}}
 			if _, err := tx.Exec(ctx, `UPDATE deliveries SET lease_until = NULL, due_at = now_us() + $1, tries = tries + $2, waits_for = $3 WHERE `+
-				c.KeyCondition(&l, "id", some), l.Values...); err != nil {
+				c.db.KeyCondition(&l, "id", some), l.Values...); err != nil {
 				return err
 			}
 		}
@@ -250,7 +250,7 @@ func (c *Core) retryAll(ctx context.Context, tx *sqldb.Tx, again map[retry][]sto
 }
 
 // updateDestinations updates destinations after attempts, and when they are due again.
-func (c *Core) updateDestinations(ctx context.Context, tx *sqldb.Tx, to []destination, attempts []store.Attempt) error {
+func (c *Courier) updateDestinations(ctx context.Context, tx *sqldb.Tx, to []destination, attempts []store.Attempt) error {
 	of := map[store.Key][]store.Attempt{}
 	for _, a := range attempts {
 		of[a.Delivery.Connector()] = append(of[a.Delivery.Connector()], a)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package delivery
 
 import (
 	"context"
@@ -58,14 +58,14 @@ const (
 // PostDeliveries implements store.Deliveries. The work is read first. If several processes read the
 // same rows, the one that takes the outbox rows does the work. A row that fails alone is set aside
 // and blocks no other row.
-func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
+func (c *Courier) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
 	since := c.turns.Last()
 	waiting, err := c.dueOutboxRows(ctx, min(limit, sqldb.MaxIDs))
 	if err != nil || len(waiting) == 0 {
 		return 0, sqldb.Wrap(err, "reading undelivered results")
 	}
 	slices.SortFunc(waiting, func(a, b deliveryOutboxRow) int { return sqldb.CompareKeys(a.Key, b.Key) })
-	by := outbox.Consumer[deliveryOutboxRow]{DB: c.DB, ConsumeAll: c.postAll, TryConsume: c.postForTrial, DelayRow: delayOutboxRow}
+	by := outbox.Consumer[deliveryOutboxRow]{DB: c.db, ConsumeAll: c.postAll, TryConsume: c.postForTrial, DelayRow: delayOutboxRow}
 	err = by.Consume(ctx, waiting)
 	if by.TooSlow(ctx, waiting, err) {
 		err = by.SetAside(ctx, waiting[0], err)
@@ -78,7 +78,7 @@ func (c *Core) PostDeliveries(ctx context.Context, limit int) (runs int, err err
 
 // postAll creates deliveries from outbox rows, all or none. It locks in the same order as
 // transactions that record attempts: destinations first, in key order.
-func (c *Core) postAll(ctx context.Context, waiting []deliveryOutboxRow) error {
+func (c *Courier) postAll(ctx context.Context, waiting []deliveryOutboxRow) error {
 	var ended []store.Key
 	var failing []deliveryOutboxRow
 	for _, p := range waiting {
@@ -96,12 +96,12 @@ func (c *Core) postAll(ctx context.Context, waiting []deliveryOutboxRow) error {
 	if err != nil {
 		return sqldb.Wrap(err, "reading the targets of results")
 	}
-	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	return c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		own, told := map[store.Key]int64{}, map[store.Key]int64{}
 		if err := c.takeEnded(ctx, tx, ended, own); err != nil {
 			return err
 		}
-		if err := c.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(slices.Collect(maps.Keys(own)), runs), sqldb.ReadableCondition("r.project_id")); err != nil {
+		if err := c.db.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(slices.Collect(maps.Keys(own)), runs), sqldb.ReadableCondition("r.project_id")); err != nil {
 			return err
 		}
 		if err := c.takeFailing(ctx, tx, failing, targets, told); err != nil {
@@ -131,7 +131,7 @@ func (c *Core) postAll(ctx context.Context, waiting []deliveryOutboxRow) error {
 
 // postForTrial creates one delivery of each kind that uses other tables, for a project that does
 // not exist, and rolls back.
-func (c *Core) postForTrial(ctx context.Context) error {
+func (c *Courier) postForTrial(ctx context.Context) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func (c *Core) postForTrial(ctx context.Context) error {
 	if _, err := c.targets(ctx, runs, nil); err != nil {
 		return err
 	}
-	return c.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	return c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := c.takeEnded(ctx, tx, []store.Key{run}, map[store.Key]int64{}); err != nil {
 			return err
 		}
@@ -162,13 +162,13 @@ func (c *Core) postForTrial(ctx context.Context) error {
 }
 
 // takeEnded takes the rows of ended runs and marks them as own.
-func (c *Core) takeEnded(ctx context.Context, tx *sqldb.Tx, ended []store.Key, own map[store.Key]int64) error {
+func (c *Courier) takeEnded(ctx context.Context, tx *sqldb.Tx, ended []store.Key, own map[store.Key]int64) error {
 	if len(ended) == 0 {
 		return nil
 	}
 	var l sqldb.Args
 	taken, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `DELETE FROM outbox WHERE consumer = '`+outbox.Deliveries+`' AND `+
-		c.KeyCondition(&l, "ended_id", ended)+` RETURNING project_id, ended_id`, l.Values...)
+		c.db.KeyCondition(&l, "ended_id", ended)+` RETURNING project_id, ended_id`, l.Values...)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (r endedRun) PrimaryKey() store.Key { return r.Key }
 
 // targets returns the links that send results of ended runs and failure notices about connectors,
 // in the order of their destinations.
-func (c *Core) targets(ctx context.Context, runs []endedRun, failing []deliveryOutboxRow) (all []target, err error) {
+func (c *Courier) targets(ctx context.Context, runs []endedRun, failing []deliveryOutboxRow) (all []target, err error) {
 	if all, err = c.noticeLinks(ctx, failing); err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (c *Core) targets(ctx context.Context, runs []endedRun, failing []deliveryO
 			}
 		}
 	}
-	if all, err = c.setClosedReasons(ctx, c.engine.Reader(), all); err != nil || len(all) == 0 {
+	if all, err = c.setClosedReasons(ctx, c.db.Reader(), all); err != nil || len(all) == 0 {
 		return nil, err
 	}
 	if err := c.addOrigins(ctx, all, starts); err != nil {
@@ -226,7 +226,7 @@ func (c *Core) targets(ctx context.Context, runs []endedRun, failing []deliveryO
 
 // setClosedReasons sets the reason of each closed target. It drops targets without an outbound connector in
 // their environment.
-func (c *Core) setClosedReasons(ctx context.Context, q sqldb.Queryer, all []target) (those []target, err error) {
+func (c *Courier) setClosedReasons(ctx context.Context, q sqldb.Queryer, all []target) (those []target, err error) {
 	var keys []store.Key
 	for _, t := range all {
 		keys = append(keys, t.destination())
@@ -247,14 +247,14 @@ func (c *Core) setClosedReasons(ctx context.Context, q sqldb.Queryer, all []targ
 	return those, nil
 }
 
-func (c *Core) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRun, err error) {
-	for _, same := range c.KeysByPart("ended_runs", ended) {
+func (c *Courier) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRun, err error) {
+	for _, same := range c.db.KeysByPart("ended_runs", ended) {
 		var l sqldb.Args
-		past, err := sqldb.PastRows(ctx, c.DB, c.engine.Reader(), same[0].ID, func(row sqldb.Scanner) (r endedRun, err error) {
+		past, err := sqldb.PastRows(ctx, c.db, c.db.Reader(), same[0].ID, func(row sqldb.Scanner) (r endedRun, err error) {
 			err = row.Scan(&r.ProjectID, &r.ID, &r.environment, &r.agent, &r.status, &r.source, &r.input, &r.unpublished)
 			return r, err
 		}, `SELECT r.project_id, r.id, r.environment_id, r.agent_name, r.status, r.connector_id, r.input_id, r.unpublished FROM {ended_runs} r
-			WHERE `+c.KeyCondition(&l, "r.id", same)+sqldb.ReadableCondition("r.project_id"), l.Values...)
+			WHERE `+c.db.KeyCondition(&l, "r.id", same)+sqldb.ReadableCondition("r.project_id"), l.Values...)
 		if err != nil {
 			return nil, err
 		}
@@ -270,7 +270,7 @@ type projectAgent struct {
 }
 
 // outboundLinks returns the outbound links of the agents of runs, read once per project.
-func (c *Core) outboundLinks(ctx context.Context, runs []endedRun) (map[projectAgent][]store.Link, error) {
+func (c *Courier) outboundLinks(ctx context.Context, runs []endedRun) (map[projectAgent][]store.Link, error) {
 	of, agents := map[projectAgent][]store.Link{}, map[uuid.UUID][]string{}
 	for _, run := range runs {
 		if !slices.Contains(agents[run.ProjectID], run.agent) {
@@ -283,7 +283,7 @@ func (c *Core) outboundLinks(ctx context.Context, runs []endedRun) (map[projectA
 		for i, name := range names {
 			marks[i] = l.Add(name)
 		}
-		links, err := sqldb.Collect(ctx, c.engine.Reader(), connectorrow.ScanLink, connectorrow.SelectLinks+`WHERE l.project_id = $1 AND l.agent_name IN (`+strings.Join(marks, ", ")+`)
+		links, err := sqldb.Collect(ctx, c.db.Reader(), connectorrow.ScanLink, connectorrow.SelectLinks+`WHERE l.project_id = $1 AND l.agent_name IN (`+strings.Join(marks, ", ")+`)
 			AND l.outbound IS NOT NULL`, l.Values...)
 		if err != nil {
 			return nil, err
@@ -306,13 +306,13 @@ type outlet struct {
 const maxOutlets = 64
 
 // readOutlets reads the connectors that are in effect.
-func (c *Core) readOutlets(ctx context.Context, q sqldb.Queryer, keys []store.Key, outlets map[store.Key]outlet) error {
-	connectors, err := connectorrow.ByKeys(ctx, c.DB, q, keys)
+func (c *Courier) readOutlets(ctx context.Context, q sqldb.Queryer, keys []store.Key, outlets map[store.Key]outlet) error {
+	connectors, err := connectorrow.ByKeys(ctx, c.db, q, keys)
 	if err != nil {
 		return err
 	}
 	var l sqldb.Args
-	all, err := sqldb.Collect(ctx, q, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+c.KeyCondition(&l, "connector_id", keys), l.Values...)
+	all, err := sqldb.Collect(ctx, q, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+c.db.KeyCondition(&l, "connector_id", keys), l.Values...)
 	if err != nil {
 		return err
 	}
@@ -332,7 +332,7 @@ func (t target) destination() store.Key {
 
 // insertDeliveries inserts the deliveries of targets, which are in the order of their destinations, and skips
 // closed ones. It sets their IDs.
-func (c *Core) insertDeliveries(ctx context.Context, tx *sqldb.Tx, targets []target) error {
+func (c *Courier) insertDeliveries(ctx context.Context, tx *sqldb.Tx, targets []target) error {
 	var now int64
 	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 		return err
