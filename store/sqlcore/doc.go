@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sqlcore is the common part of the SQL engines of the store: the statements that both
-// databases understand, each next to its scan.
+// Package sqlcore connects the concerns of the store. [Core] embeds them, and has the retention of
+// history. The statements of all concerns are for both databases, each next to its scan.
 //
 // An engine provides transactions ([sqldb.Engine]), its migrations, and the hot paths that deserve the best
-// statement of its database: Accept, and the steps of claiming and ending that [Engine] names. All
-// other statements are written here once.
+// statement of its database: Accept, and the steps that [Engine] and the engines of concerns name. All
+// other statements are written once.
 //
 // # Locks
 //
