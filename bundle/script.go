@@ -25,7 +25,7 @@ type Step struct {
 	// Match is nil if the step fits every conversation.
 	Match     *Pattern   `yaml:"match" example:"hello" doc:"Regular expression (RE2) that must match in the conversation."`
 	Text      string     `yaml:"text" example:"Hello" doc:"The answer. ${1} and ${name} stand for groups of match, ${0} for the whole match, $$ for a dollar sign."`
-	ToolCalls []ToolCall `yaml:"tool_calls" doc:"Tools to call. Text in arguments is expanded like the answer."`
+	ToolCalls []ToolCall `yaml:"tool_calls" doc:"Tools to call. Text in arguments is expanded like the answer. An argument that is only ${name:json} is the JSON value of the group."`
 	// FinishReason is "" for the reason that fits the answer.
 	FinishReason string     `yaml:"finish_reason" enum:"stop,length,content_filter,tool_calls" without:"'tool_calls' with 'tool_calls', else 'stop'" example:"length" doc:"Why the answer ends: 'length' is an answer that a limit of tokens cut off."`
 	Delay        Duration   `yaml:"delay" example:"0.1" doc:"Delay before the answer."`

@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runtrace"
@@ -75,8 +76,9 @@ func (m *scriptedModel) playStep(ctx context.Context, step bundle.Step, turn int
 	if step.Text != "" {
 		content.Parts = append(content.Parts, &Part{Text: expand(step.Text)})
 	}
+	expandArgument := func(text string) any { return expandJSON(text, expand) }
 	for i, call := range step.ToolCalls {
-		args, _ := expandValue(call.Arguments, expand).(map[string]any)
+		args, _ := expandValue(call.Arguments, expandArgument).(map[string]any)
 		content.Parts = append(content.Parts, &Part{Call: &Call{
 			ID: fmt.Sprintf("call_%d_%d", turn, i), Name: call.Name, Args: args,
 		}})
@@ -123,7 +125,25 @@ func untilReference(template string) int {
 	return len(template)
 }
 
-func expandValue(v any, expand func(string) string) any {
+// jsonReference matches a text that is one reference whose match is a JSON value.
+var jsonReference = regexp.MustCompile(`^\$\{(\w+):json\}$`)
+
+// expandJSON returns the JSON value of the match if a text is a reference such as ${n:json}. It returns any other text, and a
+// match that is no JSON, expanded.
+func expandJSON(text string, expand func(string) string) any {
+	reference := jsonReference.FindStringSubmatch(text)
+	if reference == nil {
+		return expand(text)
+	}
+	match := expand("${" + reference[1] + "}")
+	var value any
+	if exactjson.Decode([]byte(match), &value) != nil {
+		return match
+	}
+	return value
+}
+
+func expandValue(v any, expand func(string) any) any {
 	switch v := v.(type) {
 	case string:
 		return expand(v)

@@ -41,6 +41,25 @@ func toolResult(name string, result map[string]any) *model.Content {
 	return &model.Content{Role: model.RoleUser, Parts: []*model.Part{{Result: &model.Result{Name: name, Response: result}}}}
 }
 
+// An argument that is one reference with :json is the JSON value of the match, with all its digits.
+func TestScripted_ConvertsArgumentsToJSON(t *testing.T) {
+	t.Parallel()
+	llm := scripted(t, `steps: [{match: '(?s)"n":(?P<n>\S+) (.*)', tool_calls: [{name: f, arguments: {n: '${n:json}', list: ['${2:json}'], text: '${n}', part: 'n=${n:json}'}}]}]`)
+	for given, want := range map[string]string{
+		`"n":9007199254740993 {"a":[1.50]}`: `{"n":9007199254740993,"list":[{"a":[1.50]}],"text":"9007199254740993","part":"n=${n:json}"}`,
+		`"n":true x y`:                      `{"n":true,"list":["x y"],"text":"true","part":"n=${n:json}"}`,
+	} {
+		t.Run(given, func(t *testing.T) {
+			answer, err := ask(t.Context(), llm, user(given))
+			require.NoError(t, err)
+			args, err := json.Marshal(answer.Content.Calls()[0].Args)
+			require.NoError(t, err)
+			require.JSONEq(t, want, string(args))
+			require.Contains(t, string(args), strings.Fields(given)[0][4:]+",", "all digits are kept")
+		})
+	}
+}
+
 func TestScripted_SelectsStepByTurnAndMatch(t *testing.T) {
 	t.Parallel()
 	llm := scripted(t, `
