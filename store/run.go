@@ -187,9 +187,9 @@ type Dispatch interface {
 	Heartbeat(ctx context.Context, environment Key, held []Held, lease time.Duration) (lost []Lease, err error)
 	// CheckClaim returns the error of AppendJournal for a claim that is not current. It locks nothing.
 	CheckClaim(ctx context.Context, l Lease) error
-	// AppendJournal appends entries in order. Repeated entries with the same token are no error. It
-	// returns ErrTooLarge and ErrInvalid as CheckJournal documents, and ErrTooLarge above
-	// MaxJournal.
+	// AppendJournal appends entries in order. Repeated entries with the same token and kind are no error.
+	// It returns ErrConflict for other repeated entries and for a gap, ErrTooLarge and ErrInvalid as
+	// CheckJournal documents, and ErrTooLarge above MaxJournal.
 	AppendJournal(ctx context.Context, l Lease, entries []JournalEntry) error
 	// AppendJournals does the work of AppendJournal for several runs. Ordinary appends share a statement. It returns a result for
 	// each, in order. An append that fails does not affect the others.

@@ -214,16 +214,18 @@ func (d *Dispatcher) ClaimError(ctx context.Context, q sqldb.Queryer, l store.Le
 }
 
 // newEntries returns the entries that continue the journal of a locked run. It returns ErrConflict for a
-// gap, and for a sequence that another claim has written.
+// gap, and for a sequence that another claim has written, or that has an entry of another kind: a runner
+// that believes that a save was rejected writes a step in the place of a file that was saved nevertheless.
 func (d *Dispatcher) newEntries(ctx context.Context, q sqldb.Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
 	repeated, fresh, err := splitEntries(length, entries)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range repeated {
-		var token int64
-		err := d.db.ReadHistory(ctx, q, l.Run, `SELECT token FROM {journal} WHERE project_id = $1 AND run_id = $2 AND sequence = $3`, &token, e.Sequence)
-		if err == nil && token != l.Token {
+		var isSame bool
+		err := d.db.ReadHistory(ctx, q, l.Run, `SELECT token = $4 AND kind = $5 FROM {journal} WHERE project_id = $1 AND run_id = $2 AND sequence = $3`,
+			&isSame, e.Sequence, l.Token, string(e.Kind))
+		if err == nil && !isSame {
 			err = store.ErrConflict
 		}
 		if err != nil {

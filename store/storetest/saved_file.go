@@ -87,6 +87,22 @@ var savedFilePromises = []promise{
 		w.NoError(w.saveText(leaseOf(again), 3, "s2", "text"))
 		w.requireSaved(c.Run.Key(), "s1", "text", "s2", "text")
 	}},
+	{"a repeated entry of another kind is a conflict", func(w *world) {
+		w.deploy("one", "first")
+		_, c := w.running(lease)
+		w.NoError(w.saveText(leaseOf(c), 1, "s1", "text"))
+		rejected := []store.JournalEntry{newEntry(1, "step", false), newEntry(2, store.JournalToolResult, false)}
+		further := append(rejected[:2:2], newEntry(3, store.JournalToolResult, false))
+		for name, entries := range map[string][]store.JournalEntry{"repeated": rejected, "with a further entry": further} {
+			w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), entries), store.ErrConflict, name)
+			done := completed(c)
+			done.Journal = entries
+			w.ErrorIs(w.complete(done), store.ErrConflict, "%s at the end", name)
+		}
+		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(3, "step", false)}))
+		w.ErrorIs(w.saveText(leaseOf(c), 3, "s2", "text"), store.ErrConflict, "a late save")
+		w.requireSaved(c.Run.Key(), "s1", "text")
+	}},
 	{"a save is checked", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
