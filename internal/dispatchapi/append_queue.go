@@ -144,11 +144,13 @@ func separateTimeAfter(err error) time.Duration {
 	return max(response.retryAfter, separateTime)
 }
 
-// separate sends all appends alone for a time, also those that wait.
+// separate sends all appends alone for a time, also those that wait. It does not shorten a time that has begun.
 func (q *appendQueue) separate(duration time.Duration) {
 	q.mutex.Lock()
 	defer q.mutex.Unlock()
-	q.separateUntil = time.Now().Add(duration)
+	if until := time.Now().Add(duration); until.After(q.separateUntil) {
+		q.separateUntil = until
+	}
 	for _, own := range q.waiting {
 		own.done <- errAlone
 	}

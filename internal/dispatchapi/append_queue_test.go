@@ -277,3 +277,15 @@ func TestJournal_ReachesEachGateway(t *testing.T) {
 		})
 	}
 }
+
+// A failed request does not shorten the time that an earlier failure has begun.
+func TestAppendQueue_KeepsLongerSeparation(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		q := &appendQueue{}
+		q.separate(unsupportedTime)
+		q.separate(separateTime)
+		time.Sleep(unsupportedTime - 1) // in a bubble
+		require.False(t, q.addWaiting(&pendingAppend{}))
+	})
+}
