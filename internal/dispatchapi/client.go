@@ -20,6 +20,8 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
 // Errors that a retry does not resolve.
@@ -33,8 +35,12 @@ var (
 	ErrRejected = errors.New("request was rejected")
 )
 
-// RejectedError is an ErrRejected with the detail of the port.
-type RejectedError struct{ Detail string }
+// RejectedError is an ErrRejected with the problem of the port.
+type RejectedError struct {
+	Detail string
+	// Code is the code of the problem, "" for a response that has none, for example of a proxy.
+	Code httpserver.Code
+}
 
 // Error returns the text of ErrRejected, because callers add the detail.
 func (*RejectedError) Error() string { return ErrRejected.Error() }
@@ -246,6 +252,10 @@ func (c *Client) File(ctx context.Context, runID uuid.UUID, number int, limit in
 
 // Save appends entries to a run's journal, one of them of a file with these bytes. It takes no part in the limit of large
 // requests, because the engine limits the files that are saved at the same time, and the ends of other runs must not wait.
+//
+// A *RejectedError means that nothing is saved. If an earlier request of the call failed without a decision, the gateway may still be
+// saving the file when it rejects the next request. The rejection is then no ErrRejected: the caller's attempt ends, and the claim of
+// the next one stops the earlier request. More requests would not help, because the storage can stay full.
 func (c *Client) Save(ctx context.Context, runID uuid.UUID, req SaveRequest, data []byte) error {
 	journal, err := encodeRequest(req)
 	if err != nil {
@@ -255,11 +265,18 @@ func (c *Client) Save(ctx context.Context, runID uuid.UUID, req SaveRequest, dat
 		method: http.MethodPut, path: "/v1/runs/" + runID.String() + "/saved", contentType: "application/octet-stream",
 		query: url.Values{"journal": {strconv.Itoa(len(journal))}}, body: slices.Concat(journal, data),
 	}
-	return c.retryCall(ctx, func(context.Context) error {
+	isUndecided := false
+	err = c.retryCall(ctx, func(context.Context) error {
 		once, cancel := context.WithTimeout(ctx, SaveTimeout)
 		defer cancel()
-		return c.sendExchange(once, call)
+		err := c.sendExchange(once, call)
+		isUndecided = isUndecided || err != nil && !isFinal(err) && !errors.Is(err, errBusy)
+		return err
 	})
+	if isUndecided && errors.Is(err, ErrRejected) {
+		return fmt.Errorf("an earlier request may have saved the file: %v", err) //nolint:errorlint // it must not be an ErrRejected
+	}
+	return err
 }
 
 // SavedPart fetches at most length bytes of a file that the run has saved, from an offset.
@@ -443,14 +460,19 @@ func (e *errorResponse) Unwrap() error { return e.error }
 // responseError converts an error response to an error that shows whether a retry is useful.
 func responseError(method, path string, resp *http.Response) error {
 	var problem struct {
-		Detail string `json:"detail"`
+		Detail string          `json:"detail"`
+		Code   httpserver.Code `json:"code"`
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	if err != nil || json.Unmarshal(data, &problem) != nil || problem.Detail == "" {
 		problem.Detail = resp.Status
 	}
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // the port sends no dates
-	return &errorResponse{statusError(method+" "+path, resp.StatusCode, problem.Detail), resp.StatusCode, time.Duration(seconds) * time.Second}
+	failed := statusError(method+" "+path, resp.StatusCode, problem.Detail)
+	if rejected := (*RejectedError)(nil); errors.As(failed, &rejected) {
+		rejected.Code = problem.Code
+	}
+	return &errorResponse{failed, resp.StatusCode, time.Duration(seconds) * time.Second}
 }
 
 // statusError converts the status and the detail of a failed call to an error.

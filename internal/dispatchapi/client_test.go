@@ -5,6 +5,7 @@ package dispatchapi_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
 // gateway is a dispatch port that can misbehave. It responds to a claim when a second one has
@@ -263,4 +265,45 @@ func TestClient_SavesFile(t *testing.T) {
 	journal := `{"token":7,"entries":[{"sequence":3,"kind":"file","data":{}}]}`
 	save := fmt.Sprintf("PUT /v1/runs/%s/saved?journal=%d %sbytes", run, len(journal), journal)
 	require.Equal(t, []string{save, save, fmt.Sprintf("GET /v1/runs/%s/saved/s1?length=3&offset=5&token=7 ", run)}, requests)
+}
+
+// A save is rejected with the code of the problem. A rejection is no decision after a request that may have saved the file.
+func TestClient_RejectsSave(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		first      int // status of the first response, 0 for a connection that is closed
+		isRejected bool
+	}{
+		"at once":             {http.StatusUnprocessableEntity, true},
+		"after a busy answer": {http.StatusTooManyRequests, true},
+		"after an error":      {http.StatusServiceUnavailable, false},
+		"after no answer":     {0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			requests := 0
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				requests++
+				switch {
+				case requests > 1 || row.first == http.StatusUnprocessableEntity:
+					httpserver.WriteProblem(w, httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeStorageFull, "full"))
+				case row.first == 0:
+					panic(http.ErrAbortHandler)
+				default:
+					w.WriteHeader(row.first)
+				}
+			}))
+			t.Cleanup(server.Close)
+			client, err := dispatchapi.NewClient(dispatchapi.Options{URL: server.URL, Token: "secret"})
+			require.NoError(t, err)
+			err = client.Save(t.Context(), uuid.New(), dispatchapi.SaveRequest{}, []byte("bytes"))
+			require.ErrorContains(t, err, "full")
+			require.Equal(t, row.isRejected, errors.Is(err, dispatchapi.ErrRejected))
+			if rejected := (*dispatchapi.RejectedError)(nil); row.isRejected {
+				require.ErrorAs(t, err, &rejected)
+				require.Equal(t, httpserver.CodeStorageFull, rejected.Code)
+			}
+		})
+	}
 }
