@@ -56,7 +56,7 @@ func scanDeployment(row sqldb.Scanner) (d store.Deployment, err error) {
 }
 
 // read reads a deployment without its test results.
-func read(ctx context.Context, q sqldb.Queryer, key store.Key) (store.Deployment, error) {
+func readDeployment(ctx context.Context, q sqldb.Queryer, key store.Key) (store.Deployment, error) {
 	d, err := scanDeployment(q.QueryRowContext(ctx, `SELECT `+deploymentColumns+`
 		FROM deployments WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID))
 	return d, sqldb.Wrap(sqldb.MapNoRows(err), "reading deployment %s", key)
@@ -102,7 +102,7 @@ func (rec *Record) begunDeployment(ctx context.Context, spec store.DeploymentSpe
 	if err != nil {
 		return store.Deployment{}, err
 	}
-	d, err := read(ctx, rec.db.Reader(), spec.Key())
+	d, err := readDeployment(ctx, rec.db.Reader(), spec.Key())
 	if err == nil && !(held.NamesObject(spec.Ref) && hasSameSource(&d, spec) && d.Ref == spec.Ref) {
 		err = store.ErrNotFound
 	}
@@ -117,7 +117,7 @@ func (rec *Record) beginDeployment(ctx context.Context, spec store.DeploymentSpe
 			return err
 		}
 		var err error
-		d, err = read(ctx, tx, spec.Key())
+		d, err = readDeployment(ctx, tx, spec.Key())
 		switch {
 		case err == nil && d.Message == DeletedMessage && d.Status == store.DeploymentCancelled && d.Ref.ObjectUID != spec.Ref.ObjectUID:
 			if err := Drop(ctx, tx, d.Key()); err != nil {
@@ -132,7 +132,7 @@ func (rec *Record) beginDeployment(ctx context.Context, spec store.DeploymentSpe
 			return err
 		}
 		tx.Hint(store.TopicDeployment, spec.Key())
-		d, err = read(ctx, tx, spec.Key())
+		d, err = readDeployment(ctx, tx, spec.Key())
 		return err
 	})
 	return d, err
@@ -273,7 +273,7 @@ func Lock(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, key store.Key) (store
 	if err := db.Lock(ctx, tx, key.ProjectID); err != nil {
 		return store.Deployment{}, fmt.Errorf("locking project %s: %w", key.ProjectID, err)
 	}
-	return read(ctx, tx, key)
+	return readDeployment(ctx, tx, key)
 }
 
 // Drop deletes the row of a deployment and subtracts its stored bytes.
