@@ -33,9 +33,9 @@ type forbiddenError struct {
 // Unwrap returns the error without the purpose.
 func (e *forbiddenError) Unwrap() error { return e.error }
 
-// Forbidden returns the message for an ErrForbidden about the thing that has the address, such as "the address of the tool".
+// DescribeForbidden returns the message for an ErrForbidden about the thing that has the address, such as "the address of the tool".
 // It names the remedy and contains no address.
-func Forbidden(address string, err error) string {
+func DescribeForbidden(address string, err error) string {
 	text := address + " is not allowed"
 	if forbidden := new(forbiddenError); errors.As(err, &forbidden) {
 		text += "; " + forbidden.purpose.remedy()

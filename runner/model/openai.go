@@ -150,7 +150,7 @@ func (m *openAI) requestError(ctx context.Context, err error) error {
 		}
 		return statusError(api.StatusCode, shorten(redactMessage(message, m.key)), retryAfter(api.Response))
 	case errors.Is(err, egress.ErrForbidden):
-		return &Error{Code: runerror.ModelAddressForbidden, Message: egress.Forbidden("the address of the model service", err), err: err}
+		return &Error{Code: runerror.ModelAddressForbidden, Message: egress.DescribeForbidden("the address of the model service", err), err: err}
 	case errors.Is(err, egress.ErrTooLarge):
 		return &Error{Code: runerror.ModelAnswerInvalid, Message: "the model's answer is too large", err: err}
 	}

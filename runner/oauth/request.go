@@ -86,7 +86,7 @@ func describeError(ctx context.Context, err error) error {
 			IsTemporary: status >= http.StatusInternalServerError || status == http.StatusTooManyRequests,
 		}
 	case errors.Is(err, egress.ErrForbidden):
-		return &Error{Problem: egress.Forbidden("the address of the token endpoint", err)}
+		return &Error{Problem: egress.DescribeForbidden("the address of the token endpoint", err)}
 	case errors.Is(err, errLargeAnswer):
 		return &Error{Problem: fmt.Sprintf("the answer of the token endpoint has more than %d KiB", maxAnswer>>10)}
 	case ctx.Err() != nil:

@@ -41,7 +41,7 @@ func engineOf(opts Options, scripts *script.Pool, s *bundle.Suite, c *bundle.Cas
 	mocks := mocksOf(s, c)
 	config := engine.Config{
 		Models: mockedModels{opts.Models, mocks.Models}, Variables: opts.Variables, Prices: unmocked(opts.Prices, mocks.Models),
-		Features: append([]engine.Feature{notes()}, append(features.New(features.Config{
+		Features: append([]engine.Feature{watchNotes()}, append(features.New(features.Config{
 			ToolHTTP: &http.Client{Transport: mockTransport(mocks.HTTP)}, Variables: opts.Variables, Scripts: scripts, Mocked: true,
 		}), mockMCP(mocks.MCP))...),
 		Tools: opts.Tools, ReplaceTool: func(t engine.Tool) engine.Tool { return mockTool(t, mocks.Tools) },

@@ -24,7 +24,7 @@ type noteList struct {
 	seen []string
 }
 
-func (n *noteList) list() []string {
+func (n *noteList) listNotes() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.seen
@@ -52,8 +52,8 @@ func addErrors(ctx context.Context, log []engine.LogLine) {
 	}
 }
 
-// notes is the feature that notes rejected calls and errors of scripts.
-func notes() engine.Feature {
+// watchNotes returns the feature that notes rejected calls and errors of scripts.
+func watchNotes() engine.Feature {
 	return engine.Feature{
 		Name: "the notes of a test",
 		WrapCall: func(next engine.CallFunc) engine.CallFunc {

@@ -142,7 +142,7 @@ func (t *trial) runOnce(ctx context.Context, number int) (out outcome) {
 		RunID: id, AgentName: of, TestName: t.opts.Project.Agent(t.agent).TestName, Project: t.opts.Project, Message: t.message, Files: t.files, Context: values,
 		Actions: t.actions, Outbound: Nowhere{}, Journal: journal, SavedFiles: &engine.MemoryFiles{Journal: journal},
 	})
-	out.notes = noted.list()
+	out.notes = noted.listNotes()
 	out.took, out.usage = t.opts.Now().Sub(begin), ended.Usage
 	journal.addEntries(ended.Trailing)
 	out.costs = journal.costs

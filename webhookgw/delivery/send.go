@@ -164,7 +164,7 @@ func resultOfError(ctx context.Context, err error) attemptResult {
 	)
 	switch {
 	case errors.Is(err, egress.ErrForbidden):
-		return attemptResult{class: classForbidden, message: egress.Forbidden("the destination's address", err)}
+		return attemptResult{class: classForbidden, message: egress.DescribeForbidden("the destination's address", err)}
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
 		return attemptResult{class: classTimeout, message: "the destination did not answer in time"}
 	case ctx.Err() != nil:

@@ -149,7 +149,7 @@ func (c *Client) sendPatiently(ctx context.Context, req *request) (*http.Respons
 		case ctx.Err() != nil:
 			return nil, errNotCompleted
 		case errors.Is(err, egress.ErrForbidden):
-			return nil, errors.New(egress.Forbidden("the address of the tool", err))
+			return nil, errors.New(egress.DescribeForbidden("the address of the tool", err))
 		case !req.isRead && req.isSent:
 			return nil, fmt.Errorf("%w%s", errLost, req.unknownEffect())
 		case !req.isRead || repeats == maxRepeats || errors.Is(err, egress.ErrUpgrade):

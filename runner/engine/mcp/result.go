@@ -138,7 +138,7 @@ func failureReason(err error) string {
 	case errors.As(err, &failed):
 		return statusReason(failed.code)
 	case errors.Is(err, egress.ErrForbidden):
-		return egress.Forbidden("its address", err)
+		return egress.DescribeForbidden("its address", err)
 	case errors.Is(err, errLargeList):
 		return errLargeList.Error()
 	case errors.Is(err, egress.ErrTooLarge), errors.Is(err, errEventTooLong):
