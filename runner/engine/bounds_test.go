@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
@@ -294,12 +295,12 @@ func TestLargeResult_IsShortenedIfNotSaved(t *testing.T) {
 	t.Parallel()
 	p := project(t, "agents/main.yaml", strings.Replace(greeter, "broken", "huge", 1), "models/main.yaml", script)
 	for name, row := range map[string]struct {
-		size            int
-		rejection, want string
+		size      int
+		rejection httpserver.Code
+		want      string
 	}{
 		"beyond the size of a file": {dispatchapi.MaxSavedFile + 1, "", "It is not saved as a file: the file has more than 10 MiB. Request less data"},
-		"rejected by the platform":  {300_000, "The storage is full.", "It is not saved as a file: The storage is full. Request less data"},
-		"rejected at length":        {300_000, strings.Repeat("\"", 60_000), "(cut). Request less data"},
+		"rejected by the platform":  {300_000, httpserver.CodeStorageFull, "It is not saved as a file: the project's storage is full. Request less data"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
@@ -51,8 +52,8 @@ type house struct {
 	largest int
 	// saved has the bytes of saved files by their IDs.
 	saved map[string][]byte
-	// rejectSaves is the detail of the rejection of each save; "" accepts them.
-	rejectSaves string
+	// rejectSaves is the code of the rejection of each save; "" accepts them.
+	rejectSaves httpserver.Code
 }
 
 var errFenced = errors.New("fenced")
@@ -79,7 +80,7 @@ func (h *house) Append(_ context.Context, entries []dispatchapi.JournalEntry) er
 // Save implements engine.SavedFiles.
 func (h *house) Save(ctx context.Context, entries []dispatchapi.JournalEntry, data []byte) error {
 	if h.rejectSaves != "" {
-		return &dispatchapi.RejectedError{Detail: h.rejectSaves}
+		return &dispatchapi.RejectedError{Detail: "of the platform", Code: h.rejectSaves}
 	}
 	var file dispatchapi.SavedFile
 	if err := json.Unmarshal(entries[0].Data, &file); err != nil {

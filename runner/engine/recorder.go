@@ -362,8 +362,8 @@ func (r *recorder) appendBatch(ctx context.Context, batch []dispatchapi.JournalE
 	r.mu.Unlock()
 	err = r.saver.Save(ctx, batch, data)
 	var rejected *dispatchapi.RejectedError
-	if errors.As(err, &rejected) {
-		err = r.replaceRejected(batch, rejected.Detail)
+	if errors.As(err, &rejected) && rejectionReason(rejected) != "" {
+		err = r.replaceRejected(batch, rejectionReason(rejected))
 		isReplaced = err == nil
 	}
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/excerpt"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
 const (
@@ -26,15 +27,28 @@ const (
 	savedPrefix = "s"
 	// unknownType is the type of a file whose type is invalid.
 	unknownType = "application/octet-stream"
-	// maxRejection limits the reason for which the platform does not save a file, as JSON in bytes. The entries of such a file are larger
-	// by at most rejectionReserve.
-	maxRejection, rejectionReserve = 512, 1 << 10
+	// rejectionReserve limits by how many bytes the entries of a file that the platform does not save are larger.
+	rejectionReserve = 1 << 10
+	// storageFull is the reason for files beyond the storage of the project. A model reads it, so it has no advice for people.
+	storageFull = "the project's storage is full"
 )
+
+// rejectionReason returns why the platform does not save a file, as a script and a model read it. It is "" for other rejections: they
+// are errors of the platform, and the attempt ends. The text of the platform can have numbers and IDs that differ in each attempt.
+func rejectionReason(rejected *dispatchapi.RejectedError) string {
+	switch rejected.Code {
+	case httpserver.CodeStorageFull:
+		return storageFull
+	case httpserver.CodeTooLarge:
+		return "the file exceeds a limit of the run"
+	}
+	return ""
+}
 
 // SavedFiles stores and reads the files that a run saves.
 type SavedFiles interface {
-	// Save appends entries like Journal.Append. The first one is of a file with these bytes. A *dispatchapi.RejectedError means that
-	// the platform does not save the file, for example because the project's storage is full.
+	// Save appends entries like Journal.Append. The first one is of a file with these bytes. A *dispatchapi.RejectedError with the code
+	// CodeStorageFull or CodeTooLarge means that the platform does not save the file, and the run continues.
 	Save(ctx context.Context, entries []dispatchapi.JournalEntry, data []byte) error
 	// ReadPart returns at most length bytes of a file from an offset. length is at most dispatchapi.MaxSavedPart.
 	ReadPart(ctx context.Context, id string, offset, length int64) ([]byte, error)
@@ -256,7 +270,6 @@ func (r *recorder) replaceRejected(batch []dispatchapi.JournalEntry, reason stri
 	position := batch[0].Sequence
 	at := slices.IndexFunc(r.files, func(f fileEntry) bool { return f.position == position })
 	file := r.files[at]
-	reason = cutEncoded(strings.TrimSuffix(reason, "."), maxRejection)
 	step, err := json.Marshal(stepEntry{
 		ID: "file:" + file.CallID + ":save", Agent: file.Agent, Kind: "save_file", At: time.Now().UTC().Truncate(time.Millisecond), Outcome: "rejected",
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
 // entryList is a journal in memory.
@@ -20,11 +21,12 @@ type entryList struct{ batches [][]dispatchapi.JournalEntry }
 type fullStorage struct {
 	MemoryFiles
 	except string
+	code   httpserver.Code
 }
 
 func (f *fullStorage) Save(ctx context.Context, entries []dispatchapi.JournalEntry, data []byte) error {
 	if !strings.Contains(string(entries[0].Data), `"name":"`+f.except+`"`) {
-		return &dispatchapi.RejectedError{Detail: strings.Repeat("<", 10_000)}
+		return &dispatchapi.RejectedError{Detail: "of the platform", Code: f.code}
 	}
 	return f.MemoryFiles.Save(ctx, entries, data)
 }
@@ -158,7 +160,7 @@ func TestRecorder_NeedsRoomForFileAndResult(t *testing.T) {
 func TestRecorder_ReplacesRejectedFile(t *testing.T) {
 	t.Parallel()
 	list := &entryList{}
-	r := newRecorder(nil, list, &fullStorage{MemoryFiles{Journal: list}, "b"})
+	r := newRecorder(nil, list, &fullStorage{MemoryFiles{Journal: list}, "b", httpserver.CodeTooLarge})
 	size := 0
 	for _, name := range []string{"a", "b", "c"} {
 		recorded, err := r.recordFile("main", &NewFile{Name: name, Data: []byte(name)}, toolResult{CallID: name + "/1"})
@@ -180,9 +182,9 @@ func TestRecorder_ReplacesRejectedFile(t *testing.T) {
 	}
 	require.Equal(t, []string{"step", "tool_result", "file", "tool_result", "step", "tool_result", "tool_result"}, kinds)
 	for _, r := range []*recorder{r, newRecorder(all, list, nil)} { // also in another attempt
-		require.Contains(t, r.results["a/1"].Error, "the file is not saved: <<<")
+		require.Contains(t, r.results["a/1"].Error, "the file is not saved: the file exceeds a limit of the run")
 		require.Equal(t, "s2", r.results["b/1"].Result["id"])
-		require.Contains(t, r.results["c/1"].Error, "the file is not saved: <<<")
+		require.Contains(t, r.results["c/1"].Error, "the file is not saved: the file exceeds a limit of the run")
 		require.Len(t, r.savedFiles(), 1)
 		require.EqualValues(t, 1, r.savedBytes)
 		require.Equal(t, "s3", r.nextFileID())
@@ -194,7 +196,7 @@ func TestRecorder_ReplacesRejectedFile(t *testing.T) {
 func TestEffects_SeeOnlySavedFiles(t *testing.T) {
 	t.Parallel()
 	list := &entryList{}
-	r := newRecorder(nil, list, &fullStorage{MemoryFiles{Journal: list}, "b"})
+	r := newRecorder(nil, list, &fullStorage{MemoryFiles{Journal: list}, "b", httpserver.CodeTooLarge})
 	for _, name := range []string{"a", "b", "c"} {
 		_, err := r.recordFile("other", &NewFile{Name: name, Data: []byte(name)}, toolResult{CallID: name + "/1"})
 		require.NoError(t, err)
@@ -204,4 +206,32 @@ func TestEffects_SeeOnlySavedFiles(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, seen, 1)
 	require.Equal(t, "b", seen[0].Name)
+}
+
+// Only a decision about the file becomes its result, with a text for the model. Any other rejection ends the attempt.
+func TestRecorder_EndsAttemptAfterOtherRejections(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[httpserver.Code]string{
+		httpserver.CodeStorageFull: "the file is not saved: the project's storage is full",
+		httpserver.CodeTooLarge:    "the file is not saved: the file exceeds a limit of the run",
+		httpserver.CodeInvalid:     "",
+		httpserver.CodeNotFound:    "",
+		"":                         "",
+	} {
+		t.Run("code "+string(code), func(t *testing.T) {
+			t.Parallel()
+			list := &entryList{}
+			r := newRecorder(nil, list, &fullStorage{MemoryFiles{Journal: list}, "other", code})
+			_, err := r.recordFile("main", &NewFile{Name: "a"}, toolResult{CallID: "x/1"})
+			require.NoError(t, err)
+			err = r.flushPending(t.Context())
+			if want == "" {
+				require.ErrorIs(t, err, dispatchapi.ErrRejected)
+				require.Empty(t, list.batches)
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, want, r.results["x/1"].Error)
+		})
+	}
 }

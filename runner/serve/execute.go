@@ -258,9 +258,13 @@ func (j *journal) Append(_ context.Context, entries []dispatchapi.JournalEntry) 
 
 // Save implements engine.SavedFiles.
 func (j *journal) Save(_ context.Context, entries []dispatchapi.JournalEntry, data []byte) error {
-	return j.write(func(ctx context.Context) error {
+	err := j.write(func(ctx context.Context) error {
 		return j.dispatch.Save(ctx, j.claim.run.ID, dispatchapi.SaveRequest{Token: j.claim.run.Token, Entries: entries}, data)
 	})
+	if rejected := (*dispatchapi.RejectedError)(nil); errors.As(err, &rejected) { // the run can continue without its file
+		slog.Info("a file of the run is not saved", "run", j.claim.run.ID, "code", rejected.Code, "error", err)
+	}
+	return err
 }
 
 // ReadPart implements engine.SavedFiles.

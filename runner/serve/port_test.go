@@ -18,6 +18,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 )
 
 // port is an in-memory dispatch port with fencing. Read its state with until or set, or after the
@@ -46,10 +47,10 @@ type port struct {
 	released int
 
 	rejectJournal bool
-	rejectSave    string       // detail of the response to saves; "" accepts them
-	loseAnswers   int          // number of claim responses with runs that are lost
-	repeat        bool         // also hands out runs that the runner names
-	onBundle      func() error // called before a bundle is sent
+	rejectSave    httpserver.Code // of the response to saves; "" accepts them
+	loseAnswers   int             // number of claim responses with runs that are lost
+	repeat        bool            // also hands out runs that the runner names
+	onBundle      func() error    // called before a bundle is sent
 }
 
 type portRun struct {
@@ -331,7 +332,7 @@ func (r *runnerPort) File(_ context.Context, id uuid.UUID, number int, _ int64) 
 
 func (r *runnerPort) Save(_ context.Context, id uuid.UUID, req dispatchapi.SaveRequest, data []byte) error {
 	if r.rejectSave != "" {
-		return &dispatchapi.RejectedError{Detail: r.rejectSave}
+		return &dispatchapi.RejectedError{Detail: "of the platform", Code: r.rejectSave}
 	}
 	var file dispatchapi.SavedFile
 	if err := json.Unmarshal(req.Entries[0].Data, &file); err != nil {

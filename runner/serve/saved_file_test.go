@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 	"github.com/agentplatform/agentplatform/runner/serve"
@@ -60,7 +61,7 @@ func TestSavedFile_IsRejected(t *testing.T) {
 	files["agents/reader.yaml"] = []byte("name: reader\nmodel: scripted/reader\ntools: [export]\n")
 	files["models/reader.yaml"] = []byte("steps: [{turn: 1, tool_calls: [{name: export}]}, {match: '(?s).*tool export: (?P<r>.*)', text: '${r}'}]\n")
 	p := newPort(t, files)
-	p.rejectSave = "The project's storage is full."
+	p.rejectSave = httpserver.CodeStorageFull
 	one := started(t, p, "one", nil, func(o *serve.Options) {
 		o.Engine = engine.New(engine.Config{Models: &model.Registry{}, Tools: []engine.Tool{
 			{Name: "export", Run: func(context.Context, *engine.Call) (map[string]any, error) {
@@ -70,6 +71,6 @@ func TestSavedFile_IsRejected(t *testing.T) {
 	})
 	end := p.await(t, p.queue("reader", "application/json", `{}`))
 	require.Equal(t, dispatchapi.StatusCompleted, end.Status, end.Error)
-	require.Contains(t, end.Output, "It is not saved as a file: The project's storage is full.")
+	require.Contains(t, end.Output, "It is not saved as a file: the project's storage is full.")
 	require.NoError(t, one.end(t))
 }

@@ -66,7 +66,7 @@ func (h *Handler) saveFile(w http.ResponseWriter, r *http.Request, token store.T
 	switch full := (*store.StorageFullError)(nil); {
 	case errors.As(err, &full): // not 429, because the run continues and does not wait for a larger plan
 		return httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeStorageFull,
-			"The project's storage is full: "+full.Error()+". Delete runs, or ask the platform operator for more storage.")
+			"Not saved: "+full.Error()+".")
 	case httpserver.TooSlow(err):
 		return errSlowSave
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
@@ -101,17 +102,17 @@ type bench struct {
 	kept rejectingFiles
 }
 
-// rejectingFiles rejects saves with these details in turn, and accepts a save whose detail is empty. It accepts all further ones.
+// rejectingFiles rejects saves with these codes in turn, and accepts a save whose code is empty. It accepts all further ones.
 type rejectingFiles struct {
 	engine.MemoryFiles
-	rejections []string
+	rejections []httpserver.Code
 }
 
 func (f *rejectingFiles) Save(ctx context.Context, entries []dispatchapi.JournalEntry, data []byte) error {
 	if len(f.rejections) > 0 {
-		detail := f.rejections[0]
-		if f.rejections = f.rejections[1:]; detail != "" {
-			return &dispatchapi.RejectedError{Detail: detail}
+		code := f.rejections[0]
+		if f.rejections = f.rejections[1:]; code != "" {
+			return &dispatchapi.RejectedError{Detail: "of the platform", Code: code}
 		}
 	}
 	return f.MemoryFiles.Save(ctx, entries, data)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/runner/engine"
 )
 
@@ -168,10 +169,10 @@ func TestSave_ReturnsRejection(t *testing.T) {
 	url, requests := depot(t)
 	b := newBench(t, saves(url, "/text/a", `return [f["id"] for f in files.list()]`), "{name: t_run}")
 	b.setModel(t, "steps: [{turn: 1, tool_calls: [{name: t_run}]}, {turn: 2, tool_calls: [{name: t_run}]}, {match: '(?s)(?P<r>.*)', text: '${r}'}]")
-	b.kept.rejections = []string{"The project's storage is full."}
+	b.kept.rejections = []httpserver.Code{httpserver.CodeTooLarge}
 	out, journal := b.execute(t, nil)
 	require.Equal(t, engine.Completed, out.Status, "%s %v", out.Error, out.Cause)
-	require.Contains(t, out.Output, "http.save: the file is not saved: The project's storage is full")
+	require.Contains(t, out.Output, "http.save: the file is not saved: the file exceeds a limit of the run")
 	require.Contains(t, out.Output, `{"result":["s1"]}`, "the second one is saved")
 	var kinds []string
 	for i, e := range journal {
@@ -190,7 +191,7 @@ func TestSave_ReturnsRejection(t *testing.T) {
 			b.kept.rejections = nil
 			want := int64(2)
 			if cut <= rejected {
-				b.kept.rejections = []string{"The project's storage is full."}
+				b.kept.rejections = []httpserver.Code{httpserver.CodeTooLarge}
 			} else {
 				want--
 			}
