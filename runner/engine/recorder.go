@@ -38,7 +38,7 @@ type recorder struct {
 
 	mu      sync.Mutex
 	next    int64
-	size    int // bytes of the data of all entries
+	size    int // bytes of the data of all entries, with the reserve for each undecided save
 	pending []dispatchapi.JournalEntry
 	since   time.Time // when the oldest pending entry was added
 	aging   *time.Timer
@@ -345,7 +345,10 @@ func (r *recorder) flushPending(ctx context.Context) error {
 		}
 		r.mu.Lock()
 		r.pending = r.pending[len(next):]
-		delete(r.unsaved, next[0].Sequence)
+		if _, isSaved := r.unsaved[next[0].Sequence]; isSaved {
+			delete(r.unsaved, next[0].Sequence)
+			r.size -= rejectionReserve
+		}
 		r.stopAging()
 		r.mu.Unlock()
 	}

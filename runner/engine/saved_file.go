@@ -248,6 +248,7 @@ func (r *recorder) addSaved(entry fileEntry, f *NewFile, t toolResult, unsafe bo
 	if err := r.addEntry(dispatchapi.JournalEntry{Kind: dispatchapi.JournalFile, Data: data}); err != nil {
 		return toolResult{}, err
 	}
+	r.size += rejectionReserve // until the save is decided
 	r.addFile(entry)
 	r.unsaved[entry.position] = unsavedFile{f.Data, results}
 	return r.addResult(t, unsafe)
@@ -287,6 +288,7 @@ func (r *recorder) replaceRejected(batch []dispatchapi.JournalEntry, reason stri
 		{Sequence: position, Kind: dispatchapi.JournalStep, Data: step},
 		{Sequence: batch[1].Sequence, Kind: dispatchapi.JournalToolResult, Data: result, Unsafe: batch[1].Unsafe},
 	}
+	r.size -= rejectionReserve
 	for i, e := range entries {
 		r.size += e.Size() - batch[i].Size()
 	}

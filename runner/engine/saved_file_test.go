@@ -153,6 +153,16 @@ func TestRecorder_NeedsRoomForFileAndResult(t *testing.T) {
 	require.ErrorContains(t, err, "the limit of a run")
 	require.Empty(t, r.pending)
 	require.Len(t, r.files, 1)
+
+	// The room for the rejection of one file is no room for the entries of another.
+	r.size = dispatchapi.MaxJournal - 2*(entries[0].Size()+entries[1].Size()) - rejectionReserve - 100
+	_, err = r.recordFile("main", file, toolResult{CallID: "x/2"})
+	require.NoError(t, err)
+	_, err = r.recordFile("main", file, toolResult{CallID: "x/3"})
+	require.ErrorContains(t, err, "the limit of a run")
+	before := r.size
+	require.NoError(t, r.flushPending(t.Context()))
+	require.Equal(t, before-rejectionReserve, r.size)
 }
 
 // A rejected file leaves no pending entries: a step takes its number, its result is an error, and the entries after them keep their
