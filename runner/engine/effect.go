@@ -106,6 +106,9 @@ func (e *Effects) saveFile(ctx context.Context, effect Effect, a action) (Result
 			return nil, err
 		}
 		held = true
+		if err := e.scope.journal.rejectAnyFile(); err != nil {
+			return nil, err
+		}
 		*a.file, err = effect.Save(ctx)
 		return nil, err
 	}

@@ -56,6 +56,9 @@ type recorder struct {
 	// savedBytes are the bytes of all saved files. unsaved has the pending ones by the sequence of their entries.
 	savedBytes int64
 	unsaved    map[int64]unsavedFile
+	// isStorageFull is true after a rejection for that reason. The attempt then saves no more files, because a script could fetch and
+	// send them in a loop.
+	isStorageFull bool
 	calls      map[string]bool // IDs of answered calls
 	tokens     dispatchapi.TokenUsage
 	finish     model.FinishReason // of the last answer in the journal
@@ -337,7 +340,7 @@ func (r *recorder) flushPending(ctx context.Context) error {
 		if len(next) == 0 {
 			return nil
 		}
-		if isReplaced, err := r.appendBatch(ctx, next); isReplaced {
+		if isReplaced, err := r.appendBatch(ctx, next); isReplaced && err == nil {
 			continue
 		} else if err != nil {
 			r.sinkErr = fmt.Errorf("%w: %w", errJournal, err)
@@ -361,8 +364,11 @@ func (r *recorder) appendBatch(ctx context.Context, batch []dispatchapi.JournalE
 		return false, r.sink.Append(ctx, batch)
 	}
 	r.mu.Lock()
-	data := r.unsaved[batch[0].Sequence].data
+	data, isStorageFull := r.unsaved[batch[0].Sequence].data, r.isStorageFull
 	r.mu.Unlock()
+	if isStorageFull {
+		return true, r.replaceRejected(batch, storageFull)
+	}
 	err = r.saver.Save(ctx, batch, data)
 	var rejected *dispatchapi.RejectedError
 	if errors.As(err, &rejected) && rejectionReason(rejected) != "" {

@@ -31,6 +31,8 @@ const (
 	rejectionReserve = 1 << 10
 	// storageFull is the reason for files beyond the storage of the project. A model reads it, so it has no advice for people.
 	storageFull = "the project's storage is full"
+	// notSaved begins the error of an effect whose file is not saved.
+	notSaved = "the file is not saved: "
 )
 
 // rejectionReason returns why the platform does not save a file, as a script and a model read it. It is "" for other rejections: they
@@ -145,7 +147,7 @@ func (r *recorder) recordFile(agent string, f *NewFile, t toolResult) (toolResul
 	return r.addSaved(fileEntry{Agent: agent}, f, t, false, savedResults{
 		with: func(entry fileEntry) map[string]any { return AboutSaved(entry.SavedFile) },
 		without: func(reason string) toolResult {
-			t.Result, t.Error = nil, "the file is not saved: "+reason
+			t.Result, t.Error = nil, notSaved+reason
 			return t
 		},
 	})
@@ -288,6 +290,7 @@ func (r *recorder) replaceRejected(batch []dispatchapi.JournalEntry, reason stri
 		{Sequence: position, Kind: dispatchapi.JournalStep, Data: step},
 		{Sequence: batch[1].Sequence, Kind: dispatchapi.JournalToolResult, Data: result, Unsafe: batch[1].Unsafe},
 	}
+	r.isStorageFull = r.isStorageFull || reason == storageFull
 	r.size -= rejectionReserve
 	for i, e := range entries {
 		r.size += e.Size() - batch[i].Size()
@@ -306,9 +309,21 @@ func (r *recorder) addFile(f fileEntry) {
 	r.files, r.savedBytes = append(r.files, f), r.savedBytes+f.Size
 }
 
-// rejectFile returns why a file cannot be saved, "" if it can.
+// rejectAnyFile returns an error if no file can be saved, so that its bytes need not be fetched.
+func (r *recorder) rejectAnyFile() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if reason := r.rejectFile(&NewFile{}); reason != "" {
+		return errors.New(notSaved + reason)
+	}
+	return nil
+}
+
+// rejectFile returns why a file cannot be saved, "" if it can. With the lock held.
 func (r *recorder) rejectFile(f *NewFile) string {
 	switch size := int64(len(f.Data)); {
+	case r.isStorageFull:
+		return storageFull
 	case size > dispatchapi.MaxSavedFile:
 		return fmt.Sprintf("the file has more than %d MiB", dispatchapi.MaxSavedFile>>20)
 	case r.savedBytes+size > dispatchapi.MaxSavedBytes:

@@ -206,3 +206,19 @@ func TestSave_ReturnsRejection(t *testing.T) {
 		})
 	}
 }
+
+// After a rejection for full storage, the attempt requests and sends no more files. Its next attempts get the same errors.
+func TestSave_StopsAtFullStorage(t *testing.T) {
+	t.Parallel()
+	url, requests := depot(t)
+	b := newBench(t, saves(url, "/text/a", `return [f["id"] for f in files.list()]`), "{name: t_run}")
+	b.setModel(t, "steps: [{turn: 1, tool_calls: [{name: t_run}]}, {turn: 2, tool_calls: [{name: t_run}]}, {match: '(?s)(?P<r>.*)', text: '${r}'}]")
+	b.kept.rejections = []httpserver.Code{httpserver.CodeStorageFull}
+	out, journal := b.execute(t, nil)
+	require.Equal(t, engine.Completed, out.Status, "%s %v", out.Error, out.Cause)
+	require.Equal(t, 2, strings.Count(out.Output, "http.save: the file is not saved: the project's storage is full"), out.Output)
+	require.EqualValues(t, 1, requests.Load())
+	again, _ := b.execute(t, journal)
+	require.Equal(t, out.Output, again.Output)
+	require.EqualValues(t, 1, requests.Load())
+}
