@@ -63,22 +63,22 @@ func Settle(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors []u
 	return nil
 }
 
-// NextTickStatement selects the database's time, and when the next tick of all is due.
-const NextTickStatement = `SELECT now_us(), (SELECT MIN(t.due_at) FROM cron_ticks t WHERE t.active)`
+// nextTickStatement selects the database's time, and when the next tick of all is due.
+const nextTickStatement = `SELECT now_us(), (SELECT MIN(t.due_at) FROM cron_ticks t WHERE t.active)`
 
-// DueTicksStatement selects the oldest due ticks.
-const DueTicksStatement = `SELECT t.project_id, t.connector_id, t.planned, t.due_at, t.last_tick_at, c.environment_id, c.version, c.config
+// dueTicksStatement selects the oldest due ticks.
+const dueTicksStatement = `SELECT t.project_id, t.connector_id, t.planned, t.due_at, t.last_tick_at, c.environment_id, c.version, c.config
 	FROM cron_ticks t JOIN connectors c ON c.project_id = t.project_id AND c.id = t.connector_id
 	WHERE t.active AND t.due_at <= $1 ORDER BY t.due_at LIMIT $2`
 
 // DueTicks implements store.Ticks. Rows may change between its statements. The connector's version
 // in the result is then stale.
 func (p *Plan) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (due store.DueTicks, err error) {
-	err = p.db.Reader().QueryRowContext(ctx, NextTickStatement).Scan(sqldb.ScanTime(&due.Now), sqldb.ScanNullTime(&due.Next))
+	err = p.db.Reader().QueryRowContext(ctx, nextTickStatement).Scan(sqldb.ScanTime(&due.Now), sqldb.ScanNullTime(&due.Next))
 	if err != nil || due.Next == nil || due.Next.After(due.Now) {
 		return due, sqldb.Wrap(err, "reading the next tick")
 	}
-	l, statement := sqldb.Args{Values: []any{sqldb.Instant(due.Now), limit}}, DueTicksStatement
+	l, statement := sqldb.Args{Values: []any{sqldb.Instant(due.Now), limit}}, dueTicksStatement
 	if len(without) > 0 {
 		statement = strings.Replace(statement, ` ORDER BY`, ` AND t.project_id NOT IN `+l.AddIDs(without)+` ORDER BY`, 1)
 	}

@@ -48,7 +48,7 @@ type partition struct {
 	attached, pending bool
 }
 
-// DropDays implements sqlcore.Engine, in one process at a time: another process does nothing. A concurrent
+// DropDays implements retention.Engine, in one process at a time: another process does nothing. A concurrent
 // detach blocks no statement. It must run outside of transactions. An interrupted detach is finished first.
 func (e engine) DropDays(ctx context.Context, before, keep int64, limit int) (dropped retention.DroppedDays, err error) {
 	dropped.Parted = true
@@ -267,7 +267,7 @@ func (p *partition) parseName() {
 	}
 }
 
-// OldestDays implements sqlcore.Engine.
+// OldestDays implements retention.Engine.
 func (e engine) OldestDays(ctx context.Context) (deletable, open int64, parted bool, err error) {
 	parts, kept, err := e.partsBefore(ctx, math.MaxInt64, 0)
 	if len(parts) > 0 {
@@ -300,5 +300,5 @@ func (e engine) Days(ctx context.Context, table string) (days []int64, parted bo
 	return days, true, nil
 }
 
-// Shrink implements sqlcore.Engine. A dropped table leaves the disk by itself.
+// Shrink implements retention.Engine. A dropped table leaves the disk by itself.
 func (e engine) Shrink(context.Context) error { return nil }

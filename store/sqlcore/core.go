@@ -109,7 +109,7 @@ func New(o Options) *Core {
 	return c
 }
 
-// setDB gives all concerns a database.
+// setDB gives all concerns a database. A concern follows the concerns that it uses, which are new too.
 func (c *Core) setDB(db *sqldb.DB) {
 	c.DB = db
 	c.Log = audit.New(db)
@@ -125,13 +125,13 @@ func (c *Core) setDB(db *sqldb.DB) {
 	c.Dispatcher = openrun.New(db, openrun.Options{
 		Engine: c.engine, Archive: c.Archive, Skipped: c.skipped, Evaluate: c.evaluate,
 	})
-	c.Writer = projection.New(db, c.CancelOpen)
+	c.Writer = projection.New(db, c.Dispatcher.CancelOpen)
 	c.Plan = crontick.New(db)
 	c.Memory = idempotency.New(db)
 	c.Courier = c.Courier.With(db, c.Archive)
-	c.Record = deployment.New(db, c.ClaimWithin)
+	c.Record = deployment.New(db, c.Writer.ClaimWithin)
 	c.Outbox = c.Outbox.With(db)
-	c.Viewer = agentrun.New(db, c.Archive, c.engine.Among, c.SearchRuns)
+	c.Viewer = agentrun.New(db, c.Archive, c.engine.Among, c.Index.SearchRuns)
 	c.Sender = delivery.NewSender(db, c.Courier, c.Dispatcher, c.Viewer)
 	c.Counter = c.Counter.With(db)
 	c.History = connectorrun.New(db, c.engine.First)

@@ -17,7 +17,7 @@ func (c *Core) RunStatistics(ctx context.Context, q store.StatisticsQuery) (stor
 	if q.Search != nil {
 		return c.searchStatistics(ctx, q)
 	}
-	return c.Counter.RunStatistics(ctx, q)
+	return c.ComputeRunStatistics(ctx, q)
 }
 
 // searchStatistics is RunStatistics for a query with a search.

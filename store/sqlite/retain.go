@@ -20,7 +20,7 @@ const (
 	sparePages = 1000
 )
 
-// DropDays implements sqlcore.Engine. There are no partitions.
+// DropDays implements retention.Engine. There are no partitions.
 func (e engine) DropDays(context.Context, int64, int64, int) (dropped retention.DroppedDays, err error) {
 	return dropped, nil
 }
@@ -40,12 +40,12 @@ func (e engine) ProjectDays(context.Context, sqldb.Queryer, string, uuid.UUID) (
 	return nil, false, nil
 }
 
-// OldestDays implements sqlcore.Engine. There are no partitions.
+// OldestDays implements retention.Engine. There are no partitions.
 func (e engine) OldestDays(context.Context) (deletable, open int64, parted bool, err error) {
 	return 0, 0, false, nil
 }
 
-// Shrink implements sqlcore.Engine.
+// Shrink implements retention.Engine.
 func (e engine) Shrink(ctx context.Context) error {
 	var free int
 	if err := e.reader.QueryRowContext(ctx, `PRAGMA freelist_count`).Scan(&free); err != nil || free <= sparePages {

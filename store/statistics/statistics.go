@@ -33,10 +33,10 @@ func (c *Counter) With(db *sqldb.DB) *Counter {
 	return &of
 }
 
-// RunStatistics implements store.Statistics, except for queries with a search. Whole hours, days and months are read from
+// ComputeRunStatistics returns the statistics of a query without a search. Whole hours, days and months are read from
 // rollups, and parts of hours at the ends of the window from history. Ended runs that are not rolled up yet
 // are read from the outbox.
-func (c *Counter) RunStatistics(ctx context.Context, q store.StatisticsQuery) (out store.RunStatistics, err error) {
+func (c *Counter) ComputeRunStatistics(ctx context.Context, q store.StatisticsQuery) (out store.RunStatistics, err error) {
 	s, err := NewComputation(c.db, q)
 	if err == nil {
 		err = c.db.Snapshot(ctx, s.readAll)
