@@ -59,12 +59,12 @@ type recorder struct {
 	// isStorageFull is true after a rejection for that reason. The attempt then saves no more files, because a script could fetch and
 	// send them in a loop.
 	isStorageFull bool
-	calls      map[string]bool // IDs of answered calls
-	tokens     dispatchapi.TokenUsage
-	finish     model.FinishReason // of the last answer in the journal
-	logs       logBudget
-	err        error // first error that ended the attempt
-	broken     error // the prior journal cannot be read
+	calls         map[string]bool // IDs of answered calls
+	tokens        dispatchapi.TokenUsage
+	finish        model.FinishReason // of the last answer in the journal
+	logs          logBudget
+	err           error // first error that ended the attempt
+	broken        error // the prior journal cannot be read
 
 	// flushing keeps appends in order. It guards sinkErr, the first failed append, and closed. After either of them nothing
 	// is appended.

@@ -104,7 +104,8 @@ func (e *Effects) SavedFiles(ctx context.Context) (files []dispatchapi.SavedFile
 	return files, nil
 }
 
-// saveFilesBefore saves the files before an entry. Another agent of the run may be saving them, and the platform may reject them.
+// saveFilesBefore saves the files before an entry. Another agent of the run may be saving them, and the platform may reject them. If
+// ctx ends, the append continues in the background, because its outcome must be known.
 func (r *recorder) saveFilesBefore(ctx context.Context, position int64) error {
 	r.mu.Lock()
 	isSaved := true
@@ -115,7 +116,14 @@ func (r *recorder) saveFilesBefore(ctx context.Context, position int64) error {
 	if isSaved {
 		return nil
 	}
-	return r.flushPending(context.WithoutCancel(ctx))
+	flushed := make(chan error, 1)
+	go func() { flushed <- r.flushPending(context.WithoutCancel(ctx)) }()
+	select {
+	case err := <-flushed:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // ReadSaved returns at most length bytes of a saved file. Its error ends the attempt.

@@ -245,3 +245,19 @@ func TestRecorder_EndsAttemptAfterOtherRejections(t *testing.T) {
 		})
 	}
 }
+
+// A script does not wait longer than its context for the files that other agents save.
+func TestRecorder_WaitsForSavesUntilContextEnds(t *testing.T) {
+	t.Parallel()
+	list := &entryList{}
+	r := newRecorder(nil, list, &MemoryFiles{Journal: list})
+	_, err := r.recordFile("other", &NewFile{Name: "a"}, toolResult{CallID: "x/1"})
+	require.NoError(t, err)
+	<-r.flushing // another agent saves
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, r.saveFilesBefore(ctx, r.next), context.Canceled)
+	r.flushing <- struct{}{}
+	require.NoError(t, r.saveFilesBefore(t.Context(), r.next))
+	require.Len(t, list.batches, 1)
+}
