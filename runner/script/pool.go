@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// minIdle and maxIdle limit the idle children that a pool keeps: as many as scripts can compute at the same time. An idle child
-	// ends after warmTime.
-	minIdle, maxIdle = 4, 16
-	warmTime         = time.Minute
+	// minIdle is the least number of idle children that a pool keeps. It keeps more if more scripts can compute at the same time:
+	// runs that wait for the same append continue together. An idle child ends after warmTime.
+	minIdle  = 4
+	warmTime = time.Minute
 	// defaultMaxChildren limits children of a pool.
 	defaultMaxChildren = 32
 )
@@ -125,7 +125,7 @@ func (p *Pool) Run(ctx context.Context, call Call, host Host) (Result, error) {
 		return Result{}, ErrClosed
 	}
 	defer p.open.Done()
-	child, wasIdle, err := p.takeChild(call.Digest)
+	child, wasIdle, err := p.takeChild(place, call.Digest)
 	if err != nil {
 		return Result{}, err
 	}
@@ -140,7 +140,7 @@ func (p *Pool) Run(ctx context.Context, call Call, host Host) (Result, error) {
 		result, err = run.execute(ctx)
 	}
 	if run.reusable {
-		p.keepChild(child)
+		p.keepChild(place, child)
 	} else {
 		p.discard(child)
 	}
@@ -187,10 +187,15 @@ func (p *Pool) releaseSlot(s *slot) {
 	p.slots.releaseSlot(s)
 }
 
-// trimIdle ends the idle children for which the scripts leave no memory. The caller holds the lock.
+// trimIdle ends the idle children for which the scripts leave no memory. Scripts without a child have memory for one and take idle
+// children next. The caller holds the lock.
 func (p *Pool) trimIdle() {
-	spare := p.slots.spareMemory()
+	spare, childless := p.slots.spareMemory(), p.slots.childless
 	for i := len(p.idle) - 1; i >= 0; i-- { // The newest first: it is the next to be used.
+		if childless > 0 && p.idle[i].memory <= p.slots.limits.each {
+			childless--
+			continue
+		}
 		if p.idle[i].memory <= spare {
 			spare -= p.idle[i].memory
 			continue
@@ -201,7 +206,7 @@ func (p *Pool) trimIdle() {
 	}
 }
 
-// begin counts a call, unless the pool is closed.
+// beginCall counts a call, unless the pool is closed.
 func (p *Pool) beginCall() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,9 +217,10 @@ func (p *Pool) beginCall() bool {
 	return true
 }
 
-// take returns an idle child, if possible one that has the sources, or starts a child.
-func (p *Pool) takeChild(digest string) (child *process, wasIdle bool, err error) {
+// takeChild returns an idle child, if possible one that has the sources, or starts a child.
+func (p *Pool) takeChild(s *slot, digest string) (child *process, wasIdle bool, err error) {
 	p.mu.Lock()
+	p.slots.recordChild(s)
 	best := len(p.idle) - 1
 	for i, one := range p.idle {
 		if one.digest == digest {
@@ -235,12 +241,14 @@ func (p *Pool) takeChild(digest string) (child *process, wasIdle bool, err error
 	return one.process, true, nil
 }
 
-// keep keeps a child for the next call, or ends it if there are enough.
-func (p *Pool) keepChild(child *process) {
+// keepChild keeps a child for the next call, or ends it if there are enough. It releases the slot at the same time, so that the
+// next script finds the child.
+func (p *Pool) keepChild(s *slot, child *process) {
 	memory := p.measure(child.cmd.Process.Pid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || len(p.idle) >= min(max(p.slots.limits.computing, minIdle), maxIdle) {
+	defer p.slots.releaseSlot(s)
+	if p.closed || len(p.idle) >= max(p.slots.limits.computing, minIdle) {
 		p.discard(child)
 		return
 	}
@@ -249,7 +257,7 @@ func (p *Pool) keepChild(child *process) {
 	p.idle = append(p.idle, one)
 }
 
-// expire ends a child that was idle for too long.
+// expireChild ends a child that was idle for too long.
 func (p *Pool) expireChild(one *idleProcess) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

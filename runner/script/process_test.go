@@ -157,7 +157,7 @@ func TestPool_ReloadsSources(t *testing.T) {
 func TestPool_KeepsAsManyChildrenAsCompute(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ computing, kept int }{
-		"memory for 32 that compute": {computing: 32, kept: maxIdle},
+		"memory for 32 that compute": {computing: 32, kept: 16},
 		"memory for 8 that compute":  {computing: 8, kept: 8},
 		"memory for one":             {computing: 1, kept: minIdle},
 	} {
@@ -165,7 +165,7 @@ func TestPool_KeepsAsManyChildrenAsCompute(t *testing.T) {
 			t.Parallel()
 			pool := newPool(t, Options{})
 			pool.slots.limits.computing = row.computing
-			callAtOnce(t, pool, maxIdle)
+			callAtOnce(t, pool, 16)
 			require.Len(t, pool.pids(), row.kept)
 		})
 	}
@@ -193,6 +193,35 @@ func callAtOnce(t *testing.T, pool *Pool, calls int) {
 	}
 	close(start)
 	group.Wait()
+}
+
+// Scripts that may compute at the same time find the children of scripts that have ended, also if they use all memory.
+func TestPool_LeavesChildrenToNextScripts(t *testing.T) {
+	t.Parallel()
+	pool := newPool(t, Options{})
+	pool.slots.limits.computing, pool.slots.limits.memory = 3, 3*pool.slots.limits.each
+	callAtOnce(t, pool, 3)
+	require.Len(t, pool.pids(), 3)
+	next, children := make([]*slot, 3), make([]*process, 3)
+	for i := range next {
+		var err error
+		next[i], err = pool.takeSlot(t.Context(), fmt.Sprint("run ", i))
+		require.NoError(t, err)
+	}
+	for i, s := range next {
+		var wasIdle bool
+		var err error
+		children[i], wasIdle, err = pool.takeChild(s, "")
+		require.NoError(t, err)
+		require.True(t, wasIdle)
+	}
+	for i, s := range next {
+		pool.keepChild(s, children[i])
+		pool.releaseSlot(s) // again: it does nothing
+	}
+	require.Len(t, pool.pids(), 3)
+	require.Zero(t, pool.slots.computing)
+	require.Zero(t, pool.slots.childless)
 }
 
 func TestPool_LimitsChildren(t *testing.T) {

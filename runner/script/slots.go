@@ -37,10 +37,10 @@ func (l slotLimits) childrenOfRun() int { return (l.children + 1) / 2 }
 // their requests, and scripts that have begun come before scripts that have not. The caller holds the lock of the pool.
 type slotQueue struct {
 	limits slotLimits
-	// computing and children count scripts, held is their memory.
-	computing, children int
-	held                uint64
-	runs                map[string]*runSlots
+	// computing and children count scripts, held is their memory. childless counts scripts that may compute and have no child yet.
+	computing, children, childless int
+	held                           uint64
+	runs                           map[string]*runSlots
 	// turns are the runs with requests, the next turn first.
 	turns []*runSlots
 }
@@ -62,13 +62,15 @@ const (
 	// slotWaiting waits for the host, slotResuming for its turn after that.
 	slotWaiting
 	slotResuming
+	slotReleased
 )
 
 // slot is the place of a script in the queue.
 type slot struct {
-	run   *runSlots
-	state slotState
-	held  uint64
+	run      *runSlots
+	state    slotState
+	held     uint64
+	hasChild bool
 	// granted gets a value each time that the script may compute.
 	granted chan struct{}
 }
@@ -105,10 +107,19 @@ func (q *slotQueue) resumeScript(s *slot) {
 	q.enqueueRun(s.run)
 }
 
+// recordChild records that a script has got its child.
+func (q *slotQueue) recordChild(s *slot) { s.hasChild, q.childless = true, q.childless-1 }
+
 // releaseSlot removes a script in any state.
 func (q *slotQueue) releaseSlot(s *slot) {
+	if s.state == slotReleased {
+		return
+	}
 	run := s.run
 	run.removeRequest(s)
+	if s.state != slotStarting && !s.hasChild {
+		q.childless--
+	}
 	if s.state == slotComputing {
 		q.computing, run.computing = q.computing-1, run.computing-1
 	}
@@ -116,6 +127,7 @@ func (q *slotQueue) releaseSlot(s *slot) {
 		q.children, run.children = q.children-1, run.children-1
 	}
 	q.setMemory(s, 0)
+	s.state = slotReleased
 	if run.isIdle() {
 		q.removeRun(run)
 		if run.children == 0 {
@@ -178,7 +190,7 @@ func (q *slotQueue) nextSlot() *slot {
 func (q *slotQueue) grantSlot(s *slot) {
 	run := s.run
 	if s.state == slotStarting {
-		q.children, run.children = q.children+1, run.children+1
+		q.children, run.children, q.childless = q.children+1, run.children+1, q.childless+1
 	}
 	run.removeRequest(s)
 	q.removeRun(run)
