@@ -8,7 +8,7 @@
 //	agents/**/*.yaml      one agent a file; _defaults.yaml applies to the files at and below its folder
 //	connectors/*.yaml     one connector a file; the stem of the file is its key
 //	models/*.yaml         scripts of the deterministic models scripted/<stem>
-//	middleware/, hooks/, tools/, guardrails/ (*.star), schemas/ (*.json), tests/
+//	middleware/, hooks/, tools/, guardrails/ (*.star), knowledge/ (*.yaml), schemas/ (*.json), tests/
 //
 // No other file is read or packed.
 //

@@ -29,6 +29,7 @@ var layout = []folder{
 	{name: "connectors", extensions: yamlExtensions},
 	{name: "guardrails", extensions: scripts, unsupported: true},
 	{name: "hooks", extensions: scripts},
+	{name: "knowledge", extensions: yamlExtensions, unsupported: true},
 	{name: "middleware", extensions: scripts},
 	{name: "models", extensions: yamlExtensions},
 	{name: "schemas", extensions: []string{".json"}},

@@ -127,7 +127,7 @@ func (p *repoParser) decoder() *decoder {
 func (p *repoParser) parseFile(file string) {
 	folder, _, _ := strings.Cut(file, "/")
 	switch f := folderOf(folder); {
-	case IsHidden(file) || strings.HasPrefix(file, testFiles) || f == nil || !f.holdsYAML():
+	case IsHidden(file) || strings.HasPrefix(file, testFiles) || f == nil || f.unsupported || !f.holdsYAML():
 	case folder == apiFolder && (path.Ext(file) == ".yaml" || path.Ext(file) == ".json"):
 		p.parseAPI(file)
 	case isScript(file): // parsed by parseStarlark

@@ -99,7 +99,7 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 		})...),
 	}).Execute(ctx, engine.Input{
 		RunID: id, AgentName: base, TestName: opts.Project.Agent(opts.Agent).TestName, Project: opts.Project, Message: message, Files: opts.Files,
-		Context: values, Actions: actions(opts.Project, base), Outbound: suite.Nowhere{}, Journal: journal, SavedFiles: &engine.MemoryFiles{Journal: journal},
+		Context: values, Attempt: 1, Actions: actions(opts.Project, base), Outbound: suite.Nowhere{}, Journal: journal, SavedFiles: &engine.MemoryFiles{Journal: journal},
 	})
 	journal.entries = append(journal.entries, out.Trailing...)
 	calls, err := engine.Calls(journal.entries)

@@ -20,6 +20,7 @@ import (
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/localrun"
 	"github.com/agentplatform/agentplatform/runner/model"
+	"github.com/agentplatform/agentplatform/runner/script"
 	"github.com/agentplatform/agentplatform/runner/suite"
 )
 
@@ -129,6 +130,37 @@ func TestTestCase_RecordsToolAgents(t *testing.T) {
 	require.Contains(t, string(text), "request: GET https://shop.example/orders/12345678901234567890\n")
 	require.Contains(t, string(text), "tool: orders.look\n")
 	requirePasses(t, files, text)
+}
+
+// The model finds a tool, so that the case names a discoverable tool by its reference. A script may read any header of a response.
+func TestTestCase_RecordsDiscoveredTools(t *testing.T) {
+	t.Parallel()
+	files, p := project(t, "agents/a.yaml", "name: a\nmodel: scripted/a\ndiscoverable_tools: [orders.look]\n",
+		"models/a.yaml", "steps:\n  - {turn: 1, tool_calls: [{name: use_tool, arguments: {name: orders_look, arguments: {id: 3}}}]}\n  - {text: found}\n",
+		"hooks/a.star", "def after(tool, params, result, context):\n    return {\"total\": result[\"headers\"][\"x-total\"]} if \"headers\" in result else None\n",
+		"tools/orders.yaml", "base_url: https://shop.example\ntools:\n  look: {description: Looks, parameters: {id: {type: integer}}, request: 'GET /orders/{id}'}\n")
+	pool, err := script.NewPool(script.Options{})
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	result, err := localrun.Run(t.Context(), localrun.Options{
+		Project: p, Agent: "a", Models: &model.Registry{}, Payload: []byte(`{}`), Scripts: pool,
+		HTTP: &http.Client{Transport: roundTrip(func(req *http.Request) *http.Response {
+			return &http.Response{
+				StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}, "X-Total": {"7"}}, Request: req,
+				Body: io.NopCloser(strings.NewReader(`{"total": 7}`)),
+			}
+		})},
+	})
+	require.NoError(t, err)
+	require.Equal(t, engine.Completed, result.Status, result.Error)
+	text, _, err := result.TestCase("found", nil)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "tool: orders.look\n")
+	require.Contains(t, string(text), "X-Total: \"7\"\n")
+	files["tests/recorded.yaml"] = text
+	tested, err := bundle.Parse(files)
+	require.NoError(t, err, string(text))
+	require.Empty(t, suite.Check(tested))
 }
 
 // requirePasses tests the case of a file without any service.

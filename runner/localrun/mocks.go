@@ -87,8 +87,8 @@ func (c *caseWriter) usesHeader(name string) bool {
 		return false
 	}
 	for file, content := range c.opts.Project.Files {
-		if (strings.HasPrefix(file, "tools/") || strings.HasPrefix(file, "apis/")) &&
-			strings.Contains(string(content), strings.ToLower(name)) {
+		sends := strings.HasSuffix(file, ".star") || strings.HasPrefix(file, "tools/") || strings.HasPrefix(file, "apis/")
+		if sends && strings.Contains(string(content), strings.ToLower(name)) {
 			return true
 		}
 	}

@@ -221,7 +221,7 @@ func (c *caseWriter) toolReferences() map[string]string {
 	p := c.opts.Project
 	for _, a := range p.Steps(c.opts.Agent) {
 		references := a.StepTools()
-		for _, t := range a.Tools {
+		for _, t := range slices.Concat(a.Tools, a.DiscoverableTools) {
 			references = append(references, t.Reference)
 		}
 		if a.ToolName != "" {

@@ -43,6 +43,16 @@ def state(order):
 	}
 }
 
+// A case is the first attempt of a run, as on the platform.
+func TestCase_IsFirstAttempt(t *testing.T) {
+	t.Parallel()
+	r := ran(t, "agent: greeter\ncases:\n  - {name: a, payload: x, mocks: {models: {openai/gpt-5: scripted/m}}, expected_result: 'output == \"attempt 1\"'}\n",
+		"agents/greeter.yaml", "name: greeter\nmodel: openai/gpt-5\n",
+		"middleware/greeter.star", "def before(content, context):\n    stop(\"attempt %d\" % context[\"attempt\"])\n",
+		"models/m.yaml", "steps: [{text: no}]")
+	require.True(t, r.Passed, r.Explain())
+}
+
 // A mock answers the request of http.save, and the script and later calls read the file.
 func TestCase_SavesFiles(t *testing.T) {
 	t.Parallel()

@@ -140,7 +140,7 @@ func (t *trial) runOnce(ctx context.Context, number int) (out outcome) {
 	mocked := withUnmocked(withUnmocked(own, unmockedRequest, &requests), unmockedCall, &unmockedCalls)
 	ended := t.engine.Execute(context.WithValue(mocked, noteKey{}, noted), engine.Input{
 		RunID: id, AgentName: of, TestName: t.opts.Project.Agent(t.agent).TestName, Project: t.opts.Project, Message: t.message, Files: t.files, Context: values,
-		Actions: t.actions, Outbound: Nowhere{}, Journal: journal, SavedFiles: &engine.MemoryFiles{Journal: journal},
+		Attempt: 1, Actions: t.actions, Outbound: Nowhere{}, Journal: journal, SavedFiles: &engine.MemoryFiles{Journal: journal},
 	})
 	out.notes = noted.listNotes()
 	out.took, out.usage = t.opts.Now().Sub(begin), ended.Usage
