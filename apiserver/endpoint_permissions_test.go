@@ -19,7 +19,7 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
 )
 
-// allowOwner makes a user who may what the permissions stand for, and no more.
+// allowOwner creates a user with exactly the rights of these permissions.
 func allowOwner(t testing.TB, w *apiservertest.Project, name string, permissions ...v1alpha1.Permission) (change func(*v1alpha1.APIKeySpec)) {
 	t.Helper()
 	for _, p := range permissions {

@@ -158,7 +158,7 @@ func TestDropped_ReportsOverdueDuringRest(t *testing.T) {
 func TestDropped_ReadPartitionStopsNoOther(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
-	fake := &fakeStore{past: 3 * sweepLimit, held: errors.New("somebody reads it"), clock: now}
+	fake := &fakeStore{past: 3 * sweepLimit, held: errors.New("partition in use"), clock: now}
 	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
 	require.ErrorIs(t, s.forgetAnswered(t), fake.held)
 	require.Zero(t, fake.past)
@@ -230,7 +230,7 @@ func TestRest_ShorterIfOverdue(t *testing.T) {
 	require.Equal(t, maxPause, Rest(0, 10e12, 0))
 	require.Equal(t, maxPause/4, Rest(0, 10e12, 3*24*time.Hour))
 	now := time.Now()
-	fake := &fakeStore{past: 1, held: errors.New("somebody reads it"), clock: now}
+	fake := &fakeStore{past: 1, held: errors.New("partition in use"), clock: now}
 	s := settled(Options{Store: fake, Logger: slog.Default(), Now: func() time.Time { return now }}, now)
 	require.NoError(t, s.reportOverdue(t.Context()))
 	require.Positive(t, s.overdue.Load())
