@@ -162,8 +162,8 @@ func (s *Scope) announce(ctx context.Context, a action) (began startedTool, err 
 	return began, s.journal.flushOld(ctx)
 }
 
-// recordOutcome records the result of an action, or its own error. The result of an unsafe action is appended at once: with the
-// entries of the next action or of the end if that follows within maxResultAge.
+// recordOutcome records the result of an action, or its own error. The result of an unsafe action is appended after maxResultAge, or
+// before with the begin of the next action, and in any case before the end of the run.
 func (s *Scope) recordOutcome(ctx context.Context, a action, out toolResult, failed error) (Result, error) {
 	out.CallID, out.Tool, out.Digest = a.started.CallID, a.started.Tool, a.started.Digest
 	if a.read {
@@ -197,13 +197,12 @@ func (s *Scope) recordOutcome(ctx context.Context, a action, out toolResult, fai
 		if err := s.journal.flushPending(context.WithoutCancel(ctx)); err != nil {
 			return Result{}, err
 		}
-	case a.unsafe || a.started.Tells:
-		s.journal.flushSoon()
-	}
-	if isSaved { // unless the platform rejected the file
+		// If the platform rejected the file, the result is another one now.
 		if recorded, _, err = s.journal.recordedResult(a.started); err != nil {
 			return Result{}, err
 		}
+	case a.unsafe || a.started.Tells:
+		s.journal.flushSoon()
 	}
 	return s.conclude(recorded)
 }
