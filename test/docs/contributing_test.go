@@ -51,6 +51,19 @@ func sources(t *testing.T, folder string) (out []string) {
 	return out
 }
 
+// imports returns the packages of the repository that a file imports, by their paths from the root.
+func imports(t *testing.T, file string) (out []string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ImportsOnly)
+	require.NoError(t, err)
+	for _, i := range parsed.Imports {
+		if below, ours := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), module); ours {
+			out = append(out, below)
+		}
+	}
+	return out
+}
+
 // folderRow is a row of the table of folders. Its last cell lists the imports.
 var folderRow = regexp.MustCompile("(?m)^\\| (`[a-z0-9/]+/`) \\|.*\\| ([^|]*) \\|$")
 
@@ -68,13 +81,9 @@ func TestFolders_ListTheirImports(t *testing.T) {
 			said = append(said, name[1])
 		}
 		for _, file := range sources(t, folder) {
-			parsed, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, file), nil, parser.ImportsOnly)
-			require.NoError(t, err)
-			for _, i := range parsed.Imports {
-				if below, ours := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), module); ours {
-					other, _, _ := strings.Cut(below, "/")
-					imported[other] = other != folder
-				}
+			for _, name := range imports(t, file) {
+				other, _, _ := strings.Cut(name, "/")
+				imported[other] = other != folder
 			}
 		}
 		for other, isOther := range imported {
@@ -86,6 +95,34 @@ func TestFolders_ListTheirImports(t *testing.T) {
 		tried++
 	}
 	require.Equal(t, 9, tried, "folders whose imports the table has")
+}
+
+// A package of the store imports only packages of the rows above it in the table of layers, which
+// lists each package once.
+func TestStoreLayers_ImportRowsAbove(t *testing.T) {
+	t.Parallel()
+	_, table, _ := strings.Cut(page(t, "docs/designs/architecture.md"), "| Packages of `store/` | Contents |\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	rows := map[string]int{}
+	for n, row := range strings.Split(table, "\n") {
+		for _, name := range codePattern.FindAllStringSubmatch(strings.Split(row, "|")[1], -1) {
+			require.NotContains(t, rows, name[1])
+			rows[name[1]] = n
+		}
+	}
+	found := map[string]bool{}
+	for _, file := range sources(t, "store") {
+		of := path.Base(path.Dir(file))
+		require.Contains(t, rows, of, "the table lacks the package of %s", file)
+		found[of] = true
+		for _, name := range imports(t, file) {
+			if other := path.Base(name); path.Dir(name) == "store" || name == "store" {
+				require.Contains(t, rows, other, file)
+				require.Less(t, rows[other], rows[of], "%s imports store/%s, which is in no row above it", file, other)
+			}
+		}
+	}
+	require.Len(t, found, len(rows), "each package of the table exists")
 }
 
 // ofModes matches code for a mode of connectors: its constants, and its name in texts.
