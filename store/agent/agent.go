@@ -23,28 +23,28 @@ import (
 // formerDeployments is the number of earlier deployments that are searched for agents.
 const formerDeployments = `20`
 
-// Directory has the agents.
-type Directory struct{ db *sqldb.DB }
+// Store has the agents.
+type Store struct{ db *sqldb.DB }
 
-// New returns a Directory.
-func New(db *sqldb.DB) *Directory { return &Directory{db: db} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // HasAgent implements store.Catalog.
-func (d *Directory) HasAgent(ctx context.Context, deployment store.Key, name string) (has bool, err error) {
+func (d *Store) HasAgent(ctx context.Context, deployment store.Key, name string) (has bool, err error) {
 	err = d.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
 		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND variant_of = '')`, deployment.ProjectID, deployment.ID, sqldb.Text(name)).Scan(&has)
 	return has, sqldb.Wrap(err, "reading agent %q of deployment %s", name, deployment)
 }
 
 // SendsByMiddleware implements store.Catalog.
-func (d *Directory) SendsByMiddleware(ctx context.Context, deployment store.Key, agent string) (sends bool, err error) {
+func (d *Store) SendsByMiddleware(ctx context.Context, deployment store.Key, agent string) (sends bool, err error) {
 	err = d.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
 		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND sends_by_middleware)`, deployment.ProjectID, deployment.ID, sqldb.Text(agent)).Scan(&sends)
 	return sends, sqldb.Wrap(err, "reading the middleware of agent %q of deployment %s", agent, deployment)
 }
 
 // AgentNames implements store.Catalog.
-func (d *Directory) AgentNames(ctx context.Context, deployment store.Key, limit int) ([]string, error) {
+func (d *Store) AgentNames(ctx context.Context, deployment store.Key, limit int) ([]string, error) {
 	names, err := sqldb.Collect(ctx, d.db.Reader(), sqldb.ScanText, `SELECT name FROM deployment_agents
 		WHERE project_id = $1 AND deployment_id = $2 AND variant_of = '' ORDER BY name LIMIT $3`, deployment.ProjectID, deployment.ID, limit)
 	return names, sqldb.Wrap(err, "listing the agents of deployment %s", deployment)
@@ -60,7 +60,7 @@ type list struct {
 }
 
 // Agents implements store.Catalog.
-func (d *Directory) Agents(ctx context.Context, environment store.Key) ([]store.AgentSummary, error) {
+func (d *Store) Agents(ctx context.Context, environment store.Key) ([]store.AgentSummary, error) {
 	a := &list{db: d.db, environment: environment}
 	err := d.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		a.agents = map[string]store.AgentSummary{}
@@ -74,7 +74,7 @@ func (d *Directory) Agents(ctx context.Context, environment store.Key) ([]store.
 }
 
 // Agent implements store.Catalog. The runs of a live A/B variant are its base agent's.
-func (d *Directory) Agent(ctx context.Context, environment store.Key, name string) (out store.AgentSummary, err error) {
+func (d *Store) Agent(ctx context.Context, environment store.Key, name string) (out store.AgentSummary, err error) {
 	a := &list{db: d.db, environment: environment}
 	err = d.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		a.only, a.agents = []string{name}, map[string]store.AgentSummary{}
@@ -155,7 +155,7 @@ func (a *list) addPast(ctx context.Context, q sqldb.Queryer) error {
 }
 
 // HasRuns implements store.Catalog.
-func (d *Directory) HasRuns(ctx context.Context, environment store.Key) (has bool, err error) {
+func (d *Store) HasRuns(ctx context.Context, environment store.Key) (has bool, err error) {
 	reader := d.db.Reader()
 	err = reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2)
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'running')
@@ -170,7 +170,7 @@ func (d *Directory) HasRuns(ctx context.Context, environment store.Key) (has boo
 
 // hasWaitingRuns reports whether ended runs of an environment wait to be rolled up. An environment that never
 // existed has none, so the outbox is not read for it.
-func (d *Directory) hasWaitingRuns(ctx context.Context, q sqldb.Queryer, environment store.Key) (has bool, err error) {
+func (d *Store) hasWaitingRuns(ctx context.Context, q sqldb.Queryer, environment store.Key) (has bool, err error) {
 	err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.id = $2)
 		OR EXISTS (SELECT 1 FROM departed d WHERE d.project_id = $1 AND d.kind = '`+store.KindEnvironment+`' AND d.id = $2)`,
 		environment.ProjectID, environment.ID).Scan(&has)
@@ -182,7 +182,7 @@ func (d *Directory) hasWaitingRuns(ctx context.Context, q sqldb.Queryer, environ
 }
 
 // AgentConfig implements store.Catalog.
-func (d *Directory) AgentConfig(
+func (d *Store) AgentConfig(
 	ctx context.Context, environment store.Key, name string,
 ) (deployment uuid.UUID, config json.RawMessage, err error) {
 	err = d.db.Reader().QueryRowContext(ctx, `SELECT a.deployment_id, a.config FROM environments e

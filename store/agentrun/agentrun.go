@@ -19,27 +19,24 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Viewer reads open and ended runs.
-type Viewer struct {
-	db      *sqldb.DB
-	archive *blob.Archive
-	// among returns the condition, after an ID, that a column of IDs contains it.
-	among func(column string) string
+// Store reads open and ended runs.
+type Store struct {
+	db    *sqldb.DB
+	blobs *blob.Store
 	// search is ListRuns for a query with a search.
 	search func(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error)
 }
 
-// New returns a Viewer.
+// New returns a Store.
 func New(
-	db *sqldb.DB, archive *blob.Archive, among func(column string) string,
-	search func(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error),
-) *Viewer {
-	return &Viewer{db: db, archive: archive, among: among, search: search}
+	db *sqldb.DB, blobs *blob.Store, search func(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error),
+) *Store {
+	return &Store{db: db, blobs: blobs, search: search}
 }
 
 // Run implements store.History. It reads open runs first: a run that is no longer open is in
 // history by then.
-func (v *Viewer) Run(ctx context.Context, key store.Key) (store.Run, error) {
+func (v *Store) Run(ctx context.Context, key store.Key) (store.Run, error) {
 	runs, err := readRuns(ctx, v.db, v.db.Reader(), key.ProjectID, []uuid.UUID{key.ID})
 	if err == nil && len(runs) == 0 {
 		err = store.ErrNotFound
@@ -85,7 +82,7 @@ func inOrderOf(ids []uuid.UUID, runs []store.Run) []store.Run {
 }
 
 // RunEnvironments implements store.History. It reads open runs first, like Run.
-func (v *Viewer) RunEnvironments(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (map[uuid.UUID]uuid.UUID, error) {
+func (v *Store) RunEnvironments(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (map[uuid.UUID]uuid.UUID, error) {
 	found := map[uuid.UUID]uuid.UUID{}
 	if len(runs) == 0 {
 		return found, nil
@@ -114,14 +111,14 @@ func (v *Viewer) RunEnvironments(ctx context.Context, project uuid.UUID, runs []
 // Outcome implements store.History. Callers mostly know that the connector run has ended, so
 // history is read first. Otherwise the connector run is read before its runs: if it has ended, so
 // have they.
-func (v *Viewer) Outcome(ctx context.Context, key store.Key) (outcome store.Outcome, err error) {
+func (v *Store) Outcome(ctx context.Context, key store.Key) (outcome store.Outcome, err error) {
 	reader := v.db.Reader()
 	var order []uuid.UUID
 	past, err := sqldb.PastRows(ctx, v.db, reader, key.ID, func(row sqldb.Scanner) (r runrow.PastRun, err error) {
 		err = row.Scan(append(append([]any{&outcome.Status, sqldb.ScanIDs(&order)}, runrow.Fields(&r.Run)...), &r.Blob)...)
 		return r, err
 	}, `SELECT c.status, c.run_ids, `+runrow.PastColumns+` FROM {ended_connector_runs} c
-		JOIN {ended_runs} r ON r.project_id = c.project_id AND r.id `+v.among("c.run_ids")+`
+		JOIN {ended_runs} r ON r.project_id = c.project_id AND r.id `+v.db.Among("c.run_ids")+`
 		WHERE c.project_id = $1 AND c.id = $2`+sqldb.SinceCondition("c.id", "$1")+sqldb.ReadableCondition("$1"), key.ProjectID, key.ID)
 	if err == nil && len(past) > 0 && len(past) == len(order) { // they may be of two days
 		runs, err := runrow.WithOutputs(ctx, v.db, reader, key.ProjectID, past)
@@ -140,7 +137,7 @@ func (v *Viewer) Outcome(ctx context.Context, key store.Key) (outcome store.Outc
 }
 
 // RunInput implements store.History.
-func (v *Viewer) RunInput(ctx context.Context, key store.Key) (string, io.ReadCloser, error) {
+func (v *Store) RunInput(ctx context.Context, key store.Key) (string, io.ReadCloser, error) {
 	input, err := inputOf(ctx, v.db, key)
 	if err != nil {
 		return "", nil, sqldb.Wrap(err, "reading the input of run %s", key)
@@ -156,19 +153,19 @@ func (v *Viewer) RunInput(ctx context.Context, key store.Key) (string, io.ReadCl
 	case in.Blob == nil:
 		return in.ContentType, io.NopCloser(bytes.NewReader(in.Data)), nil
 	}
-	body, err := v.archive.OpenBlob(ctx, store.Key{ProjectID: key.ProjectID, ID: *in.Blob})
+	body, err := v.blobs.OpenBlob(ctx, store.Key{ProjectID: key.ProjectID, ID: *in.Blob})
 	return in.ContentType, body, sqldb.Wrap(err, "reading the input of run %s", key)
 }
 
 // Journal implements store.History.
-func (v *Viewer) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error) {
+func (v *Store) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error) {
 	return entries(ctx, v.db, run, `SELECT `+runrow.EntryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2`+sqldb.SinceOrOpenCondition("j.run_id", "$1")+`
 		ORDER BY j.sequence`, run.ProjectID, run.ID)
 }
 
 // JournalAfter implements store.History. The database adds up the sizes, so that entries beyond the
 // page are not read.
-func (v *Viewer) JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) ([]store.JournalEntry, error) {
+func (v *Store) JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) ([]store.JournalEntry, error) {
 	return entries(ctx, v.db, run, `SELECT `+runrow.EntryAliases+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
 			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
 			OVER (ORDER BY n.sequence ROWS UNBOUNDED PRECEDING) AS bytes
@@ -192,7 +189,7 @@ func entries(ctx context.Context, db *sqldb.DB, run store.Key, statement string,
 }
 
 // RunHeaders implements store.History.
-func (v *Viewer) RunHeaders(ctx context.Context, run store.Key) (headers map[string]string, err error) {
+func (v *Store) RunHeaders(ctx context.Context, run store.Key) (headers map[string]string, err error) {
 	input, err := inputOf(ctx, v.db, run)
 	if err == nil {
 		err = v.db.ReadHistory(ctx, v.db.Reader(), store.Key{ProjectID: run.ProjectID, ID: input},

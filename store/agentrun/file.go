@@ -18,7 +18,7 @@ import (
 )
 
 // EventInput implements store.Replays.
-func (v *Viewer) EventInput(ctx context.Context, connectorRun store.Key) (in store.EventInput, err error) {
+func (v *Store) EventInput(ctx context.Context, connectorRun store.Key) (in store.EventInput, err error) {
 	var files *string
 	found, err := sqldb.PastRows(ctx, v.db, v.db.Reader(), connectorRun.ID, func(row sqldb.Scanner) (in store.EventInput, err error) {
 		return in, row.Scan(&in.ContentType, &in.Data, &in.Blob, &files, sqldb.ScanJSON(&in.Headers), &in.Hops)
@@ -36,7 +36,7 @@ func (v *Viewer) EventInput(ctx context.Context, connectorRun store.Key) (in sto
 }
 
 // EventFiles implements store.Files.
-func (v *Viewer) EventFiles(ctx context.Context, connectorRun store.Key) ([]store.File, error) {
+func (v *Store) EventFiles(ctx context.Context, connectorRun store.Key) ([]store.File, error) {
 	files, err := inputFiles(ctx, v.db, connectorRun, sqldb.SinceCondition("id", "$1"))
 	return files, sqldb.Wrap(err, "reading the files of connector run %s", connectorRun)
 }
@@ -55,7 +55,7 @@ func inputFiles(ctx context.Context, db *sqldb.DB, input store.Key, narrow strin
 }
 
 // RunFiles implements store.Files.
-func (v *Viewer) RunFiles(ctx context.Context, run store.Key) ([]store.File, error) {
+func (v *Store) RunFiles(ctx context.Context, run store.Key) ([]store.File, error) {
 	input, err := inputOf(ctx, v.db, run)
 	if err != nil {
 		return nil, sqldb.Wrap(err, "reading the files of run %s", run)
@@ -75,7 +75,7 @@ func inputOf(ctx context.Context, db *sqldb.DB, run store.Key) (input uuid.UUID,
 }
 
 // OpenRunFile implements store.Files.
-func (v *Viewer) OpenRunFile(ctx context.Context, run store.Key, number int) (store.File, io.ReadCloser, error) {
+func (v *Store) OpenRunFile(ctx context.Context, run store.Key, number int) (store.File, io.ReadCloser, error) {
 	files, err := v.RunFiles(ctx, run)
 	if err != nil {
 		return store.File{}, nil, err
@@ -84,12 +84,12 @@ func (v *Viewer) OpenRunFile(ctx context.Context, run store.Key, number int) (st
 	if number < 0 || number >= len(accepted) {
 		return store.File{}, nil, fmt.Errorf("file %d of run %s: %w", number, run, store.ErrNotFound)
 	}
-	body, err := v.archive.OpenBlob(ctx, store.Key{ProjectID: run.ProjectID, ID: *accepted[number].Blob})
+	body, err := v.blobs.OpenBlob(ctx, store.Key{ProjectID: run.ProjectID, ID: *accepted[number].Blob})
 	return accepted[number], body, sqldb.Wrap(err, "reading file %d of run %s", number, run)
 }
 
 // RunSavedFiles implements store.SavedFiles.
-func (v *Viewer) RunSavedFiles(ctx context.Context, run store.Key) ([]store.SavedFile, error) {
+func (v *Store) RunSavedFiles(ctx context.Context, run store.Key) ([]store.SavedFile, error) {
 	found, err := readableFiles(ctx, v.db, run)
 	files := make([]store.SavedFile, len(found))
 	for i, f := range found {
@@ -104,7 +104,7 @@ func readableFiles(ctx context.Context, db *sqldb.DB, run store.Key) ([]runrow.S
 }
 
 // OpenSavedFile implements store.SavedFiles.
-func (v *Viewer) OpenSavedFile(ctx context.Context, run store.Key, id string, offset int64) (store.SavedFile, io.ReadCloser, error) {
+func (v *Store) OpenSavedFile(ctx context.Context, run store.Key, id string, offset int64) (store.SavedFile, io.ReadCloser, error) {
 	found, err := readableFiles(ctx, v.db, run)
 	at := slices.IndexFunc(found, func(f runrow.SavedFile) bool { return f.ID == id })
 	if err == nil && (at < 0 || offset < 0) {
@@ -113,6 +113,6 @@ func (v *Viewer) OpenSavedFile(ctx context.Context, run store.Key, id string, of
 	if err != nil {
 		return store.SavedFile{}, nil, sqldb.Wrap(err, "reading a saved file of run %s", run)
 	}
-	body, err := v.archive.OpenBlobAt(ctx, store.Key{ProjectID: run.ProjectID, ID: found[at].Blob}, offset)
+	body, err := v.blobs.OpenBlobAt(ctx, store.Key{ProjectID: run.ProjectID, ID: found[at].Blob}, offset)
 	return found[at].SavedFile, body, sqldb.Wrap(err, "reading a saved file of run %s", run)
 }

@@ -61,7 +61,7 @@ const (
 // ListRuns implements store.History. New runs have a higher ID than the runs that are read, and
 // ended runs keep their ID. A run that ends during the list was open when the days were read, so its
 // day is among them. So the list misses no run that one snapshot would show.
-func (v *Viewer) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
+func (v *Store) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
 	if q.EnvironmentIDs != nil && len(q.EnvironmentIDs) == 0 {
 		return nil, nil, nil
 	}

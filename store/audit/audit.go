@@ -16,11 +16,11 @@ import (
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
-// Log is the audit log of projects.
-type Log struct{ db *sqldb.DB }
+// Store has the audit log of projects.
+type Store struct{ db *sqldb.DB }
 
-// New returns a Log.
-func New(db *sqldb.DB) *Log { return &Log{db: db} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // Maximum sizes in bytes of the texts of an audit entry.
 const (
@@ -29,7 +29,7 @@ const (
 )
 
 // RecordAudit implements store.Audit.
-func (a *Log) RecordAudit(ctx context.Context, e store.AuditEntry) (id uuid.UUID, err error) {
+func (a *Store) RecordAudit(ctx context.Context, e store.AuditEntry) (id uuid.UUID, err error) {
 	err = a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		id, err = insertAudit(ctx, tx, e)
 		return err
@@ -67,7 +67,7 @@ func insertAudit(ctx context.Context, tx *sqldb.Tx, e store.AuditEntry) (uuid.UU
 }
 
 // RecordAuditOutcome implements store.Audit.
-func (a *Log) RecordAuditOutcome(ctx context.Context, projectID, id uuid.UUID, o store.AuditOutcome) error {
+func (a *Store) RecordAuditOutcome(ctx context.Context, projectID, id uuid.UUID, o store.AuditOutcome) error {
 	err := a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return insertOutcome(ctx, tx, projectID, id, o) })
 	return sqldb.Wrap(err, "recording the outcome of audit entry %s", id)
 }
@@ -86,7 +86,7 @@ func insertOutcome(ctx context.Context, tx *sqldb.Tx, projectID, id uuid.UUID, o
 }
 
 // ListAudit implements store.Audit.
-func (a *Log) ListAudit(ctx context.Context, q store.AuditQuery) (entries []store.AuditEntry, err error) {
+func (a *Store) ListAudit(ctx context.Context, q store.AuditQuery) (entries []store.AuditEntry, err error) {
 	windows, err := timewindow.List(ctx, a.db, a.db.Lists(), "audit_log", q.ProjectID, timewindow.Period{From: timewindow.Always, To: timewindow.Never}, q.Before)
 	for _, window := range windows {
 		if err != nil || len(entries) == q.Limit {
@@ -101,7 +101,7 @@ func (a *Log) ListAudit(ctx context.Context, q store.AuditQuery) (entries []stor
 
 // auditEntries returns the newest entries of a window, at most so many. The outcomes are limited to
 // the same days, so that only their partitions are read.
-func (a *Log) auditEntries(ctx context.Context, q store.AuditQuery, window timewindow.Window, most int) ([]store.AuditEntry, error) {
+func (a *Store) auditEntries(ctx context.Context, q store.AuditQuery, window timewindow.Window, most int) ([]store.AuditEntry, error) {
 	if len(window.History) == 0 {
 		return nil, nil
 	}

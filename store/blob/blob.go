@@ -13,21 +13,21 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Archive has the blobs, uploads and bundles of projects.
-type Archive struct{ db *sqldb.DB }
+// Store has the blobs, uploads and bundles of projects.
+type Store struct{ db *sqldb.DB }
 
-// New returns an Archive.
-func New(db *sqldb.DB) *Archive { return &Archive{db: db} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // PutBlob implements store.Blobs.
-func (a *Archive) PutBlob(ctx context.Context, key store.Key, r io.Reader) (int64, error) {
+func (a *Store) PutBlob(ctx context.Context, key store.Key, r io.Reader) (int64, error) {
 	size, err := a.WriteBlob(ctx, key, r)
 	return size, sqldb.Wrap(err, "storing blob %s", key)
 }
 
 // WriteBlob writes the chunks one by one. The last chunk completes the blob, so a small blob is one
 // transaction.
-func (a *Archive) WriteBlob(ctx context.Context, key store.Key, r io.Reader) (size int64, err error) {
+func (a *Store) WriteBlob(ctx context.Context, key store.Key, r io.Reader) (size int64, err error) {
 	buffer, ahead := make([]byte, store.BlobChunk), make([]byte, store.BlobChunk)
 	n, err := readChunk(r, buffer)
 	for number := 0; err == nil; number++ {
@@ -90,25 +90,25 @@ func (b blobChunk) writeChunk(ctx context.Context, tx *sqldb.Tx) error {
 }
 
 // OpenBlob implements store.Blobs.
-func (a *Archive) OpenBlob(ctx context.Context, key store.Key) (io.ReadCloser, error) {
+func (a *Store) OpenBlob(ctx context.Context, key store.Key) (io.ReadCloser, error) {
 	var size int64
 	err := a.db.Reader().QueryRowContext(ctx, `SELECT size FROM blobs WHERE project_id = $1 AND id = $2 AND complete`,
 		key.ProjectID, key.ID).Scan(&size)
 	if err != nil {
 		return nil, sqldb.Wrap(sqldb.MapNoRows(err), "opening blob %s", key)
 	}
-	return &blobReader{ctx: ctx, archive: a, key: key, left: size}, nil
+	return &blobReader{ctx: ctx, blobs: a, key: key, left: size}, nil
 }
 
 // blobReader reads a blob chunk by chunk. It keeps the context of OpenBlob, because io.Reader has
 // no other way to get one.
 type blobReader struct {
-	ctx     context.Context //nolint:containedctx // methods of io.Reader take no context
-	archive *Archive
-	key     store.Key
-	next    int
-	chunk   []byte
-	left    int64
+	ctx   context.Context //nolint:containedctx // methods of io.Reader take no context
+	blobs *Store
+	key   store.Key
+	next  int
+	chunk []byte
+	left  int64
 }
 
 // Read implements io.Reader.
@@ -117,7 +117,7 @@ func (b *blobReader) Read(p []byte) (int, error) {
 		if b.left <= 0 {
 			return 0, io.EOF
 		}
-		err := b.archive.db.Reader().QueryRowContext(b.ctx,
+		err := b.blobs.db.Reader().QueryRowContext(b.ctx,
 			`SELECT data FROM blob_chunks WHERE project_id = $1 AND blob_id = $2 AND number = $3`,
 			b.key.ProjectID, b.key.ID, b.next).Scan(&b.chunk)
 		if err != nil {
@@ -138,7 +138,7 @@ func (b *blobReader) Close() error {
 }
 
 // DropBlob implements store.Blobs.
-func (a *Archive) DropBlob(ctx context.Context, key store.Key) error {
+func (a *Store) DropBlob(ctx context.Context, key store.Key) error {
 	err := a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var mark string
 		err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT mark FROM blobs WHERE project_id = $1 AND id = $2 `+tx.Exclusive,
@@ -157,7 +157,7 @@ func (a *Archive) DropBlob(ctx context.Context, key store.Key) error {
 }
 
 // DropBlobs deletes blobs and their chunks.
-func (a *Archive) DropBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
+func (a *Store) DropBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
@@ -170,7 +170,7 @@ func (a *Archive) DropBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key
 }
 
 // UnmarkBlobs unmarks blobs, so that the next sweep deletes them.
-func (a *Archive) UnmarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
+func (a *Store) UnmarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (a *Archive) UnmarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.K
 }
 
 // OpenBlobAt opens a blob at an offset. It skips the chunks before it.
-func (a *Archive) OpenBlobAt(ctx context.Context, key store.Key, offset int64) (io.ReadCloser, error) {
+func (a *Store) OpenBlobAt(ctx context.Context, key store.Key, offset int64) (io.ReadCloser, error) {
 	body, err := a.OpenBlob(ctx, key)
 	if err != nil {
 		return nil, err

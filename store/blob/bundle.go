@@ -19,7 +19,7 @@ import (
 )
 
 // PutBundle implements store.Bundles.
-func (a *Archive) PutBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
+func (a *Store) PutBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
 	size, err := a.keepBundle(ctx, deployment, digest)
 	if errors.Is(err, store.ErrNotFound) {
 		var full error
@@ -34,7 +34,7 @@ func (a *Archive) PutBundle(ctx context.Context, deployment store.Key, digest st
 }
 
 // keepBundle keeps a stored bundle as long as a new one.
-func (a *Archive) keepBundle(ctx context.Context, deployment store.Key, digest string) (size int64, err error) {
+func (a *Store) keepBundle(ctx context.Context, deployment store.Key, digest string) (size int64, err error) {
 	return size, a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := a.onlyBundle(ctx, tx, deployment, digest); err != nil {
 			return err
@@ -63,7 +63,7 @@ func HoldLiveBundle(ctx context.Context, tx *sqldb.Tx, environment store.Key) er
 
 // onlyBundle records this bundle as the one that the build of a deployment has stored, in place of
 // an earlier one. A deleted deployment has none.
-func (a *Archive) onlyBundle(ctx context.Context, tx *sqldb.Tx, deployment store.Key, digest string) error {
+func (a *Store) onlyBundle(ctx context.Context, tx *sqldb.Tx, deployment store.Key, digest string) error {
 	if err := a.db.Lock(ctx, tx, deployment.ProjectID); err != nil {
 		return fmt.Errorf("locking project %s: %w", deployment.ProjectID, err)
 	}
@@ -93,7 +93,7 @@ func (a *Archive) onlyBundle(ctx context.Context, tx *sqldb.Tx, deployment store
 }
 
 // putBundle writes the bytes to a blob and names it as the bundle after verifying its digest.
-func (a *Archive) putBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
+func (a *Store) putBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return 0, fmt.Errorf("generating an ID: %w", err)
@@ -127,7 +127,7 @@ func (a *Archive) putBundle(ctx context.Context, deployment store.Key, digest st
 }
 
 // OpenBundle implements store.Bundles.
-func (a *Archive) OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error) {
+func (a *Store) OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error) {
 	id, err := sqldb.ScanUUID(a.db.Reader().QueryRowContext(ctx,
 		`SELECT blob_id FROM bundles WHERE project_id = $1 AND digest = $2`, projectID, digest))
 	if err != nil {
@@ -137,7 +137,7 @@ func (a *Archive) OpenBundle(ctx context.Context, projectID uuid.UUID, digest st
 }
 
 // NamesBundle implements store.Bundles.
-func (a *Archive) NamesBundle(ctx context.Context, environment store.Key, digest string) error {
+func (a *Store) NamesBundle(ctx context.Context, environment store.Key, digest string) error {
 	var one int
 	err := sqldb.MapNoRows(a.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM deployments
 		WHERE project_id = $1 AND environment_id = $2 AND bundle_digest = $3 LIMIT 1`,
@@ -159,7 +159,7 @@ func scanBundle(row sqldb.Scanner) (b bundle, err error) {
 // DropBundles deletes expired bundles that nothing needs, and extends the others by BundleAge. A
 // transaction that is about to need a bundle holds it (HoldBundle): either before the bundle is
 // picked here, and then it is kept, or afterwards, and then it is missing.
-func (a *Archive) DropBundles(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
+func (a *Store) DropBundles(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 	due, err := sqldb.Collect(ctx, tx, scanBundle, `SELECT r.project_id, r.digest FROM bundles r
 		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+a.db.SkipLocked, l.Values...)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // MarkBlobs marks the blobs that rows of the transaction name. All of them must exist.
-func (a *Archive) MarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
+func (a *Store) MarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
@@ -28,7 +28,7 @@ func (a *Archive) MarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key
 
 // WriteWith is Write for a transaction with blobs. It deletes the blobs that the transaction does
 // not keep.
-func (a *Archive) WriteWith(ctx context.Context, blobs []store.Key, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+func (a *Store) WriteWith(ctx context.Context, blobs []store.Key, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	var last *sqldb.Tx
 	err := a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		last = tx
@@ -45,7 +45,7 @@ const dropTimeout = 5 * time.Second
 
 // DropUnmarked deletes unmarked blobs among these, even if the context has ended, which is the usual reason.
 // It ignores errors, because the sweep deletes the rest.
-func (a *Archive) DropUnmarked(ctx context.Context, blobs []store.Key) {
+func (a *Store) DropUnmarked(ctx context.Context, blobs []store.Key) {
 	if len(blobs) == 0 {
 		return
 	}
@@ -63,7 +63,7 @@ func (a *Archive) DropUnmarked(ctx context.Context, blobs []store.Key) {
 
 // KeepFiles marks the blobs of events' accepted files, in the accepting transaction. ErrNotFound if
 // one is missing or incomplete.
-func (a *Archive) KeepFiles(ctx context.Context, tx *sqldb.Tx, events []store.Event) error {
+func (a *Store) KeepFiles(ctx context.Context, tx *sqldb.Tx, events []store.Event) error {
 	for _, e := range events {
 		var blobs []store.Key
 		for _, f := range e.Files {

@@ -22,7 +22,7 @@ import (
 const dropTime = 5 * time.Second
 
 // PutUpload implements store.Uploads.
-func (a *Archive) PutUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (store.Upload, error) {
+func (a *Store) PutUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (store.Upload, error) {
 	full, err := storedbytes.CheckLimit(ctx, a.db, projectID)
 	if full != nil {
 		return store.Upload{}, full
@@ -35,7 +35,7 @@ func (a *Archive) PutUpload(ctx context.Context, projectID uuid.UUID, r io.Reade
 }
 
 // putUpload writes the bytes to a blob and names it once its digest is known.
-func (a *Archive) putUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (u store.Upload, err error) {
+func (a *Store) putUpload(ctx context.Context, projectID uuid.UUID, r io.Reader, limit int64) (u store.Upload, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return u, fmt.Errorf("generating an ID: %w", err)
@@ -64,7 +64,7 @@ const insertNamed = ` VALUES ($1, $2, $3, $4, now_us(), now_us() + $5) ON CONFLI
 
 // nameBlob makes a blob the bytes of an upload or bundle, with a statement, and sets its expiry. If
 // it exists, its expiry is extended and the blob is deleted.
-func (a *Archive) nameBlob(ctx context.Context, tx *sqldb.Tx, statement, what string, blob store.Key, digest string, size int64, age time.Duration) error {
+func (a *Store) nameBlob(ctx context.Context, tx *sqldb.Tx, statement, what string, blob store.Key, digest string, size int64, age time.Duration) error {
 	kept, err := sqldb.ScanUUID(tx.QueryRowContext(ctx, statement, blob.ProjectID, digest, size, blob.ID, age.Microseconds()))
 	switch {
 	case err != nil:
@@ -86,14 +86,14 @@ func KeepUpload(ctx context.Context, tx *sqldb.Tx, projectID uuid.UUID, digest s
 }
 
 // HasUpload implements store.Uploads.
-func (a *Archive) HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error {
+func (a *Store) HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error {
 	var one int
 	err := sqldb.MapNoRows(a.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM uploads WHERE project_id = $1 AND digest = $2`, projectID, digest).Scan(&one))
 	return sqldb.Wrap(err, "reading upload %s", digest)
 }
 
 // OpenUpload implements store.Uploads.
-func (a *Archive) OpenUpload(ctx context.Context, deployment store.Key) (io.ReadCloser, error) {
+func (a *Store) OpenUpload(ctx context.Context, deployment store.Key) (io.ReadCloser, error) {
 	id, err := sqldb.ScanUUID(a.db.Reader().QueryRowContext(ctx, `SELECT u.blob_id FROM deployments d
 		JOIN uploads u ON u.project_id = d.project_id AND u.digest = d.upload_digest
 		WHERE d.project_id = $1 AND d.id = $2`, deployment.ProjectID, deployment.ID))
@@ -105,7 +105,7 @@ func (a *Archive) OpenUpload(ctx context.Context, deployment store.Key) (io.Read
 
 // DropUploads deletes expired uploads. It extends the expiry of uploads with a live deployment,
 // which is built from them again if its outcome is lost.
-func (a *Archive) DropUploads(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
+func (a *Store) DropUploads(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 	if _, err := tx.Exec(ctx, `UPDATE uploads SET kept_until = now_us() + $1 WHERE kept_until <= now_us() AND EXISTS (SELECT 1
 		FROM environments e JOIN deployments d ON d.project_id = e.project_id AND d.id = e.live_deployment_id
 		WHERE e.project_id = uploads.project_id AND d.upload_digest = uploads.digest)`, store.UploadKept.Microseconds()); err != nil {
@@ -116,7 +116,7 @@ func (a *Archive) DropUploads(ctx context.Context, tx *sqldb.Tx, narrow string, 
 }
 
 // deleteAndUnmark deletes rows with a statement. Their blobs become unmarked, and the sweep deletes them.
-func (a *Archive) deleteAndUnmark(ctx context.Context, tx *sqldb.Tx, statement string, args ...any) (int64, error) {
+func (a *Store) deleteAndUnmark(ctx context.Context, tx *sqldb.Tx, statement string, args ...any) (int64, error) {
 	blobs, err := deleteAndSubtract(ctx, tx, statement, args...)
 	if err != nil {
 		return 0, err

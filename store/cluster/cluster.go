@@ -13,14 +13,14 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Lease is the lease of a cluster on the store.
-type Lease struct{ db *sqldb.DB }
+// Store has the lease of a cluster on the store.
+type Store struct{ db *sqldb.DB }
 
-// New returns a Lease.
-func New(db *sqldb.DB) *Lease { return &Lease{db: db} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // Cluster implements store.Clusters.
-func (c *Lease) Cluster(ctx context.Context) (store.ClusterLease, error) {
+func (c *Store) Cluster(ctx context.Context) (store.ClusterLease, error) {
 	lease, err := sqldb.ReadClusterLease(ctx, c.db.Reader(), "")
 	if err != nil && c.db.NoTable(err) {
 		err = fmt.Errorf("the database has no schema yet: %w", store.ErrNotFound)
@@ -29,7 +29,7 @@ func (c *Lease) Cluster(ctx context.Context) (store.ClusterLease, error) {
 }
 
 // HoldCluster implements store.Clusters.
-func (c *Lease) HoldCluster(ctx context.Context, clusterUID string, platformID uuid.UUID) error {
+func (c *Store) HoldCluster(ctx context.Context, clusterUID string, platformID uuid.UUID) error {
 	return c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		held, err := tx.Exec(ctx, `INSERT INTO cluster_lease (id, cluster_uid, platform_id, renewed_at, adopting)
 			VALUES (1, $1, $2, now_us(), FALSE) ON CONFLICT (id) DO UPDATE SET renewed_at = excluded.renewed_at
@@ -50,7 +50,7 @@ func (c *Lease) HoldCluster(ctx context.Context, clusterUID string, platformID u
 }
 
 // AdoptCluster implements store.Clusters.
-func (c *Lease) AdoptCluster(ctx context.Context, clusterUID string) (int, error) {
+func (c *Store) AdoptCluster(ctx context.Context, clusterUID string) (int, error) {
 	var adopted int64
 	err := c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		adopted = 0
@@ -74,7 +74,7 @@ func (c *Lease) AdoptCluster(ctx context.Context, clusterUID string) (int, error
 }
 
 // FinishAdoption implements store.Clusters.
-func (c *Lease) FinishAdoption(ctx context.Context, clusterUID string) error {
+func (c *Store) FinishAdoption(ctx context.Context, clusterUID string) error {
 	err := c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE cluster_lease SET adopting = FALSE WHERE id = 1 AND cluster_uid = $1`, clusterUID)
 		if err == nil && n == 0 {

@@ -12,20 +12,14 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// History has the connector runs.
-type History struct {
-	db *sqldb.DB
-	// first returns the first of a column of IDs, as an index of the schema has it.
-	first func(column string) string
-}
+// Store has the connector runs.
+type Store struct{ db *sqldb.DB }
 
-// New returns a History.
-func New(db *sqldb.DB, first func(column string) string) *History {
-	return &History{db: db, first: first}
-}
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // ConnectorRun implements store.History.
-func (h *History) ConnectorRun(ctx context.Context, key store.Key) (store.ConnectorRun, error) {
+func (h *Store) ConnectorRun(ctx context.Context, key store.Key) (store.ConnectorRun, error) {
 	run, err := runrow.ReadConnectorRun(ctx, h.db, h.db.Reader(), key)
 	if err == nil {
 		runs := []store.ConnectorRun{run}
@@ -36,7 +30,7 @@ func (h *History) ConnectorRun(ctx context.Context, key store.Key) (store.Connec
 }
 
 // Ended implements store.History.
-func (h *History) Ended(ctx context.Context, connectorRuns []store.Key) (ended []store.Key, err error) {
+func (h *Store) Ended(ctx context.Context, connectorRuns []store.Key) (ended []store.Key, err error) {
 	open := map[store.Key]bool{}
 	for part := range slices.Chunk(connectorRuns, sqldb.MaxIDs) {
 		var l sqldb.Args

@@ -21,7 +21,7 @@ import (
 const maxShallowOffset = 200
 
 // ListConnectorRuns implements store.History.
-func (h *History) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
+func (h *Store) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
 	if q.Run != uuid.Nil {
 		runs, total, err = h.connectorRunsOf(ctx, q)
 		return runs, total, sqldb.Wrap(err, "listing runs of connector %s for run %s", q.Connector, q.Run)
@@ -286,7 +286,7 @@ func (s *selection) selectNewest(l *sqldb.Args, narrow string, most int, window 
 
 // addErrors fills in the errors of failed or cancelled events. The error is from the first run, in link
 // order, with the same outcome and an error.
-func (h *History) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
+func (h *Store) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 	var started []store.Key
 	for _, run := range runs {
 		if lacksError(run) {

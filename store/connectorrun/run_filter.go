@@ -19,7 +19,7 @@ import (
 // connectorRunsOf returns a page of a connector's runs that belong to one agent run: the connector
 // run that started it, by ID, and its deliveries, by an index. So the cost is that of this run,
 // however many runs the connector has had.
-func (h *History) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
+func (h *Store) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
 	reader := h.db.Lists()
 	now, seen, err := h.nowAndReadableFrom(ctx, reader, q.Connector.ProjectID)
 	if err != nil {
@@ -51,7 +51,7 @@ func (h *History) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery
 
 // nowAndReadableFrom returns the time and the time from which history of a project is readable, in
 // microseconds.
-func (h *History) nowAndReadableFrom(ctx context.Context, q sqldb.Queryer, project uuid.UUID) (now, seen int64, err error) {
+func (h *Store) nowAndReadableFrom(ctx context.Context, q sqldb.Queryer, project uuid.UUID) (now, seen int64, err error) {
 	if err = q.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 		return 0, 0, err
 	}
@@ -61,7 +61,7 @@ func (h *History) nowAndReadableFrom(ctx context.Context, q sqldb.Queryer, proje
 
 // startOf returns the connector run that started a run; nil if there is none, or it is no longer
 // kept.
-func (h *History) startOf(ctx context.Context, q sqldb.Queryer, run store.Key) (*store.ConnectorRun, error) {
+func (h *Store) startOf(ctx context.Context, q sqldb.Queryer, run store.Key) (*store.ConnectorRun, error) {
 	var event *uuid.UUID
 	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT r.connector_run_id FROM open_runs r WHERE r.project_id = $1 AND r.id = $2`, run.ProjectID, run.ID).Scan(&event))
 	if errors.Is(err, store.ErrNotFound) {
@@ -82,7 +82,7 @@ func (h *History) startOf(ctx context.Context, q sqldb.Queryer, run store.Key) (
 
 // deliveriesOf returns a run's deliveries by a connector in a period. It reads open ones first. A
 // delivery that ends meanwhile is read twice and counts as ended.
-func (h *History) deliveriesOf(ctx context.Context, q sqldb.Queryer, of store.ConnectorRunQuery, within timewindow.Period) (runs []store.ConnectorRun, err error) {
+func (h *Store) deliveriesOf(ctx context.Context, q sqldb.Queryer, of store.ConnectorRunQuery, within timewindow.Period) (runs []store.ConnectorRun, err error) {
 	args := []any{of.Connector.ProjectID, of.Run, of.Connector.ID}
 	l := sqldb.Args{Values: slices.Clone(args)}
 	runs, err = sqldb.Collect(ctx, q, runrow.ScanConnectorRun, `SELECT `+runrow.OpenDeliveryColumns+` FROM `+runrow.OpenDeliveries+` c
@@ -97,7 +97,7 @@ func (h *History) deliveriesOf(ctx context.Context, q sqldb.Queryer, of store.Co
 	for _, window := range windows {
 		l := sqldb.Args{Values: slices.Clone(args)}
 		some, err := sqldb.Collect(ctx, q, runrow.ScanConnectorRun, `SELECT `+runrow.EndedConnectorRunColumns+` FROM ended_connector_runs c
-			WHERE c.project_id = $1 AND c.kind <> '' AND `+h.first("c.run_ids")+` = $2 AND c.connector_id = $3`+timewindow.DaysCondition("c.id", window, &l), l.Values...)
+			WHERE c.project_id = $1 AND c.kind <> '' AND `+h.db.FirstElement("c.run_ids")+` = $2 AND c.connector_id = $3`+timewindow.DaysCondition("c.id", window, &l), l.Values...)
 		if err != nil {
 			return nil, err
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 // ConnectorStatistics implements store.Statistics, like RunStatistics.
-func (h *History) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
+func (h *Store) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
 	window := timewindow.Period{From: max(timewindow.Bound(q.Since, 0), 0), To: timewindow.Bound(q.Until, timewindow.Never)}
 	s := selection{db: h.db, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger, open: window, ended: window}
 	s.emptyImpossiblePeriods()

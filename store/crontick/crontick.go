@@ -18,11 +18,11 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Plan has the ticks of cron connectors.
-type Plan struct{ db *sqldb.DB }
+// Store has the ticks of cron connectors.
+type Store struct{ db *sqldb.DB }
 
-// New returns a Plan.
-func New(db *sqldb.DB) *Plan { return &Plan{db: db} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // tickCondition is the condition that the connector of a row of cron_ticks is active.
 const tickCondition = `EXISTS (SELECT 1 FROM connectors c
@@ -73,7 +73,7 @@ const dueTicksStatement = `SELECT t.project_id, t.connector_id, t.planned, t.due
 
 // DueTicks implements store.Ticks. Rows may change between its statements. The connector's version
 // in the result is then stale.
-func (p *Plan) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (due store.DueTicks, err error) {
+func (p *Store) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (due store.DueTicks, err error) {
 	err = p.db.Reader().QueryRowContext(ctx, nextTickStatement).Scan(sqldb.ScanTime(&due.Now), sqldb.ScanNullTime(&due.Next))
 	if err != nil || due.Next == nil || due.Next.After(due.Now) {
 		return due, sqldb.Wrap(err, "reading the next tick")
@@ -99,7 +99,7 @@ func scanDueTick(row sqldb.Scanner) (t store.DueTick, err error) {
 // addLinks reads the links of all connectors, oldest first, and the concurrency settings of the
 // agents. It starts from the links. SQLite would start from environments and read all links of
 // each, but executes a CROSS JOIN in the written order.
-func (p *Plan) addLinks(ctx context.Context, ticks []store.DueTick) error {
+func (p *Store) addLinks(ctx context.Context, ticks []store.DueTick) error {
 	routes, keys := map[store.Key]*store.Route{}, make([]store.Key, len(ticks))
 	for i := range ticks {
 		route := &ticks[i].Route
@@ -135,7 +135,7 @@ func (p *Plan) addLinks(ctx context.Context, ticks []store.DueTick) error {
 }
 
 // MoveTicks implements store.Ticks.
-func (p *Plan) MoveTicks(ctx context.Context, moves []store.TickMove) (moved int, err error) {
+func (p *Store) MoveTicks(ctx context.Context, moves []store.TickMove) (moved int, err error) {
 	err = p.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		moved, err = moveTicks(ctx, p.db, tx, moves)
 		return err
@@ -190,7 +190,7 @@ func Take(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, events []store.Event)
 }
 
 // TickTimes implements store.Ticks.
-func (p *Plan) TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error) {
+func (p *Store) TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error) {
 	out := map[uuid.UUID]store.TickTimes{}
 	for part := range slices.Chunk(connectors, sqldb.MaxIDs) {
 		l := sqldb.Args{Values: []any{projectID}}

@@ -18,7 +18,7 @@ import (
 
 // RecordAttempts implements store.Deliveries. An attempt that cannot be recorded blocks no other
 // attempt.
-func (c *Courier) RecordAttempts(ctx context.Context, attempts []store.Attempt) error {
+func (c *Store) RecordAttempts(ctx context.Context, attempts []store.Attempt) error {
 	deliveries := map[store.Key]store.Attempt{}
 	for _, a := range attempts {
 		if before, twice := deliveries[a.Delivery.Key()]; !twice || before.Delivery.Attempt < a.Delivery.Attempt {
@@ -57,7 +57,7 @@ func (c *Courier) RecordAttempts(ctx context.Context, attempts []store.Attempt) 
 }
 
 // recordAll records attempts in one transaction.
-func (c *Courier) recordAll(ctx context.Context, deliveries map[store.Key]store.Attempt) error {
+func (c *Store) recordAll(ctx context.Context, deliveries map[store.Key]store.Attempt) error {
 	destinations, done := map[store.Key]bool{}, true
 	for _, a := range deliveries {
 		destinations[a.Delivery.Connector()] = true
@@ -87,7 +87,7 @@ func (c *Courier) recordAll(ctx context.Context, deliveries map[store.Key]store.
 
 // dropExcerpts drops the responses for projects whose storage is full or cannot be measured.
 // Recording the attempts matters more.
-func (c *Courier) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.Attempt) {
+func (c *Store) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.Attempt) {
 	projects := map[uuid.UUID]bool{}
 	for key, a := range deliveries {
 		if a.Response != "" {
@@ -119,7 +119,7 @@ type Receipt struct {
 // recordDone records attempts that all succeeded, as most do. It locks only destinations that
 // waited for a slot, or for a success, and locks these last. So claims find the other destinations
 // unlocked.
-func (c *Courier) recordDone(ctx context.Context, tx *sqldb.Tx, keys []store.Key, deliveries map[store.Key]store.Attempt) error {
+func (c *Store) recordDone(ctx context.Context, tx *sqldb.Tx, keys []store.Key, deliveries map[store.Key]store.Attempt) error {
 	receipts, bytes := make([]Receipt, 0, len(deliveries)), map[store.Key]int64{}
 	for _, key := range slices.SortedFunc(maps.Keys(deliveries), sqldb.CompareKeys) {
 		a := deliveries[key]
@@ -158,7 +158,7 @@ func (c *Courier) recordDone(ctx context.Context, tx *sqldb.Tx, keys []store.Key
 }
 
 // current returns the attempts whose delivery was not claimed again, in a fixed order.
-func (c *Courier) current(ctx context.Context, tx *sqldb.Tx, attempts map[store.Key]store.Attempt) (current []store.Attempt, err error) {
+func (c *Store) current(ctx context.Context, tx *sqldb.Tx, attempts map[store.Key]store.Attempt) (current []store.Attempt, err error) {
 	l := sqldb.Args{}
 	open, err := sqldb.Collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries
 		WHERE lease_until IS NOT NULL AND `+c.db.KeyCondition(&l, "id", slices.Collect(maps.Keys(attempts))), l.Values...)
@@ -173,7 +173,7 @@ func (c *Courier) current(ctx context.Context, tx *sqldb.Tx, attempts map[store.
 }
 
 // writeAttempts writes attempts to history and applies their outcomes to the deliveries.
-func (c *Courier) writeAttempts(ctx context.Context, tx *sqldb.Tx, attempts []store.Attempt) error {
+func (c *Store) writeAttempts(ctx context.Context, tx *sqldb.Tx, attempts []store.Attempt) error {
 	type end struct {
 		status store.ConnectorRunStatus
 		reason string
@@ -236,7 +236,7 @@ type retry struct {
 }
 
 // retryAll schedules the next attempts, with one statement for each group of equal retries.
-func (c *Courier) retryAll(ctx context.Context, tx *sqldb.Tx, again map[retry][]store.Key) error {
+func (c *Store) retryAll(ctx context.Context, tx *sqldb.Tx, again map[retry][]store.Key) error {
 	for r, keys := range again {
 		for some := range slices.Chunk(keys, sqldb.MaxIDs) {
 			l := sqldb.Args{Values: []any{r.wait.Microseconds(), r.counts, r.waitsFor}}
@@ -250,7 +250,7 @@ func (c *Courier) retryAll(ctx context.Context, tx *sqldb.Tx, again map[retry][]
 }
 
 // updateDestinations updates destinations after attempts, and when they are due again.
-func (c *Courier) updateDestinations(ctx context.Context, tx *sqldb.Tx, to []destination, attempts []store.Attempt) error {
+func (c *Store) updateDestinations(ctx context.Context, tx *sqldb.Tx, to []destination, attempts []store.Attempt) error {
 	of := map[store.Key][]store.Attempt{}
 	for _, a := range attempts {
 		of[a.Delivery.Connector()] = append(of[a.Delivery.Connector()], a)

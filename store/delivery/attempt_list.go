@@ -12,7 +12,7 @@ import (
 )
 
 // Attempts implements store.Deliveries.
-func (c *Courier) Attempts(ctx context.Context, delivery store.Key) (past []store.PastAttempt, next *time.Time, err error) {
+func (c *Store) Attempts(ctx context.Context, delivery store.Key) (past []store.PastAttempt, next *time.Time, err error) {
 	waits, err := sqldb.Collect(ctx, c.db.Reader(), func(row sqldb.Scanner) (due time.Time, err error) {
 		return due, row.Scan(sqldb.ScanTime(&due))
 	}, `SELECT due_at FROM deliveries WHERE project_id = $1 AND id = $2 AND lease_until IS NULL`, delivery.ProjectID, delivery.ID)
@@ -31,7 +31,7 @@ func (c *Courier) Attempts(ctx context.Context, delivery store.Key) (past []stor
 
 // AttemptsOf implements store.Deliveries, with a statement per partition of history, and one for
 // open deliveries.
-func (c *Courier) AttemptsOf(ctx context.Context, deliveries []store.Key) (map[store.Key]store.DeliveryAttempts, error) {
+func (c *Store) AttemptsOf(ctx context.Context, deliveries []store.Key) (map[store.Key]store.DeliveryAttempts, error) {
 	of := map[store.Key]store.DeliveryAttempts{}
 	for some := range slices.Chunk(deliveries, sqldb.MaxKeys) {
 		var l sqldb.Args

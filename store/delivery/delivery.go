@@ -122,7 +122,7 @@ const fullPause = time.Second
 // not before now, so that destinations without a turn come first. A full destination is due a
 // little later. The caller has locked them, because a statement that waits for a lock does not see
 // rows written meanwhile.
-func (c *Courier) dueAgain(ctx context.Context, tx *sqldb.Tx, keys []store.Key, full bool) error {
+func (c *Store) dueAgain(ctx context.Context, tx *sqldb.Tx, keys []store.Key, full bool) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -146,7 +146,7 @@ func delayDestination(ctx context.Context, tx *sqldb.Tx, key store.Key, d time.D
 }
 
 // endDeliveries moves deliveries to history.
-func (c *Courier) endDeliveries(ctx context.Context, tx *sqldb.Tx, keys []store.Key, status store.ConnectorRunStatus, reason string) error {
+func (c *Store) endDeliveries(ctx context.Context, tx *sqldb.Tx, keys []store.Key, status store.ConnectorRunStatus, reason string) error {
 	for part := range slices.Chunk(keys, sqldb.MaxIDs) {
 		l := sqldb.Args{Values: []any{string(status), sqldb.Text(reason)}}
 		if _, err := tx.Exec(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
@@ -182,7 +182,7 @@ func countDeliveries(ctx context.Context, tx *sqldb.Tx, keys []store.Key, more m
 }
 
 // addRuns reads the results for claimed deliveries, except for outputs in blobs.
-func (c *Courier) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) error {
+func (c *Store) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) error {
 	var results []store.Key
 	for _, d := range claimed {
 		if d.Kind == store.DeliverResult {
@@ -213,7 +213,7 @@ func (c *Courier) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) 
 const postPause = time.Second
 
 // NextDelivery implements store.Deliveries.
-func (c *Courier) NextDelivery(ctx context.Context, claim store.DeliveryClaim) (in time.Duration, waits bool, err error) {
+func (c *Store) NextDelivery(ctx context.Context, claim store.DeliveryClaim) (in time.Duration, waits bool, err error) {
 	var (
 		results, word, due *int64
 		l                  sqldb.Args

@@ -22,7 +22,7 @@ const (
 
 // ClaimDeliveries implements store.Deliveries. Claims and records lock the connectors first, so the
 // number of attempts in progress is exact.
-func (c *Courier) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
+func (c *Store) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
 	for _, name := range []string{claims, lostAttempts, closedDeliveries} {
 		c.skipped.BeginCall(name)
 	}
@@ -57,7 +57,7 @@ type deliveryClaim struct {
 }
 
 // claimApart begins attempts. A failing destination is skipped for some calls.
-func (c *Courier) claimApart(ctx context.Context, claim store.DeliveryClaim, limit int) (got deliveryClaim, err error) {
+func (c *Store) claimApart(ctx context.Context, claim store.DeliveryClaim, limit int) (got deliveryClaim, err error) {
 	all, err := c.claimSome(ctx, claim, limit, nil)
 	if err == nil {
 		return all, nil
@@ -96,7 +96,7 @@ func (c *Courier) claimApart(ctx context.Context, claim store.DeliveryClaim, lim
 
 // claimSome begins attempts in one transaction, for these destinations or, if there are none, for
 // any. With an error none have begun, but due is valid.
-func (c *Courier) claimSome(ctx context.Context, claim store.DeliveryClaim, limit int, only []store.Key) (got deliveryClaim, err error) {
+func (c *Store) claimSome(ctx context.Context, claim store.DeliveryClaim, limit int, only []store.Key) (got deliveryClaim, err error) {
 	err = c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		got = deliveryClaim{}
 		var l sqldb.Args
@@ -118,7 +118,7 @@ func (c *Courier) claimSome(ctx context.Context, claim store.DeliveryClaim, limi
 }
 
 // otherDestinations excludes the destinations that the claim leaves out.
-func (c *Courier) otherDestinations(l *sqldb.Args, claim store.DeliveryClaim) (where string) {
+func (c *Store) otherDestinations(l *sqldb.Args, claim store.DeliveryClaim) (where string) {
 	if full := claim.Without(); len(full) > 0 {
 		where = ` AND project_id NOT IN ` + l.AddIDs(full)
 	}
@@ -132,7 +132,7 @@ func (c *Courier) otherDestinations(l *sqldb.Args, claim store.DeliveryClaim) (w
 const maxClosed = 4
 
 // claimFrom begins attempts of the due destinations.
-func (c *Courier) claimFrom(ctx context.Context, tx *sqldb.Tx, got *deliveryClaim, claim store.DeliveryClaim, limit int) error {
+func (c *Store) claimFrom(ctx context.Context, tx *sqldb.Tx, got *deliveryClaim, claim store.DeliveryClaim, limit int) error {
 	keys := make([]store.Key, len(got.due))
 	for i, d := range got.due {
 		keys[i] = d.Key
@@ -183,7 +183,7 @@ func (c *Courier) claimFrom(ctx context.Context, tx *sqldb.Tx, got *deliveryClai
 
 // underWay returns the number of attempts in progress per connector, and the connectors with
 // expired claims, whose attempts have no result.
-func (c *Courier) underWay(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (of map[store.Key]int, lost []store.Key, err error) {
+func (c *Store) underWay(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (of map[store.Key]int, lost []store.Key, err error) {
 	var l sqldb.Args
 	of = map[store.Key]int{}
 	_, err = sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
@@ -206,14 +206,14 @@ const lostError = `the result of this attempt was not recorded`
 
 // loseAttempts records the attempts of a connector whose claims have expired as lost. It skips
 // attempts whose result is being recorded now.
-func (c *Courier) loseAttempts(ctx context.Context, connector store.Key) error {
+func (c *Store) loseAttempts(ctx context.Context, connector store.Key) error {
 	_, err := c.deliverySweep(lostAttempts, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, c.recordLost).Sweep(ctx, store.MaxDeliveryClaim)
 	return sqldb.Wrap(err, "recording lost attempts of %s", connector)
 }
 
 // deliverySweep is a sweep of the deliveries of a connector. A row that is set aside is not
 // due for a while.
-func (c *Courier) deliverySweep(name string, connector store.Key, where string, lock func(ctx context.Context, tx *sqldb.Tx) (bool, error),
+func (c *Store) deliverySweep(name string, connector store.Key, where string, lock func(ctx context.Context, tx *sqldb.Tx) (bool, error),
 	move func(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error,
 ) sweep.OpenRows[store.Key] {
 	s := sweep.RunsByKey(c.db, c.skipped, name, `r.project_id = $2 AND r.connector_id = $3 AND `+where, `r.due_at, r.id`,
@@ -234,7 +234,7 @@ func (c *Courier) deliverySweep(name string, connector store.Key, where string, 
 }
 
 // recordLost records lost attempts.
-func (c *Courier) recordLost(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error {
+func (c *Store) recordLost(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error {
 	var l sqldb.Args
 	lost, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
 		SELECT project_id, id, tries + 1, now_us(), 0, 0, '`+store.ErrorClassLost+`', '`+lostError+`', ''
@@ -255,7 +255,7 @@ func (c *Courier) recordLost(ctx context.Context, tx *sqldb.Tx, keys []store.Key
 }
 
 // skipDueDeliveries skips due deliveries of a closed destination, a few at a time.
-func (c *Courier) skipDueDeliveries(ctx context.Context, of store.Key) error {
+func (c *Store) skipDueDeliveries(ctx context.Context, of store.Key) error {
 	reason := ""
 	_, err := c.deliverySweep(closedDeliveries, of, `r.due_at <= now_us() AND r.lease_until IS NULL`,
 		func(ctx context.Context, tx *sqldb.Tx) (bool, error) {

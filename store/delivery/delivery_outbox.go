@@ -58,7 +58,7 @@ const (
 // PostDeliveries implements store.Deliveries. The work is read first. If several processes read the
 // same rows, the one that takes the outbox rows does the work. A row that fails alone is set aside
 // and blocks no other row.
-func (c *Courier) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
+func (c *Store) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
 	since := c.turns.Last()
 	waiting, err := c.dueOutboxRows(ctx, min(limit, sqldb.MaxIDs))
 	if err != nil || len(waiting) == 0 {
@@ -78,7 +78,7 @@ func (c *Courier) PostDeliveries(ctx context.Context, limit int) (runs int, err 
 
 // postAll creates deliveries from outbox rows, all or none. It locks in the same order as
 // transactions that record attempts: destinations first, in key order.
-func (c *Courier) postAll(ctx context.Context, waiting []deliveryOutboxRow) error {
+func (c *Store) postAll(ctx context.Context, waiting []deliveryOutboxRow) error {
 	var ended []store.Key
 	var failing []deliveryOutboxRow
 	for _, p := range waiting {
@@ -131,7 +131,7 @@ func (c *Courier) postAll(ctx context.Context, waiting []deliveryOutboxRow) erro
 
 // postForTrial creates one delivery of each kind that uses other tables, for a project that does
 // not exist, and rolls back.
-func (c *Courier) postForTrial(ctx context.Context) error {
+func (c *Store) postForTrial(ctx context.Context) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (c *Courier) postForTrial(ctx context.Context) error {
 }
 
 // takeEnded takes the rows of ended runs and marks them as own.
-func (c *Courier) takeEnded(ctx context.Context, tx *sqldb.Tx, ended []store.Key, own map[store.Key]int64) error {
+func (c *Store) takeEnded(ctx context.Context, tx *sqldb.Tx, ended []store.Key, own map[store.Key]int64) error {
 	if len(ended) == 0 {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (r endedRun) PrimaryKey() store.Key { return r.Key }
 
 // targets returns the links that send results of ended runs and failure notices about connectors,
 // in the order of their destinations.
-func (c *Courier) targets(ctx context.Context, runs []endedRun, failing []deliveryOutboxRow) (all []target, err error) {
+func (c *Store) targets(ctx context.Context, runs []endedRun, failing []deliveryOutboxRow) (all []target, err error) {
 	if all, err = c.noticeLinks(ctx, failing); err != nil {
 		return nil, err
 	}
@@ -226,7 +226,7 @@ func (c *Courier) targets(ctx context.Context, runs []endedRun, failing []delive
 
 // setClosedReasons sets the reason of each closed target. It drops targets without an outbound connector in
 // their environment.
-func (c *Courier) setClosedReasons(ctx context.Context, q sqldb.Queryer, all []target) (those []target, err error) {
+func (c *Store) setClosedReasons(ctx context.Context, q sqldb.Queryer, all []target) (those []target, err error) {
 	var keys []store.Key
 	for _, t := range all {
 		keys = append(keys, t.destination())
@@ -247,7 +247,7 @@ func (c *Courier) setClosedReasons(ctx context.Context, q sqldb.Queryer, all []t
 	return those, nil
 }
 
-func (c *Courier) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRun, err error) {
+func (c *Store) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRun, err error) {
 	for _, same := range c.db.KeysByPart("ended_runs", ended) {
 		var l sqldb.Args
 		past, err := sqldb.PastRows(ctx, c.db, c.db.Reader(), same[0].ID, func(row sqldb.Scanner) (r endedRun, err error) {
@@ -270,7 +270,7 @@ type projectAgent struct {
 }
 
 // outboundLinks returns the outbound links of the agents of runs, read once per project.
-func (c *Courier) outboundLinks(ctx context.Context, runs []endedRun) (map[projectAgent][]store.Link, error) {
+func (c *Store) outboundLinks(ctx context.Context, runs []endedRun) (map[projectAgent][]store.Link, error) {
 	of, agents := map[projectAgent][]store.Link{}, map[uuid.UUID][]string{}
 	for _, run := range runs {
 		if !slices.Contains(agents[run.ProjectID], run.agent) {
@@ -306,7 +306,7 @@ type outlet struct {
 const maxOutlets = 64
 
 // readOutlets reads the connectors that are in effect.
-func (c *Courier) readOutlets(ctx context.Context, q sqldb.Queryer, keys []store.Key, outlets map[store.Key]outlet) error {
+func (c *Store) readOutlets(ctx context.Context, q sqldb.Queryer, keys []store.Key, outlets map[store.Key]outlet) error {
 	connectors, err := connectorrow.ByKeys(ctx, c.db, q, keys)
 	if err != nil {
 		return err
@@ -332,7 +332,7 @@ func (t target) destination() store.Key {
 
 // insertDeliveries inserts the deliveries of targets, which are in the order of their destinations, and skips
 // closed ones. It sets their IDs.
-func (c *Courier) insertDeliveries(ctx context.Context, tx *sqldb.Tx, targets []target) error {
+func (c *Store) insertDeliveries(ctx context.Context, tx *sqldb.Tx, targets []target) error {
 	var now int64
 	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 )
 
 // RetryDeliveryNow implements store.Replays.
-func (c *Courier) RetryDeliveryNow(ctx context.Context, delivery store.Key, key *store.Idempotency) (a store.Admission, err error) {
+func (c *Store) RetryDeliveryNow(ctx context.Context, delivery store.Key, key *store.Idempotency) (a store.Admission, err error) {
 	err = c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		d, err := ScanDelivery(tx.QueryRowContext(ctx, `SELECT `+DeliveryColumns+` FROM deliveries WHERE project_id = $1 AND id = $2`,
 			delivery.ProjectID, delivery.ID))
@@ -38,7 +38,7 @@ func (c *Courier) RetryDeliveryNow(ctx context.Context, delivery store.Key, key 
 // deliveries of its destination. If these wait for a success, it is the one that is tried. It locks
 // the destination first, as claims do, and then the delivery. It skips a delivery whose success is
 // being recorded, because that transaction locks in the other order: the delivery has ended.
-func (c *Courier) makeDue(ctx context.Context, tx *sqldb.Tx, d store.Delivery) error {
+func (c *Store) makeDue(ctx context.Context, tx *sqldb.Tx, d store.Delivery) error {
 	if _, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
 		WHERE project_id = $1 AND connector_id = $2 `+c.db.Exclusive, d.ProjectID, d.ConnectorID); err != nil {
 		return err

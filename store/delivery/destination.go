@@ -27,7 +27,7 @@ func scanDestinationState(row sqldb.Scanner, more ...any) (d store.Destination, 
 }
 
 // DestinationsOf implements store.Destinations.
-func (c *Courier) DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error) {
+func (c *Store) DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error) {
 	of := map[uuid.UUID]store.Destination{}
 	for some := range slices.Chunk(connectors, sqldb.MaxIDs) {
 		l := sqldb.Args{Values: []any{projectID}}
@@ -44,7 +44,7 @@ func (c *Courier) DestinationsOf(ctx context.Context, projectID uuid.UUID, conne
 }
 
 // TroubledDestinations implements store.Destinations.
-func (c *Courier) TroubledDestinations(ctx context.Context, after store.Key, limit int) ([]store.TroubledDestination, error) {
+func (c *Store) TroubledDestinations(ctx context.Context, after store.Key, limit int) ([]store.TroubledDestination, error) {
 	all, err := sqldb.Collect(ctx, c.db.Reader(), func(row sqldb.Scanner) (t store.TroubledDestination, err error) {
 		t.Destination, err = scanDestinationState(row, object.RefFields(&t.Ref)...)
 		return t, err
@@ -56,7 +56,7 @@ func (c *Courier) TroubledDestinations(ctx context.Context, after store.Key, lim
 }
 
 // ResumeDestination implements store.Destinations.
-func (c *Courier) ResumeDestination(ctx context.Context, connector store.Key) error {
+func (c *Store) ResumeDestination(ctx context.Context, connector store.Key) error {
 	err := c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '', paused_generation = NULL, paused_reason = ''
 			WHERE project_id = $1 AND connector_id = $2 AND paused_generation IS NOT NULL`, connector.ProjectID, connector.ID)

@@ -29,7 +29,7 @@ const (
 // ExpireDeliveries implements store.Housekeeping. It checks destinations in order, after the last
 // one of the previous call, until it has ended the maximum number of deliveries. The ID of a
 // delivery has its creation time.
-func (c *Courier) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+func (c *Store) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	c.expiring.Lock()
 	defer c.expiring.Unlock()
 	c.skipped.BeginCall(expiredDeliveries)
@@ -58,7 +58,7 @@ func (c *Courier) ExpireDeliveries(ctx context.Context, age time.Duration, limit
 
 // expiredDestinations returns the next destinations with expired deliveries, and the last one checked; the zero
 // key at the end.
-func (c *Courier) expiredDestinations(ctx context.Context, age time.Duration) (late []store.Key, last store.Key, err error) {
+func (c *Store) expiredDestinations(ctx context.Context, age time.Duration) (late []store.Key, last store.Key, err error) {
 	n := 0
 	_, err = sqldb.Collect(ctx, c.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var isLate bool
@@ -83,7 +83,7 @@ const expiredDeliveries = "expired deliveries"
 // expireDue ends expired deliveries of a destination. It skips deliveries in progress, and
 // deliveries whose result is being recorded, because that transaction may wait for the destination,
 // which is locked here.
-func (c *Courier) expireDue(ctx context.Context, of store.Key, age time.Duration, limit int) (int, error) {
+func (c *Store) expireDue(ctx context.Context, of store.Key, age time.Duration, limit int) (int, error) {
 	age, err := c.db.OpenFor(ctx, c.db.Reader(), of.ProjectID, age)
 	if err != nil {
 		return 0, err
@@ -105,7 +105,7 @@ func (c *Courier) expireDue(ctx context.Context, of store.Key, age time.Duration
 }
 
 // endExpired ends deliveries of a locked destination.
-func (c *Courier) endExpired(ctx context.Context, tx *sqldb.Tx, of store.Key, age time.Duration, old []store.Delivery) error {
+func (c *Store) endExpired(ctx context.Context, tx *sqldb.Tx, of store.Key, age time.Duration, old []store.Delivery) error {
 	reason := fmt.Sprintf("%s: it was not taken within %d days", store.DeliveryExpired, int(age.Hours()/24))
 	keys, attempts := make([]store.Key, len(old)), make([]store.Attempt, len(old))
 	for i, d := range old {

@@ -66,7 +66,7 @@ func noticeProjects(ctx context.Context, tx *sqldb.Tx, attempts []store.Attempt)
 // read. own is the number of failed deliveries at that time. The next notice follows after
 // TellEvery at the earliest. A row without further failures is then deleted. The destinations of
 // the notices are locked before.
-func (c *Courier) takeFailing(ctx context.Context, tx *sqldb.Tx, failing []deliveryOutboxRow, targets []target, own map[store.Key]int64) error {
+func (c *Store) takeFailing(ctx context.Context, tx *sqldb.Tx, failing []deliveryOutboxRow, targets []target, own map[store.Key]int64) error {
 	if len(failing) == 0 {
 		return nil
 	}
@@ -123,7 +123,7 @@ type failedDelivery struct {
 }
 
 // noticeLinks returns the links that send failure notices about these connectors.
-func (c *Courier) noticeLinks(ctx context.Context, failing []deliveryOutboxRow) (all []target, err error) {
+func (c *Store) noticeLinks(ctx context.Context, failing []deliveryOutboxRow) (all []target, err error) {
 	var last []store.Key
 	for _, p := range failing {
 		if p.failed > 0 {
@@ -153,7 +153,7 @@ func (c *Courier) noticeLinks(ctx context.Context, failing []deliveryOutboxRow) 
 }
 
 // failedDeliveries reads failed deliveries with the last attempt of each.
-func (c *Courier) failedDeliveries(ctx context.Context, keys []store.Key) (all []failedDelivery, err error) {
+func (c *Store) failedDeliveries(ctx context.Context, keys []store.Key) (all []failedDelivery, err error) {
 	for _, same := range c.db.KeysByPart("ended_connector_runs", keys) {
 		var l sqldb.Args
 		past, err := sqldb.PastRows(ctx, c.db, c.db.Reader(), same[0].ID, func(row sqldb.Scanner) (f failedDelivery, err error) {
@@ -186,7 +186,7 @@ func (c *Courier) failedDeliveries(ctx context.Context, keys []store.Key) (all [
 }
 
 // noticeLinksOf returns the links of an environment that send failure notices, one per connector.
-func (c *Courier) noticeLinksOf(ctx context.Context, environment store.Key) (all []target, err error) {
+func (c *Store) noticeLinksOf(ctx context.Context, environment store.Key) (all []target, err error) {
 	links, err := sqldb.Collect(ctx, c.db.Reader(), func(row sqldb.Scanner) (to target, err error) {
 		return to, row.Scan(&to.link, &to.connector)
 	}, `SELECT l.id, l.connector_id FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id

@@ -12,7 +12,7 @@ import (
 
 // addOrigins sets the hops of targets, one more than the events that started their runs, and the traceparents. Some starts
 // are known.
-func (c *Courier) addOrigins(ctx context.Context, targets []target, starts []runrow.Start) error {
+func (c *Store) addOrigins(ctx context.Context, targets []target, starts []runrow.Start) error {
 	known := make(map[store.Key]bool, len(starts))
 	for _, s := range starts {
 		known[s.Run] = true

@@ -20,11 +20,11 @@ import (
 
 // Send implements store.Sends. A payload that is too large for a row is written first, unless it is
 // already clear that it will not be sent.
-func (x *Sender) Send(ctx context.Context, s store.Send) (sent store.Sent, err error) {
+func (c *Store) Send(ctx context.Context, s store.Send) (sent store.Sent, err error) {
 	if err := s.Check(); err != nil {
 		return sent, err
 	}
-	refused, err := x.checkSend(ctx, s)
+	refused, err := c.checkSend(ctx, s)
 	if err != nil {
 		return sent, sqldb.Wrap(err, "checking the payload of run %s", s.Lease.Run)
 	}
@@ -36,13 +36,13 @@ func (x *Sender) Send(ctx context.Context, s store.Send) (sent store.Sent, err e
 		}
 		blob := store.Key{ProjectID: s.Lease.Run.ProjectID, ID: id}
 		blobs = append(blobs, blob)
-		if _, err := x.courier.archive.WriteBlob(ctx, blob, bytes.NewReader(s.Payload)); err != nil {
-			x.courier.archive.DropUnmarked(ctx, blobs)
+		if _, err := c.blobs.WriteBlob(ctx, blob, bytes.NewReader(s.Payload)); err != nil {
+			c.blobs.DropUnmarked(ctx, blobs)
 			return sent, sqldb.Wrap(err, "storing the payload of run %s", s.Lease.Run)
 		}
 	}
-	err = x.courier.archive.WriteWith(ctx, blobs, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		sent, err = x.sendPayload(ctx, tx, s, blobs, refused)
+	err = c.blobs.WriteWith(ctx, blobs, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		sent, err = c.sendPayload(ctx, tx, s, blobs, refused)
 		return err
 	})
 	return sent, sqldb.Wrap(err, "sending for run %s", s.Lease.Run)
@@ -50,29 +50,29 @@ func (x *Sender) Send(ctx context.Context, s store.Send) (sent store.Sent, err e
 
 // checkSend returns in advance why a payload cannot be sent. For a small payload it only checks the project's
 // storage. The transaction checks again.
-func (x *Sender) checkSend(ctx context.Context, s store.Send) (refused, err error) {
+func (c *Store) checkSend(ctx context.Context, s store.Send) (refused, err error) {
 	run := s.Lease.Run
-	if refused, err = storedbytes.CheckLimit(ctx, x.db, run.ProjectID); refused != nil || err != nil || len(s.Payload) <= store.MaxInlineInput {
+	if refused, err = storedbytes.CheckLimit(ctx, c.db, run.ProjectID); refused != nil || err != nil || len(s.Payload) <= store.MaxInlineInput {
 		return refused, err
 	}
-	claims, err := x.dispatcher.CurrentClaims(ctx, []store.Lease{s.Lease})
+	claims, err := c.openRuns.CurrentClaims(ctx, []store.Lease{s.Lease})
 	if err != nil {
 		return nil, err
 	}
 	if held, current := claims[s.Lease]; !current || s.Position > held.Length {
 		return store.ErrFenced, nil
 	}
-	known, err := knownSend(ctx, x.db.Reader(), s)
+	known, err := knownSend(ctx, c.db.Reader(), s)
 	if err != nil {
 		return nil, err
 	}
 	if len(known) > 0 {
 		return store.ErrConflict, nil // known already, so the caller gets the first result
 	}
-	if err := checkSendLimits(ctx, x.db.Reader(), run, len(s.Payload)); err != nil {
+	if err := checkSendLimits(ctx, c.db.Reader(), run, len(s.Payload)); err != nil {
 		return refusalOf(err)
 	}
-	_, err = x.sendTarget(ctx, x.db.Reader(), s)
+	_, err = c.sendTarget(ctx, c.db.Reader(), s)
 	return refusalOf(err)
 }
 
@@ -86,11 +86,11 @@ func refusalOf(err error) (refused, failed error) {
 
 // sendPayload creates the delivery of a payload, which is in the first of the blobs if there is one.
 // refused is why a payload that was not sent before cannot be sent.
-func (x *Sender) sendPayload(ctx context.Context, tx *sqldb.Tx, s store.Send, blobs []store.Key, refused error) (sent store.Sent, err error) {
+func (c *Store) sendPayload(ctx context.Context, tx *sqldb.Tx, s store.Send, blobs []store.Key, refused error) (sent store.Sent, err error) {
 	run := s.Lease.Run
 	held, err := openrun.LockClaim(ctx, tx, s.Lease)
 	if errors.Is(err, store.ErrNotFound) {
-		return sent, x.dispatcher.ClaimError(ctx, tx, s.Lease)
+		return sent, c.openRuns.ClaimError(ctx, tx, s.Lease)
 	}
 	if err != nil {
 		return sent, err
@@ -108,18 +108,18 @@ func (x *Sender) sendPayload(ctx context.Context, tx *sqldb.Tx, s store.Send, bl
 	if err := checkSendLimits(ctx, tx, run, len(s.Payload)); err != nil {
 		return sent, err
 	}
-	to, err := x.sendTarget(ctx, tx, s)
+	to, err := c.sendTarget(ctx, tx, s)
 	if err != nil {
 		return sent, err
 	}
 	if len(blobs) > 0 {
 		to.blob = &blobs[0].ID
-		if err := x.courier.archive.MarkBlobs(ctx, tx, blobs); err != nil {
+		if err := c.blobs.MarkBlobs(ctx, tx, blobs); err != nil {
 			return sent, err
 		}
 	}
 	targets := []target{to}
-	if err := x.courier.insertDeliveries(ctx, tx, targets); err != nil {
+	if err := c.insertDeliveries(ctx, tx, targets); err != nil {
 		return sent, err
 	}
 	if to.closed == "" {
@@ -163,7 +163,7 @@ func firstOf[T any](all []T) (first T) {
 }
 
 // sendTarget returns the target of a run's payload; ErrNotFound if its agent has no such link.
-func (x *Sender) sendTarget(ctx context.Context, q sqldb.Queryer, s store.Send) (to target, err error) {
+func (c *Store) sendTarget(ctx context.Context, q sqldb.Queryer, s store.Send) (to target, err error) {
 	run := s.Lease.Run
 	var agent string
 	to = target{kind: store.DeliverPayload, run: run, payload: s.Payload}
@@ -180,12 +180,12 @@ func (x *Sender) sendTarget(ctx context.Context, q sqldb.Queryer, s store.Send) 
 			continue
 		}
 		to.link, to.connector = l.ID, l.Connector
-		from, err := runrow.OriginOf(ctx, x.db, q, run)
+		from, err := runrow.OriginOf(ctx, c.db, q, run)
 		if err != nil {
 			return to, err
 		}
 		to.hops, to.traceparent = from.Hops+1, from.Traceparent
-		open, err := x.courier.setClosedReasons(ctx, q, []target{to})
+		open, err := c.setClosedReasons(ctx, q, []target{to})
 		if err == nil && len(open) == 0 { // not in effect
 			err = store.ErrNotFound
 		}
@@ -195,7 +195,7 @@ func (x *Sender) sendTarget(ctx context.Context, q sqldb.Queryer, s store.Send) 
 }
 
 // forgetSends deletes the sends of ended runs.
-func (c *Courier) forgetSends(ctx context.Context, tx *sqldb.Tx, runs []store.Key) error {
+func (c *Store) forgetSends(ctx context.Context, tx *sqldb.Tx, runs []store.Key) error {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -205,7 +205,7 @@ func (c *Courier) forgetSends(ctx context.Context, tx *sqldb.Tx, runs []store.Ke
 }
 
 // Actions implements store.Sends.
-func (x *Sender) Actions(ctx context.Context, environment store.Key, agents []string) (all []store.Action, err error) {
+func (c *Store) Actions(ctx context.Context, environment store.Key, agents []string) (all []store.Action, err error) {
 	if len(agents) == 0 {
 		return nil, nil
 	}
@@ -213,7 +213,7 @@ func (x *Sender) Actions(ctx context.Context, environment store.Key, agents []st
 	for i, agent := range agents {
 		texts[i] = sqldb.Text(agent)
 	}
-	links, err := connectorrow.SendingLinks(ctx, x.db.Reader(), environment.ProjectID, environment.ID, texts...)
+	links, err := connectorrow.SendingLinks(ctx, c.db.Reader(), environment.ProjectID, environment.ID, texts...)
 	if err != nil {
 		return nil, sqldb.Wrap(err, "reading the outbound links of agents")
 	}
@@ -233,7 +233,7 @@ func (x *Sender) Actions(ctx context.Context, environment store.Key, agents []st
 }
 
 // addPayloads reads the payloads of claimed deliveries that are not results, except for blobs.
-func (c *Courier) addPayloads(ctx context.Context, claimed []store.ClaimedDelivery) error {
+func (c *Store) addPayloads(ctx context.Context, claimed []store.ClaimedDelivery) error {
 	ids := map[uuid.UUID][]uuid.UUID{}
 	for _, d := range claimed {
 		if d.Kind != store.DeliverResult {

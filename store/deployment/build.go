@@ -19,7 +19,7 @@ import (
 )
 
 // ReportBuild implements store.Builds.
-func (rec *Record) ReportBuild(ctx context.Context, key store.Key, r store.BuildReport) error {
+func (rec *Store) ReportBuild(ctx context.Context, key store.Key, r store.BuildReport) error {
 	r.Branch, r.Commit, r.CommitMessage, r.Author = sqldb.Text(r.Branch), sqldb.Text(r.Commit), sqldb.Text(r.CommitMessage), sqldb.Text(r.Author)
 	r, err := r.Bounded()
 	if err != nil {
@@ -52,7 +52,7 @@ func (rec *Record) ReportBuild(ctx context.Context, key store.Key, r store.Build
 }
 
 // AppendBuildLog implements store.Builds.
-func (rec *Record) AppendBuildLog(ctx context.Context, key store.Key, number int64, chunk string) error {
+func (rec *Store) AppendBuildLog(ctx context.Context, key store.Key, number int64, chunk string) error {
 	if number < 0 || number > store.MaxLogNumber {
 		return sqldb.Wrap(fmt.Errorf("the chunk number is %d; the range is 0 to %d: %w", number, store.MaxLogNumber, store.ErrInvalid),
 			"appending to the log of deployment %s", key)
@@ -103,7 +103,7 @@ func appendOutcome(ctx context.Context, tx *sqldb.Tx, key store.Key, line string
 }
 
 // BuildLog implements store.Builds.
-func (rec *Record) BuildLog(ctx context.Context, key store.Key) (string, error) {
+func (rec *Store) BuildLog(ctx context.Context, key store.Key) (string, error) {
 	chunks, err := sqldb.Collect(ctx, rec.db.Reader(), func(row sqldb.Scanner) (s string, err error) {
 		err = row.Scan(&s)
 		return s, err
@@ -113,7 +113,7 @@ func (rec *Record) BuildLog(ctx context.Context, key store.Key) (string, error) 
 
 // BuildLogFrom implements store.Builds. It reads the status first, so the log of an ended
 // deployment is complete.
-func (rec *Record) BuildLogFrom(ctx context.Context, key store.Key, number int64) (store.BuildLogPart, error) {
+func (rec *Store) BuildLogFrom(ctx context.Context, key store.Key, number int64) (store.BuildLogPart, error) {
 	part := store.BuildLogPart{Next: number}
 	err := sqldb.MapNoRows(rec.db.Reader().QueryRowContext(ctx, `SELECT status FROM deployments WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(&part.Status))
@@ -133,7 +133,7 @@ func (rec *Record) BuildLogFrom(ctx context.Context, key store.Key, number int64
 }
 
 // FinishBuild implements store.Builds.
-func (rec *Record) FinishBuild(ctx context.Context, key store.Key, r store.BuildResult) error {
+func (rec *Store) FinishBuild(ctx context.Context, key store.Key, r store.BuildResult) error {
 	r, err := boundedResult(r)
 	if err != nil {
 		return sqldb.Wrap(err, "finishing the build of deployment %s", key)
@@ -224,14 +224,14 @@ func connectorFiles(files []store.ConnectorFile) (json.RawMessage, error) {
 }
 
 // ConnectorFiles implements store.Deployments.
-func (rec *Record) ConnectorFiles(ctx context.Context, key store.Key) (files []store.ConnectorFile, err error) {
+func (rec *Store) ConnectorFiles(ctx context.Context, key store.Key) (files []store.ConnectorFile, err error) {
 	err = sqldb.MapNoRows(rec.db.Reader().QueryRowContext(ctx, `SELECT connector_files FROM deployments WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(sqldb.ScanJSON(&files)))
 	return files, sqldb.Wrap(err, "reading the connectors of deployment %s", key)
 }
 
 // RecordConnectors implements store.Deployments.
-func (rec *Record) RecordConnectors(ctx context.Context, key store.Key, results json.RawMessage) error {
+func (rec *Store) RecordConnectors(ctx context.Context, key store.Key, results json.RawMessage) error {
 	err := rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE deployments SET connector_results = $3 WHERE project_id = $1 AND id = $2`,
 			key.ProjectID, key.ID, sqldb.JSON(sqldb.StorableJSON(results)))

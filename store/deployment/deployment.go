@@ -17,8 +17,8 @@ import (
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
-// Record has the deployments of projects.
-type Record struct {
+// Store has the deployments of projects.
+type Store struct {
 	db      *sqldb.DB
 	claimID ClaimID
 }
@@ -26,8 +26,8 @@ type Record struct {
 // ClaimID claims the ID for an object.
 type ClaimID func(ctx context.Context, tx *sqldb.Tx, key store.Key, ref store.ObjectRef) error
 
-// New returns a Record.
-func New(db *sqldb.DB, claimID ClaimID) *Record { return &Record{db: db, claimID: claimID} }
+// New returns a Store.
+func New(db *sqldb.DB, claimID ClaimID) *Store { return &Store{db: db, claimID: claimID} }
 
 // deploymentColumns are all columns except the test results, which are read only if they are
 // returned.
@@ -63,7 +63,7 @@ func readDeployment(ctx context.Context, q sqldb.Queryer, key store.Key) (store.
 }
 
 // Deployment implements store.Deployments.
-func (rec *Record) Deployment(ctx context.Context, key store.Key) (d store.Deployment, err error) {
+func (rec *Store) Deployment(ctx context.Context, key store.Key) (d store.Deployment, err error) {
 	err = rec.db.Reader().QueryRowContext(ctx, `SELECT `+deploymentColumns+`, test_results
 		FROM deployments WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID).
 		Scan(append(deploymentFields(&d), sqldb.ScanJSON(&d.TestResults))...)
@@ -71,7 +71,7 @@ func (rec *Record) Deployment(ctx context.Context, key store.Key) (d store.Deplo
 }
 
 // ListDeployments implements store.Deployments.
-func (rec *Record) ListDeployments(ctx context.Context, environment store.Key) ([]store.Deployment, error) {
+func (rec *Store) ListDeployments(ctx context.Context, environment store.Key) ([]store.Deployment, error) {
 	list, err := sqldb.Collect(ctx, rec.db.Reader(), scanDeployment, `SELECT `+deploymentColumns+` FROM (
 			SELECT d.*, SUM(length(message) + length(commit_message) + length(author)
 				+ COALESCE(length(agents), 0) + COALESCE(length(connector_results), 0))
@@ -86,7 +86,7 @@ func (rec *Record) ListDeployments(ctx context.Context, environment store.Key) (
 
 // BeginDeployment implements store.Deployments. It reads first, like ClaimID, because the
 // controller of an open deployment calls it every second.
-func (rec *Record) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
+func (rec *Store) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
 	spec.Ref.Kind = store.KindDeployment
 	d, err := rec.begunDeployment(ctx, spec)
 	if errors.Is(err, store.ErrNotFound) {
@@ -97,7 +97,7 @@ func (rec *Record) BeginDeployment(ctx context.Context, spec store.DeploymentSpe
 
 // begunDeployment returns the deployment that this very object has begun; ErrNotFound if there is anything to
 // write.
-func (rec *Record) begunDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
+func (rec *Store) begunDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
 	held, err := object.Read(ctx, rec.db.Reader(), spec.Key())
 	if err != nil {
 		return store.Deployment{}, err
@@ -109,7 +109,7 @@ func (rec *Record) begunDeployment(ctx context.Context, spec store.DeploymentSpe
 	return d, err
 }
 
-func (rec *Record) beginDeployment(ctx context.Context, spec store.DeploymentSpec) (d store.Deployment, err error) {
+func (rec *Store) beginDeployment(ctx context.Context, spec store.DeploymentSpec) (d store.Deployment, err error) {
 	err = rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		// The spec of a deployment is immutable, so an older generation has the same content.
 		var stale *store.StaleError
@@ -218,7 +218,7 @@ func Cancel(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, message, condi
 }
 
 // StartBuild implements store.Deployments.
-func (rec *Record) StartBuild(ctx context.Context, key store.Key, path string) error {
+func (rec *Store) StartBuild(ctx context.Context, key store.Key, path string) error {
 	err := rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		d, err := Lock(ctx, rec.db, tx, key)
 		switch {
@@ -238,7 +238,7 @@ func (rec *Record) StartBuild(ctx context.Context, key store.Key, path string) e
 }
 
 // EndDeployment implements store.Deployments.
-func (rec *Record) EndDeployment(ctx context.Context, key store.Key, status store.DeploymentStatus,
+func (rec *Store) EndDeployment(ctx context.Context, key store.Key, status store.DeploymentStatus,
 	reason store.FailureReason, message string,
 ) error {
 	err := rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {

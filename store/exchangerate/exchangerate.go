@@ -10,14 +10,14 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Table has the exchange rates of currencies.
-type Table struct{ db *sqldb.DB }
+// Store has the exchange rates of currencies.
+type Store struct{ db *sqldb.DB }
 
-// New returns a Table.
-func New(db *sqldb.DB) *Table { return &Table{db: db} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // PutRates implements store.Rates.
-func (t *Table) PutRates(ctx context.Context, rates []store.Rate) error {
+func (t *Store) PutRates(ctx context.Context, rates []store.Rate) error {
 	var r sqldb.RowBatch
 	for _, rate := range rates {
 		r.Add(string(rate.Currency), int64(rate.Day), rate.Micros)
@@ -29,7 +29,7 @@ func (t *Table) PutRates(ctx context.Context, rates []store.Rate) error {
 }
 
 // Rates implements store.Rates.
-func (t *Table) Rates(ctx context.Context, currency store.Currency, from, to store.Day) ([]store.Rate, error) {
+func (t *Store) Rates(ctx context.Context, currency store.Currency, from, to store.Day) ([]store.Rate, error) {
 	rates, err := sqldb.Collect(ctx, t.db.Reader(), func(row sqldb.Scanner) (r store.Rate, err error) {
 		err = row.Scan(&r.Currency, &r.Day, &r.Micros)
 		return r, err
@@ -38,7 +38,7 @@ func (t *Table) Rates(ctx context.Context, currency store.Currency, from, to sto
 }
 
 // LatestRate implements store.Rates.
-func (t *Table) LatestRate(ctx context.Context, currency store.Currency) (day store.Day, err error) {
+func (t *Store) LatestRate(ctx context.Context, currency store.Currency) (day store.Day, err error) {
 	err = sqldb.MapNoRows(t.db.Reader().QueryRowContext(ctx, `SELECT e.day FROM exchange_rates e WHERE e.currency = $1 ORDER BY e.day DESC LIMIT 1`, string(currency)).Scan(&day))
 	return day, sqldb.Wrap(err, "reading the latest exchange rate of %s", currency)
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Memory has the idempotency keys of connectors.
-type Memory struct{ db *sqldb.DB }
+// Store has the idempotency keys of connectors.
+type Store struct{ db *sqldb.DB }
 
-// New returns a Memory.
-func New(db *sqldb.DB) *Memory { return &Memory{db: db} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // Stored bytes of an idempotency key in addition to its length: its row, and each run ID in it.
 const (
@@ -91,7 +91,7 @@ func resultOfDuplicate(first store.Event, a store.Admission, e store.Event) (sto
 }
 
 // KnownKey implements store.Ingest.
-func (m *Memory) KnownKey(ctx context.Context, connector store.Key, key string) (known bool, err error) {
+func (m *Store) KnownKey(ctx context.Context, connector store.Key, key string) (known bool, err error) {
 	err = m.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM idempotency_keys
 		WHERE project_id = $1 AND connector_id = $2 AND key = $3 AND expires_at > now_us())`,
 		connector.ProjectID, connector.ID, sqldb.Text(key)).Scan(&known)

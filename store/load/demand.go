@@ -44,7 +44,7 @@ type agentDemand struct {
 }
 
 // Demand implements store.Demands.
-func (m *Meter) Demand(ctx context.Context, environment store.Key, enough int) (d store.Demand, err error) {
+func (m *Store) Demand(ctx context.Context, environment store.Key, enough int) (d store.Demand, err error) {
 	of := map[string]agentDemand{}
 	_, err = sqldb.Collect(ctx, m.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (

@@ -13,11 +13,11 @@ import (
 	"github.com/agentplatform/agentplatform/store/storedbytes"
 )
 
-// Meter measures the load.
-type Meter struct{ db *sqldb.DB }
+// Store measures the load.
+type Store struct{ db *sqldb.DB }
 
-// New returns a Meter.
-func New(db *sqldb.DB) *Meter { return &Meter{db: db} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // backlogStatement returns a row for each environment of a project with open connector runs. It
 // walks the project's part of the key, so it includes connector runs of deleted connectors.
@@ -25,7 +25,7 @@ const backlogStatement = `SELECT c.environment_id, CAST(SUM(c.runs_left) AS bigi
 	FROM open_connector_runs c WHERE c.project_id = $1 GROUP BY c.environment_id`
 
 // ProjectLoad implements store.Loads.
-func (m *Meter) ProjectLoad(ctx context.Context, project uuid.UUID) (store.ProjectLoad, error) {
+func (m *Store) ProjectLoad(ctx context.Context, project uuid.UUID) (store.ProjectLoad, error) {
 	load := store.ProjectLoad{Backlog: map[uuid.UUID]store.Backlog{}}
 	err := m.db.Reader().QueryRowContext(ctx, `SELECT p.backlog_runs, p.backlog_input, p.storage, p.requests_per_minute,
 			`+storedbytes.Counted+`

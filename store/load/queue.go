@@ -56,7 +56,7 @@ var keysStatement = `SELECT
 const figureTimeout = time.Second
 
 // QueueFigures implements store.Queue.
-func (m *Meter) QueueFigures(ctx context.Context) (figures store.QueueFigures, err error) {
+func (m *Store) QueueFigures(ctx context.Context) (figures store.QueueFigures, err error) {
 	read := func(ctx context.Context, statement string, into ...any) error {
 		return m.db.Reader().QueryRowContext(ctx, statement).Scan(into...)
 	}
@@ -87,7 +87,7 @@ func (m *Meter) QueueFigures(ctx context.Context) (figures store.QueueFigures, e
 }
 
 // countQueued counts the queued runs of each state and class.
-func (m *Meter) countQueued(ctx context.Context) (map[store.QueueState]map[store.Class]store.QueueDepth, error) {
+func (m *Store) countQueued(ctx context.Context) (map[store.QueueState]map[store.Class]store.QueueDepth, error) {
 	queued := map[store.QueueState]map[store.Class]store.QueueDepth{}
 	for _, state := range store.QueueStates {
 		queued[state] = map[store.Class]store.QueueDepth{}
@@ -160,7 +160,7 @@ var outboxStatement = func() string {
 }()
 
 // outboxAges reads the result of outboxStatement.
-func (m *Meter) outboxAges(ctx context.Context) (map[store.OutboxConsumer]time.Duration, error) {
+func (m *Store) outboxAges(ctx context.Context) (map[store.OutboxConsumer]time.Duration, error) {
 	ages, columns := make([]time.Duration, len(store.OutboxConsumers)), make([]any, len(store.OutboxConsumers))
 	for i := range ages {
 		columns[i] = sqldb.ScanDuration(&ages[i])

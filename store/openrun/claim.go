@@ -75,7 +75,7 @@ func (s Start) Order(id uuid.UUID) int {
 // it decides. Start statements of several environments, in all projects, share a transaction; the
 // package comment documents their lock timeouts. A claim that finds nothing writes nothing, except
 // the runner's record when that is due.
-func (d *Dispatcher) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult, error) {
+func (d *Store) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult, error) {
 	claim = claim.Bounded()
 	var result store.ClaimResult
 	for try := range claimTries {
@@ -104,7 +104,7 @@ func (d *Dispatcher) Claim(ctx context.Context, claim store.Claim) (store.ClaimR
 
 // reportRunner records the runner. It returns the lost claims of the runner, and the leased runs that the
 // runner does not name.
-func (d *Dispatcher) reportRunner(ctx context.Context, claim store.Claim, look Look) (result store.ClaimResult, err error) {
+func (d *Store) reportRunner(ctx context.Context, claim store.Claim, look Look) (result store.ClaimResult, err error) {
 	result.Lost = otherLeases(claim.Holding, look.Leased)
 	if !look.Seen {
 		if err := d.recordRunner(ctx, claim); err != nil {
@@ -123,7 +123,7 @@ func (d *Dispatcher) reportRunner(ctx context.Context, claim store.Claim, look L
 }
 
 // recordRunner records a runner as present, unless there are too many: tenants choose the names.
-func (d *Dispatcher) recordRunner(ctx context.Context, claim store.Claim) error {
+func (d *Store) recordRunner(ctx context.Context, claim store.Claim) error {
 	return d.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests)
 			SELECT $1, $2, $3, now_us(), $4, $5 WHERE $6 > (SELECT count(*) FROM (
@@ -136,7 +136,7 @@ func (d *Dispatcher) recordRunner(ctx context.Context, claim store.Claim) error 
 }
 
 // Attend implements store.Dispatch.
-func (d *Dispatcher) Attend(ctx context.Context, runners []store.RunnerKey) (queued []store.Key, err error) {
+func (d *Store) Attend(ctx context.Context, runners []store.RunnerKey) (queued []store.Key, err error) {
 	if len(runners) == 0 {
 		return nil, nil
 	}
@@ -167,7 +167,7 @@ func Digests(claim store.Claim) string {
 
 // startPicked starts the runs that Pick chooses, and fails runs without an agent. done is false if the claim
 // has to be decided again, for example after the evaluation of keys.
-func (d *Dispatcher) startPicked(ctx context.Context, claim store.Claim, look Look) (runs []store.Claimed, done bool, err error) {
+func (d *Store) startPicked(ctx context.Context, claim store.Claim, look Look) (runs []store.Claimed, done bool, err error) {
 	known, missing, keyless := splitWaiting(claim, look)
 	if len(keyless) > 0 {
 		return nil, false, d.evaluateKeys(ctx, claim.Environment, keyless)
@@ -235,7 +235,7 @@ func NewSalts(n int) []int64 {
 const TokenBits = 31
 
 // failMissing fails runs whose agent is not in the live deployment.
-func (d *Dispatcher) failMissing(ctx context.Context, environment store.Key, missing []Waiting) error {
+func (d *Store) failMissing(ctx context.Context, environment store.Key, missing []Waiting) error {
 	return d.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		endings := make([]Ending, len(missing))
 		for i, w := range missing {
@@ -266,7 +266,7 @@ func ScanStarted(row sqldb.Scanner) (claimed store.Claimed, input uuid.UUID, err
 
 // readUnnamedRuns reads runs that a runner leases and does not name. The condition uses their leases,
 // because a condition on the status might read all running runs.
-func (d *Dispatcher) readUnnamedRuns(ctx context.Context, claim store.Claim, leases []store.Lease) ([]store.Claimed, error) {
+func (d *Store) readUnnamedRuns(ctx context.Context, claim store.Claim, leases []store.Lease) ([]store.Claimed, error) {
 	var l sqldb.Args
 	keys := make([]store.Key, len(leases))
 	for i, lease := range leases {

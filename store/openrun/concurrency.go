@@ -21,7 +21,7 @@ import (
 const maxEvaluatedKeys = 64
 
 // TakeSlots gives free slots to blocked runs, and cancels runs that do not wait for one.
-func (d *Dispatcher) TakeSlots(ctx context.Context, tx *sqldb.Tx, contenders []concurrency.Contender) error {
+func (d *Store) TakeSlots(ctx context.Context, tx *sqldb.Tx, contenders []concurrency.Contender) error {
 	dropped, err := concurrency.TakeSlots(ctx, d.db, tx, contenders)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (d *Dispatcher) TakeSlots(ctx context.Context, tx *sqldb.Tx, contenders []c
 
 // evaluateKeys evaluates the keys of queued runs that were accepted without a live deployment, and
 // gives them free slots.
-func (d *Dispatcher) evaluateKeys(ctx context.Context, environment store.Key, runs []Waiting) error {
+func (d *Store) evaluateKeys(ctx context.Context, environment store.Key, runs []Waiting) error {
 	if d.evaluate == nil {
 		return errors.New("this process evaluates no concurrency keys")
 	}

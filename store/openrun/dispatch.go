@@ -19,7 +19,7 @@ import (
 
 // Heartbeat implements store.Dispatch. A swept claim is revived while the run is queued under its
 // token, because no other claim came since. Runs are locked in ID order, as in completions.
-func (d *Dispatcher) Heartbeat(ctx context.Context, environment store.Key, held []store.Held, lease time.Duration) ([]store.Lease, error) {
+func (d *Store) Heartbeat(ctx context.Context, environment store.Key, held []store.Held, lease time.Duration) ([]store.Lease, error) {
 	held, current := slices.Clone(held), map[store.Lease]bool{}
 	slices.SortFunc(held, func(a, b store.Held) int { return sqldb.CompareKeys(a.Run, b.Run) })
 	for i := range held {
@@ -54,12 +54,12 @@ type Append struct {
 }
 
 // AppendJournal implements store.Dispatch.
-func (d *Dispatcher) AppendJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry) error {
+func (d *Store) AppendJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry) error {
 	return d.AppendJournals(ctx, []store.JournalAppend{{Lease: l, Entries: entries}})[0]
 }
 
 // AppendJournals implements store.Dispatch.
-func (d *Dispatcher) AppendJournals(ctx context.Context, appends []store.JournalAppend) []error {
+func (d *Store) AppendJournals(ctx context.Context, appends []store.JournalAppend) []error {
 	errs, bounded := make([]error, len(appends)), slices.Clone(appends)
 	first := map[store.Key]int{} // of the appends to a journal, which has to be written before the others
 	var together []Append
@@ -100,7 +100,7 @@ type appendResult struct {
 
 // appendSplit appends to the journals of different runs in one statement. If the data of one is invalid, it halves the batch until
 // that one is alone.
-func (d *Dispatcher) appendSplit(ctx context.Context, appends []Append) map[store.Key]appendResult {
+func (d *Store) appendSplit(ctx context.Context, appends []Append) map[store.Key]appendResult {
 	results := map[store.Key]appendResult{}
 	if len(appends) == 0 {
 		return results
@@ -125,12 +125,12 @@ func (d *Dispatcher) appendSplit(ctx context.Context, appends []Append) map[stor
 }
 
 // writeJournal appends entries in a transaction, with the writes that belong to them.
-func (d *Dispatcher) writeJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry, then func(ctx context.Context, tx *sqldb.Tx) error) error {
+func (d *Store) writeJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry, then func(ctx context.Context, tx *sqldb.Tx) error) error {
 	large, err := d.putLarge(ctx, l, "", entries)
 	if err != nil {
 		return err
 	}
-	return d.archive.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
+	return d.blobs.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
 		err := d.appendJournal(ctx, tx, l, entries, large)
 		if err == nil && then != nil {
 			err = then(ctx, tx)
@@ -140,7 +140,7 @@ func (d *Dispatcher) writeJournal(ctx context.Context, l store.Lease, entries []
 }
 
 // appendJournal appends the entries that the journal does not have yet.
-func (d *Dispatcher) appendJournal(ctx context.Context, tx *sqldb.Tx, l store.Lease, entries []store.JournalEntry, large Large) error {
+func (d *Store) appendJournal(ctx context.Context, tx *sqldb.Tx, l store.Lease, entries []store.JournalEntry, large Large) error {
 	held, err := LockClaim(ctx, tx, l)
 	if errors.Is(err, store.ErrNotFound) {
 		return d.ClaimError(ctx, tx, l)
@@ -165,7 +165,7 @@ func (d *Dispatcher) appendJournal(ctx context.Context, tx *sqldb.Tx, l store.Le
 		return err
 	}
 	tx.Hint(store.TopicRun, l.Run)
-	return d.archive.MarkBlobs(ctx, tx, large.blobsOf(l.Run.ProjectID, false, entries))
+	return d.blobs.MarkBlobs(ctx, tx, large.blobsOf(l.Run.ProjectID, false, entries))
 }
 
 // inOrder reports whether entries are consecutive.
@@ -190,7 +190,7 @@ func LockClaim(ctx context.Context, tx *sqldb.Tx, l store.Lease) (held ClaimedSt
 }
 
 // CheckClaim implements store.Dispatch.
-func (d *Dispatcher) CheckClaim(ctx context.Context, l store.Lease) error {
+func (d *Store) CheckClaim(ctx context.Context, l store.Lease) error {
 	var one int
 	err := sqldb.MapNoRows(d.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running'`, l.Run.ProjectID, l.Run.ID, l.Token).Scan(&one))
@@ -201,7 +201,7 @@ func (d *Dispatcher) CheckClaim(ctx context.Context, l store.Lease) error {
 }
 
 // ClaimError returns why no running run has this claim.
-func (d *Dispatcher) ClaimError(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
+func (d *Store) ClaimError(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
 	var exists int
 	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT 1 FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&exists))
 	if errors.Is(err, store.ErrNotFound) {
@@ -216,7 +216,7 @@ func (d *Dispatcher) ClaimError(ctx context.Context, q sqldb.Queryer, l store.Le
 // newEntries returns the entries that continue the journal of a locked run. It returns ErrConflict for a
 // gap, and for a sequence that another claim has written, or that has an entry of another kind: a runner
 // that believes that a save was rejected writes a step in the place of a file that was saved nevertheless.
-func (d *Dispatcher) newEntries(ctx context.Context, q sqldb.Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
+func (d *Store) newEntries(ctx context.Context, q sqldb.Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
 	repeated, fresh, err := splitEntries(length, entries)
 	if err != nil {
 		return nil, err
@@ -274,7 +274,7 @@ func SizeOf(entries []store.JournalEntry) (n int64) {
 }
 
 // Release implements store.Dispatch.
-func (d *Dispatcher) Release(ctx context.Context, l store.Lease, delay time.Duration) error {
+func (d *Store) Release(ctx context.Context, l store.Lease, delay time.Duration) error {
 	err := d.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		held, err := LockClaim(ctx, tx, l)
 		switch {
@@ -293,7 +293,7 @@ func (d *Dispatcher) Release(ctx context.Context, l store.Lease, delay time.Dura
 }
 
 // checkReleased returns nil if the claim was released before.
-func (d *Dispatcher) checkReleased(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
+func (d *Store) checkReleased(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
 	var released bool
 	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT status = 'queued' AND token = $3 FROM open_runs WHERE project_id = $1 AND id = $2`,
 		l.Run.ProjectID, l.Run.ID, l.Token).Scan(&released))
@@ -329,7 +329,7 @@ func interruptedEnding(run store.Key, token *int64) Ending {
 }
 
 // Reclaim implements store.Dispatch.
-func (d *Dispatcher) Reclaim(ctx context.Context, environment store.Key, runnerID string, holding []store.Lease) (n int, err error) {
+func (d *Store) Reclaim(ctx context.Context, environment store.Key, runnerID string, holding []store.Lease) (n int, err error) {
 	leased, err := d.leasesOfRunner(ctx, environment, runnerID)
 	if err != nil {
 		return 0, sqldb.Wrap(err, "reading the leases of runner %q", runnerID)
@@ -353,7 +353,7 @@ func (d *Dispatcher) Reclaim(ctx context.Context, environment store.Key, runnerI
 }
 
 // leasesOfRunner returns the claims of a runner.
-func (d *Dispatcher) leasesOfRunner(ctx context.Context, environment store.Key, runnerID string) ([]store.Lease, error) {
+func (d *Store) leasesOfRunner(ctx context.Context, environment store.Key, runnerID string) ([]store.Lease, error) {
 	return sqldb.Collect(ctx, d.db.Reader(), func(row sqldb.Scanner) (l store.Lease, err error) {
 		l.Run.ProjectID = environment.ProjectID
 		err = row.Scan(&l.Run.ID, &l.Token)
@@ -380,7 +380,7 @@ func otherLeases(all, these []store.Lease) (rest []store.Lease) {
 }
 
 // Suspend implements store.Dispatch.
-func (d *Dispatcher) Suspend(ctx context.Context, s store.Suspension) error {
+func (d *Store) Suspend(ctx context.Context, s store.Suspension) error {
 	entries, err := boundedJournal(s.Journal)
 	if err == nil {
 		err = d.writeJournal(ctx, s.Lease, entries, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -402,14 +402,14 @@ func (d *Dispatcher) Suspend(ctx context.Context, s store.Suspension) error {
 }
 
 // Resume implements store.Dispatch.
-func (d *Dispatcher) Resume(ctx context.Context, run store.Key, data json.RawMessage) error {
+func (d *Store) Resume(ctx context.Context, run store.Key, data json.RawMessage) error {
 	entries, err := boundedJournal([]store.JournalEntry{{Sequence: 1, Kind: store.JournalResumed, Data: data}})
 	var large Large
 	if err == nil {
 		large, err = d.putResumption(ctx, run, entries)
 	}
 	if err == nil {
-		err = d.archive.WriteWith(ctx, large.blobsOf(run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
+		err = d.blobs.WriteWith(ctx, large.blobsOf(run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
 			return d.resumeWith(ctx, tx, run, entries[0], large)
 		})
 	}
@@ -417,13 +417,13 @@ func (d *Dispatcher) Resume(ctx context.Context, run store.Key, data json.RawMes
 }
 
 // resumeInline is resumeWith an entry that fits into its row.
-func (d *Dispatcher) resumeInline(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry) error {
+func (d *Store) resumeInline(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry) error {
 	return d.resumeWith(ctx, tx, run, e, nil)
 }
 
 // resumeWith appends an entry to the journal of a suspended run and queues it. The blob of the
 // entry is stored under the sequence that the entry has before its final sequence is known.
-func (d *Dispatcher) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry, large Large) error {
+func (d *Store) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry, large Large) error {
 	var length int64
 	err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT journal_length FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval' `+tx.Exclusive, run.ProjectID, run.ID).Scan(&length))
@@ -443,7 +443,7 @@ func (d *Dispatcher) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key
 		VALUES ($1, $2, $3, 0, $4, $5, $6, FALSE, now_us())`, run.ProjectID, run.ID, length+1, string(e.Kind), data, blob); err != nil {
 		return err
 	}
-	if err := d.archive.MarkBlobs(ctx, tx, large.blobsOf(run.ProjectID, false, []store.JournalEntry{e})); err != nil {
+	if err := d.blobs.MarkBlobs(ctx, tx, large.blobsOf(run.ProjectID, false, []store.JournalEntry{e})); err != nil {
 		return err
 	}
 	return requeue(ctx, tx, run, `journal_length = journal_length + 1, journal_size = journal_size + $3, not_before = 0`,
@@ -451,7 +451,7 @@ func (d *Dispatcher) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key
 }
 
 // Cancel implements store.Dispatch. The runner of the run learns of it with its next claim or call.
-func (d *Dispatcher) Cancel(ctx context.Context, run store.Key, code runerror.Code, reason string) error {
+func (d *Store) Cancel(ctx context.Context, run store.Key, code runerror.Code, reason string) error {
 	err := d.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		ended, err := d.EndRuns(ctx, tx, []Ending{{
 			Run: run, Status: store.RunCancelled, Code: code, Error: store.Cut(sqldb.Text(reason), store.MaxError),

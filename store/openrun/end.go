@@ -70,13 +70,13 @@ func OutcomeOf(failed, completed string) string {
 // runs, and adds outbox rows. It also hands over concurrency slots, which takes more than one statement. It
 // returns the ended runs. A run does not end in three cases: it is not open, it does not match the Ending, or
 // it has a key and the transaction is a single statement.
-func (d *Dispatcher) EndRuns(ctx context.Context, tx *sqldb.Tx, endings []Ending) ([]EndedRun, error) {
+func (d *Store) EndRuns(ctx context.Context, tx *sqldb.Tx, endings []Ending) ([]EndedRun, error) {
 	if len(endings) == 0 {
 		return nil, nil
 	}
 	ended, err := d.engine.End(ctx, tx, endings, !tx.Single)
 	if err == nil {
-		err = d.archive.MarkBlobs(ctx, tx, blobsOf(endings, ended))
+		err = d.blobs.MarkBlobs(ctx, tx, blobsOf(endings, ended))
 	}
 	if err != nil {
 		return nil, sqldb.Wrap(err, "ending runs")
@@ -128,7 +128,7 @@ func hintedEnd(run store.Key, endings []Ending) *store.RunEnd {
 // Complete implements store.Dispatch. If the common statement cannot end a completion, the completion is
 // processed alone. Such a completion is repeated or no longer current, its journal does not continue
 // exactly, or its data is invalid.
-func (d *Dispatcher) Complete(ctx context.Context, completions []store.Completion) ([]error, error) {
+func (d *Store) Complete(ctx context.Context, completions []store.Completion) ([]error, error) {
 	answers, common := make([]error, len(completions)), map[store.Key]int{}
 	endings := make([]Ending, 0, len(completions))
 	for i, completion := range completions {
@@ -166,7 +166,7 @@ const (
 
 // endTogether ends runs and returns their results. One transaction ends the runs without concurrency
 // keys and blobs, another one the rest, if there are any.
-func (d *Dispatcher) endTogether(ctx context.Context, endings []Ending) (map[store.Key]batchResult, error) {
+func (d *Store) endTogether(ctx context.Context, endings []Ending) (map[store.Key]batchResult, error) {
 	fate := make(map[store.Key]batchResult, len(endings))
 	// Runs are locked in ID order, as in heartbeats, which prevents deadlocks.
 	slices.SortFunc(endings, func(a, b Ending) int { return sqldb.CompareKeys(a.Run, b.Run) })
@@ -187,13 +187,13 @@ func (d *Dispatcher) endTogether(ctx context.Context, endings []Ending) (map[sto
 			loose = append(loose, e.blobKeys()...)
 		}
 	}
-	d.archive.DropUnmarked(ctx, loose)
+	d.blobs.DropUnmarked(ctx, loose)
 	return fate, err
 }
 
 // endSplit ends runs in one transaction. If the data of a run is invalid, it halves the batch until
 // that run is alone.
-func (d *Dispatcher) endSplit(ctx context.Context, transaction func(context.Context, func(context.Context, *sqldb.Tx) error) error,
+func (d *Store) endSplit(ctx context.Context, transaction func(context.Context, func(context.Context, *sqldb.Tx) error) error,
 	endings []Ending, fate map[store.Key]batchResult,
 ) error {
 	if len(endings) == 0 {
@@ -233,13 +233,13 @@ func endingOf(completion store.Completion) Ending {
 }
 
 // completeAlone ends a run whose completion repeats part of its journal, or returns why not.
-func (d *Dispatcher) completeAlone(ctx context.Context, completion store.Completion) error {
+func (d *Store) completeAlone(ctx context.Context, completion store.Completion) error {
 	whole := endingOf(completion)
 	large, err := d.putLarge(ctx, completion.Lease, whole.Output, whole.Journal)
 	if err != nil {
 		return err
 	}
-	return d.archive.WriteWith(ctx, large.blobsOf(whole.Run.ProjectID, true, whole.Journal), func(ctx context.Context, tx *sqldb.Tx) error {
+	return d.blobs.WriteWith(ctx, large.blobsOf(whole.Run.ProjectID, true, whole.Journal), func(ctx context.Context, tx *sqldb.Tx) error {
 		held, err := LockClaim(ctx, tx, completion.Lease)
 		if errors.Is(err, store.ErrNotFound) {
 			return d.repeatedEnd(ctx, tx, completion.Lease)
@@ -271,7 +271,7 @@ func (d *Dispatcher) completeAlone(ctx context.Context, completion store.Complet
 
 // repeatedEnd checks a completion whose claim is not running: nil if that claim completed the run
 // before.
-func (d *Dispatcher) repeatedEnd(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
+func (d *Store) repeatedEnd(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
 	var token int64
 	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT token FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&token))
 	if !errors.Is(err, store.ErrNotFound) {

@@ -89,7 +89,7 @@ func (e Ending) blobKeys() []store.Key { return e.Large.blobsOf(e.Run.ProjectID,
 // putLarge writes the blobs that a claim needs to append entries to its run's journal and to end
 // the run with an output. It writes none if the transaction would not store anything: the claim has
 // expired, or the entries do not continue the journal or make it too large.
-func (d *Dispatcher) putLarge(ctx context.Context, l store.Lease, output string, entries []store.JournalEntry) (Large, error) {
+func (d *Store) putLarge(ctx context.Context, l store.Lease, output string, entries []store.JournalEntry) (Large, error) {
 	if !isLarge(output, entries) {
 		return nil, nil
 	}
@@ -106,7 +106,7 @@ func (d *Dispatcher) putLarge(ctx context.Context, l store.Lease, output string,
 }
 
 // putResumption writes the blob for the entry that resumes a run, if the run is suspended.
-func (d *Dispatcher) putResumption(ctx context.Context, run store.Key, entries []store.JournalEntry) (Large, error) {
+func (d *Store) putResumption(ctx context.Context, run store.Key, entries []store.JournalEntry) (Large, error) {
 	if !isLarge("", entries) {
 		return nil, nil
 	}
@@ -124,7 +124,7 @@ func (d *Dispatcher) putResumption(ctx context.Context, run store.Key, entries [
 
 // putLargeBlobs is putLarge for endings that can end in a batch, which it returns. All others, and
 // endings whose blobs could not be written, are processed one by one.
-func (d *Dispatcher) putLargeBlobs(ctx context.Context, endings []Ending) (ready []Ending) {
+func (d *Store) putLargeBlobs(ctx context.Context, endings []Ending) (ready []Ending) {
 	if len(endings) == 0 {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (d *Dispatcher) putLargeBlobs(ctx context.Context, endings []Ending) (ready
 }
 
 // putParts writes the parts that are too large for a row, all or none.
-func (d *Dispatcher) putParts(ctx context.Context, project uuid.UUID, output string, entries []store.JournalEntry, atOnce int) (Large, error) {
+func (d *Store) putParts(ctx context.Context, project uuid.UUID, output string, entries []store.JournalEntry, atOnce int) (Large, error) {
 	large, texts := Large{}, map[int64]string{}
 	if len(output) > store.MaxInlineText {
 		texts[OutputPart] = output
@@ -179,12 +179,12 @@ func (d *Dispatcher) putParts(ctx context.Context, project uuid.UUID, output str
 		}
 		large[part] = id
 		group.Go(func() error {
-			_, err := d.archive.WriteBlob(ctx, store.Key{ProjectID: project, ID: id}, strings.NewReader(text))
+			_, err := d.blobs.WriteBlob(ctx, store.Key{ProjectID: project, ID: id}, strings.NewReader(text))
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
-		d.archive.DropUnmarked(ctx, large.blobsOf(project, true, entries))
+		d.blobs.DropUnmarked(ctx, large.blobsOf(project, true, entries))
 		return nil, sqldb.Wrap(err, "storing large values")
 	}
 	return large, nil
@@ -192,7 +192,7 @@ func (d *Dispatcher) putParts(ctx context.Context, project uuid.UUID, output str
 
 // CurrentClaims reads the runs of claims that are current or can be revived. All other claims are never
 // current again.
-func (d *Dispatcher) CurrentClaims(ctx context.Context, leases []store.Lease) (map[store.Lease]ClaimedState, error) {
+func (d *Store) CurrentClaims(ctx context.Context, leases []store.Lease) (map[store.Lease]ClaimedState, error) {
 	out := map[store.Lease]ClaimedState{}
 	for part := range slices.Chunk(leases, sqldb.MaxIDs) {
 		keys := make([]store.Key, len(part))

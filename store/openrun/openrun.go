@@ -31,26 +31,17 @@ type Engine interface {
 	Start(ctx context.Context, c store.Claim, s Start) (started []store.Claimed, current bool, err error)
 }
 
-// Options are the parts of a Dispatcher.
-type Options struct {
-	Engine  Engine
-	Archive *blob.Archive
-	// Skipped are the runs that failed alone.
-	Skipped *sweep.Skipped
-	// Evaluate evaluates the concurrency keys of runs; nil if no runs are claimed that need it.
-	Evaluate store.Evaluator
-}
-
-// Dispatcher claims, continues and ends open runs.
-type Dispatcher struct {
+// Store claims, continues and ends open runs.
+type Store struct {
 	db       *sqldb.DB
 	engine   Engine
-	archive  *blob.Archive
+	blobs    *blob.Store
 	skipped  *sweep.Skipped
 	evaluate store.Evaluator
 }
 
-// New returns a Dispatcher.
-func New(db *sqldb.DB, o Options) *Dispatcher {
-	return &Dispatcher{db: db, engine: o.Engine, archive: o.Archive, skipped: o.Skipped, evaluate: o.Evaluate}
+// New returns a Store. skipped are the runs that failed alone. evaluate evaluates the concurrency keys of
+// runs; nil if no runs are claimed that need it.
+func New(db *sqldb.DB, engine Engine, blobs *blob.Store, skipped *sweep.Skipped, evaluate store.Evaluator) *Store {
+	return &Store{db: db, engine: engine, blobs: blobs, skipped: skipped, evaluate: evaluate}
 }

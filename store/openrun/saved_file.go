@@ -20,7 +20,7 @@ import (
 )
 
 // SaveFile implements store.SavedFiles.
-func (d *Dispatcher) SaveFile(ctx context.Context, l store.Lease, entries []store.JournalEntry, body io.Reader) error {
+func (d *Store) SaveFile(ctx context.Context, l store.Lease, entries []store.JournalEntry, body io.Reader) error {
 	entries = storable(entries)
 	file, sequence, err := store.CheckSave(entries)
 	var large Large
@@ -28,7 +28,7 @@ func (d *Dispatcher) SaveFile(ctx context.Context, l store.Lease, entries []stor
 		large, err = d.putSaved(ctx, l, entries, file, sequence, body)
 	}
 	if err == nil {
-		err = d.archive.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
+		err = d.blobs.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
 			if err := d.appendJournal(ctx, tx, l, entries, large); err != nil {
 				return err
 			}
@@ -44,7 +44,7 @@ func (d *Dispatcher) SaveFile(ctx context.Context, l store.Lease, entries []stor
 
 // putSaved writes the blobs of a saved file and of the entries that come with it. It writes none if the transaction would not
 // store anything, like putLarge, or if the file must not be stored.
-func (d *Dispatcher) putSaved(
+func (d *Store) putSaved(
 	ctx context.Context, l store.Lease, entries []store.JournalEntry, file store.SavedFile, sequence int64, body io.Reader,
 ) (Large, error) {
 	claims, err := d.CurrentClaims(ctx, []store.Lease{l})
@@ -70,7 +70,7 @@ func (d *Dispatcher) putSaved(
 		err = d.putVerified(ctx, store.Key{ProjectID: l.Run.ProjectID, ID: id}, file, body)
 	}
 	if err != nil {
-		d.archive.DropUnmarked(ctx, large.blobsOf(l.Run.ProjectID, false, fresh))
+		d.blobs.DropUnmarked(ctx, large.blobsOf(l.Run.ProjectID, false, fresh))
 		return nil, err
 	}
 	return large, nil
@@ -78,7 +78,7 @@ func (d *Dispatcher) putSaved(
 
 // checkNewFile returns why a run whose journal has a length cannot save a new file: its ID, or the storage of the project. If the
 // journal grows meanwhile, the entry of the file does not continue it any more, or is repeated.
-func (d *Dispatcher) checkNewFile(ctx context.Context, run store.Key, length int64, file store.SavedFile) error {
+func (d *Store) checkNewFile(ctx context.Context, run store.Key, length int64, file store.SavedFile) error {
 	full, err := storedbytes.CheckLimit(ctx, d.db, run.ProjectID)
 	if err = errors.Join(full, err); err != nil {
 		return err
@@ -91,9 +91,9 @@ func (d *Dispatcher) checkNewFile(ctx context.Context, run store.Key, length int
 }
 
 // putVerified writes the bytes of a file to a blob. It returns ErrInvalid if they do not fit the file.
-func (d *Dispatcher) putVerified(ctx context.Context, blob store.Key, file store.SavedFile, body io.Reader) error {
+func (d *Store) putVerified(ctx context.Context, blob store.Key, file store.SavedFile, body io.Reader) error {
 	hash := sha256.New()
-	size, err := d.archive.WriteBlob(ctx, blob, io.TeeReader(io.LimitReader(body, file.Size+1), hash))
+	size, err := d.blobs.WriteBlob(ctx, blob, io.TeeReader(io.LimitReader(body, file.Size+1), hash))
 	if err == nil && (size != file.Size || hex.EncodeToString(hash.Sum(nil)) != file.SHA256) {
 		err = fmt.Errorf("the bytes do not have the size and the digest of the file: %w", store.ErrInvalid)
 	}

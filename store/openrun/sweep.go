@@ -15,7 +15,7 @@ import (
 
 // SweepLeases implements store.Housekeeping. Running and suspended runs are few, so both statements
 // read all of them.
-func (d *Dispatcher) SweepLeases(ctx context.Context, limit int) (swept store.Swept, err error) {
+func (d *Store) SweepLeases(ctx context.Context, limit int) (swept store.Swept, err error) {
 	var failed []error
 	for _, of := range []struct {
 		name, what string
@@ -53,7 +53,7 @@ func scanLost(row sqldb.Scanner) (r lostRun, err error) {
 
 // sweepLost ends expired claims. Runs with a tool in flight fail, and so do runs that were lost too
 // often.
-func (d *Dispatcher) sweepLost(ctx context.Context, limit int) (store.Swept, error) {
+func (d *Store) sweepLost(ctx context.Context, limit int) (store.Swept, error) {
 	return sweep.OpenRows[lostRun]{
 		DB: d.db, Skipped: d.skipped, Name: lostRuns, Columns: `r.project_id, r.id, r.token, r.open_tools, r.losses`, Table: `open_runs`,
 		Where: `r.status = 'running' AND r.lease_until <= now_us()`, Order: `r.lease_until, r.project_id, r.id`,
@@ -62,7 +62,7 @@ func (d *Dispatcher) sweepLost(ctx context.Context, limit int) (store.Swept, err
 }
 
 // endLost ends the claims on runs.
-func (d *Dispatcher) endLost(ctx context.Context, tx *sqldb.Tx, runs []lostRun) (swept store.Swept, err error) {
+func (d *Store) endLost(ctx context.Context, tx *sqldb.Tx, runs []lostRun) (swept store.Swept, err error) {
 	var endings []Ending
 	for _, run := range runs {
 		switch {
@@ -86,7 +86,7 @@ func (d *Dispatcher) endLost(ctx context.Context, tx *sqldb.Tx, runs []lostRun) 
 }
 
 // sweepLate resumes suspended runs that timed out.
-func (d *Dispatcher) sweepLate(ctx context.Context, limit int) (store.Swept, error) {
+func (d *Store) sweepLate(ctx context.Context, limit int) (store.Swept, error) {
 	return sweep.RunsByKey(d.db, d.skipped, lateRuns, `r.status = 'awaiting_approval' AND r.wake_at <= now_us()`, `r.wake_at, r.project_id, r.id`,
 		func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
 			for _, run := range runs {
@@ -100,7 +100,7 @@ func (d *Dispatcher) sweepLate(ctx context.Context, limit int) (store.Swept, err
 
 // sweepOrphans cancels queued runs of deleted environments. The walk is joined in the written
 // order, which SQLite keeps for a cross join only.
-func (d *Dispatcher) sweepOrphans(ctx context.Context, limit int) (swept store.Swept, err error) {
+func (d *Store) sweepOrphans(ctx context.Context, limit int) (swept store.Swept, err error) {
 	gone, err := sqldb.Collect(ctx, d.db.Reader(), sqldb.ScanKey, `WITH RECURSIVE `+runqueue.WalkQueues(d.db.Address, runqueue.InAllProjects)+`
 		SELECT DISTINCT r.project_id, r.environment_id FROM q CROSS JOIN open_runs r WHERE r.`+d.db.Address+` = q.address AND NOT EXISTS
 		(SELECT 1 FROM environments e WHERE e.project_id = r.project_id AND e.id = r.environment_id)`)
@@ -120,7 +120,7 @@ func (d *Dispatcher) sweepOrphans(ctx context.Context, limit int) (swept store.S
 }
 
 // sweepOrphansOf cancels the runs of one environment.
-func (d *Dispatcher) sweepOrphansOf(ctx context.Context, environment store.Key, limit int) (swept store.Swept, err error) {
+func (d *Store) sweepOrphansOf(ctx context.Context, environment store.Key, limit int) (swept store.Swept, err error) {
 	var failed []error
 	// Blocked runs first, so that no key is handed over.
 	for _, which := range []struct{ where, order string }{{`r.blocked`, ``}, {`r.blocked = FALSE`, `r.class, r.agent_name, r.fresh, r.id`}} {
@@ -139,7 +139,7 @@ func (d *Dispatcher) sweepOrphansOf(ctx context.Context, environment store.Key, 
 }
 
 // cancelDeleted cancels runs of deleted environments.
-func (d *Dispatcher) cancelDeleted(ctx context.Context, tx *sqldb.Tx, runs []store.Key) error {
+func (d *Store) cancelDeleted(ctx context.Context, tx *sqldb.Tx, runs []store.Key) error {
 	endings := make([]Ending, len(runs))
 	for i, run := range runs {
 		endings[i] = Ending{Run: run, Status: store.RunCancelled, Code: runerror.EnvironmentDeleted, Error: "the environment was deleted"}
@@ -150,7 +150,7 @@ func (d *Dispatcher) cancelDeleted(ctx context.Context, tx *sqldb.Tx, runs []sto
 
 // CancelOpen cancels the running, suspended and queued runs of an environment, as many as fit into
 // one transaction. The sweep cancels the rest, which no runner can claim.
-func (d *Dispatcher) CancelOpen(ctx context.Context, tx *sqldb.Tx, environment store.Key) error {
+func (d *Store) CancelOpen(ctx context.Context, tx *sqldb.Tx, environment store.Key) error {
 	for _, of := range []struct {
 		status, order string // as in its index
 		limit         int

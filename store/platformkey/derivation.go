@@ -15,7 +15,7 @@ import (
 )
 
 // DerivationKey implements store.KeyLedger.
-func (k *Ledger) DerivationKey(ctx context.Context, connector store.Key, version int64) (id string, err error) {
+func (k *Store) DerivationKey(ctx context.Context, connector store.Key, version int64) (id string, err error) {
 	err = k.db.Reader().QueryRowContext(ctx, `SELECT d.key_id FROM derivations d JOIN platform_keys k ON k.id = d.key_id
 		WHERE d.project_id = $1 AND d.connector_id = $2 AND d.version = $3 AND k.revoked_at IS NULL`,
 		connector.ProjectID, connector.ID, version).Scan(&id)
@@ -34,7 +34,7 @@ func (k *Ledger) DerivationKey(ctx context.Context, connector store.Key, version
 const idsAtOnce = 5000
 
 // DerivationKeys implements store.KeyLedger.
-func (k *Ledger) DerivationKeys(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[store.Derivation]string, error) {
+func (k *Store) DerivationKeys(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[store.Derivation]string, error) {
 	out := make(map[store.Derivation]string, len(connectors))
 	for ids := range slices.Chunk(connectors, idsAtOnce) {
 		l := sqldb.Args{Values: []any{projectID}}
@@ -57,7 +57,7 @@ func (k *Ledger) DerivationKeys(ctx context.Context, projectID uuid.UUID, connec
 
 // noteDerivation records the current key, unless a valid one is recorded. While every key is
 // revoked, the recorded one stays.
-func (k *Ledger) noteDerivation(ctx context.Context, tx *sqldb.Tx, connector store.Key, version int64) (string, error) {
+func (k *Store) noteDerivation(ctx context.Context, tx *sqldb.Tx, connector store.Key, version int64) (string, error) {
 	if err := k.db.Lock(ctx, tx, keysTurn); err != nil {
 		return "", err
 	}
@@ -85,7 +85,7 @@ func (k *Ledger) noteDerivation(ctx context.Context, tx *sqldb.Tx, connector sto
 }
 
 // DerivedFrom implements store.KeyLedger.
-func (k *Ledger) DerivedFrom(ctx context.Context, keyID string, after store.Key, limit int) ([]store.ProjectedObject, error) {
+func (k *Store) DerivedFrom(ctx context.Context, keyID string, after store.Key, limit int) ([]store.ProjectedObject, error) {
 	objects, err := sqldb.Collect(ctx, k.db.Reader(), func(row sqldb.Scanner) (o store.ProjectedObject, err error) {
 		err = row.Scan(append([]any{&o.Key.ProjectID, &o.Key.ID}, object.RefFields(&o.Ref)...)...)
 		return o, err
@@ -97,7 +97,7 @@ func (k *Ledger) DerivedFrom(ctx context.Context, keyID string, after store.Key,
 }
 
 // SealedBefore implements store.KeyLedger.
-func (k *Ledger) SealedBefore(ctx context.Context, keyID string, after store.Key, limit int) ([]store.SealedField, error) {
+func (k *Store) SealedBefore(ctx context.Context, keyID string, after store.Key, limit int) ([]store.SealedField, error) {
 	fields, err := sqldb.Collect(ctx, k.db.Reader(), func(row sqldb.Scanner) (f store.SealedField, err error) {
 		err = row.Scan(&f.Connector.ProjectID, &f.Connector.ID, &f.Sealed)
 		return f, err
@@ -108,7 +108,7 @@ func (k *Ledger) SealedBefore(ctx context.Context, keyID string, after store.Key
 }
 
 // Reseal implements store.KeyLedger.
-func (k *Ledger) Reseal(ctx context.Context, field store.SealedField, sealed []byte, keyID string) error {
+func (k *Store) Reseal(ctx context.Context, field store.SealedField, sealed []byte, keyID string) error {
 	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE connectors SET sealed = $1, sealed_key = $2 WHERE project_id = $3 AND id = $4 AND sealed = $5`,
 			sealed, keyID, field.Connector.ProjectID, field.Connector.ID, field.Sealed)

@@ -16,11 +16,11 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Ledger has the platform's keys, and the key of each derived secret.
-type Ledger struct{ db *sqldb.DB }
+// Store has the platform's keys, and the key of each derived secret.
+type Store struct{ db *sqldb.DB }
 
-// New returns a Ledger.
-func New(db *sqldb.DB) *Ledger { return &Ledger{db: db} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // Names of key rings.
 const (
@@ -47,7 +47,7 @@ func platformKeys(ctx context.Context, q sqldb.Queryer) ([]store.PlatformKey, er
 }
 
 // ReportKeys implements store.KeyRegister.
-func (k *Ledger) ReportKeys(ctx context.Context, process string, held map[string]string) (current []string, err error) {
+func (k *Store) ReportKeys(ctx context.Context, process string, held map[string]string) (current []string, err error) {
 	ids, err := sqldb.MarshalText(slices.Sorted(maps.Keys(held)))
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (k *Ledger) ReportKeys(ctx context.Context, process string, held map[string
 }
 
 // ForgetProcess implements store.KeyRegister.
-func (k *Ledger) ForgetProcess(ctx context.Context, process string) error {
+func (k *Store) ForgetProcess(ctx context.Context, process string) error {
 	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM key_holders WHERE process = $1 OR seen_at < now_us() - $2`,
 			sqldb.Text(process), reportsKept.Microseconds())
@@ -98,7 +98,7 @@ func keyHolders(ctx context.Context, q sqldb.Queryer, liveFor time.Duration) ([]
 }
 
 // AdmitKeys implements store.KeyLedger.
-func (k *Ledger) AdmitKeys(ctx context.Context, keys []store.PlatformKey, revoked map[string]time.Duration) error {
+func (k *Store) AdmitKeys(ctx context.Context, keys []store.PlatformKey, revoked map[string]time.Duration) error {
 	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := k.db.Lock(ctx, tx, keysTurn); err != nil {
 			return err
@@ -184,7 +184,7 @@ func Ends(ctx context.Context, q sqldb.Queryer) (store.KeyEnds, error) {
 }
 
 // PromoteKeys implements store.KeyLedger.
-func (k *Ledger) PromoteKeys(ctx context.Context, liveFor time.Duration) (promoted []string, err error) {
+func (k *Store) PromoteKeys(ctx context.Context, liveFor time.Duration) (promoted []string, err error) {
 	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		promoted = nil
 		if err := k.db.Lock(ctx, tx, keysTurn); err != nil {
@@ -218,7 +218,7 @@ func (k *Ledger) PromoteKeys(ctx context.Context, liveFor time.Duration) (promot
 }
 
 // Keys implements store.KeyLedger.
-func (k *Ledger) Keys(ctx context.Context, liveFor time.Duration) (out []store.KeyStatus, err error) {
+func (k *Store) Keys(ctx context.Context, liveFor time.Duration) (out []store.KeyStatus, err error) {
 	err = k.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		out = nil
 		keys, err := platformKeys(ctx, q)
@@ -256,7 +256,7 @@ const dispensable = `revoked_at IS NOT NULL AND NOT current AND NOT EXISTS (SELE
 	AND (ends_at <= now_us() OR NOT EXISTS (SELECT 1 FROM connectors WHERE secret_key = $1 AND NOT shadowed))`
 
 // RetireKey implements store.KeyLedger.
-func (k *Ledger) RetireKey(ctx context.Context, keyID string) error {
+func (k *Store) RetireKey(ctx context.Context, keyID string) error {
 	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := k.db.Lock(ctx, tx, keysTurn); err != nil {
 			return err

@@ -14,11 +14,11 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Inbox has the projects whose repositories are to be polled.
-type Inbox struct{ db *sqldb.DB }
+// Store has the projects whose repositories are to be polled.
+type Store struct{ db *sqldb.DB }
 
-// New returns an Inbox.
-func New(db *sqldb.DB) *Inbox { return &Inbox{db: db} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // projectKeys returns the keys of projects, each once and in order.
 func projectKeys(projects []uuid.UUID) ([]store.Key, error) {
@@ -35,7 +35,7 @@ func projectKeys(projects []uuid.UUID) ([]store.Key, error) {
 }
 
 // HavePollRequests implements store.PollRequests.
-func (p *Inbox) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map[uuid.UUID]bool, error) {
+func (p *Store) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map[uuid.UUID]bool, error) {
 	keys, err := projectKeys(projects)
 	if err != nil {
 		return nil, err
@@ -55,13 +55,13 @@ func (p *Inbox) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map
 }
 
 // ProjectIDs implements store.PollRequests.
-func (p *Inbox) ProjectIDs(ctx context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
+func (p *Store) ProjectIDs(ctx context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
 	ids, err := sqldb.Collect(ctx, p.db.Reader(), sqldb.ScanUUID, `SELECT project_id FROM projects WHERE project_id > $1 ORDER BY project_id LIMIT $2`, after, limit)
 	return ids, sqldb.Wrap(err, "listing projects")
 }
 
 // RequestPolls implements store.PollRequests.
-func (p *Inbox) RequestPolls(ctx context.Context, projects []uuid.UUID) error {
+func (p *Store) RequestPolls(ctx context.Context, projects []uuid.UUID) error {
 	keys, err := projectKeys(projects)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (p *Inbox) RequestPolls(ctx context.Context, projects []uuid.UUID) error {
 }
 
 // ListPollRequests implements store.PollRequestReader.
-func (p *Inbox) ListPollRequests(ctx context.Context, after uuid.UUID, limit int) ([]store.PollRequest, error) {
+func (p *Store) ListPollRequests(ctx context.Context, after uuid.UUID, limit int) ([]store.PollRequest, error) {
 	looks, err := sqldb.Collect(ctx, p.db.Reader(), func(row sqldb.Scanner) (look store.PollRequest, err error) {
 		err = row.Scan(&look.ProjectID, &look.Namespace)
 		return look, err
@@ -90,7 +90,7 @@ func (p *Inbox) ListPollRequests(ctx context.Context, after uuid.UUID, limit int
 }
 
 // DeletePollRequest implements store.PollRequestReader.
-func (p *Inbox) DeletePollRequest(ctx context.Context, project uuid.UUID) error {
+func (p *Store) DeletePollRequest(ctx context.Context, project uuid.UUID) error {
 	err := p.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM looks WHERE project_id = $1`, project)
 		return err

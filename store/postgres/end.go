@@ -337,8 +337,8 @@ func partitionName(table string, day time.Time) string {
 	return fmt.Sprintf("%s_%s", table, day.UTC().Format("20060102"))
 }
 
-// Among implements sqlcore.Engine.
+// Among implements sqldb.Engine.
 func (e engine) Among(column string) string { return "= ANY(" + column + ")" }
 
-// First implements sqlcore.Engine.
-func (e engine) First(column string) string { return column + "[1]" }
+// FirstElement implements sqldb.Engine.
+func (e engine) FirstElement(column string) string { return column + "[1]" }

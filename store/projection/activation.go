@@ -29,7 +29,7 @@ type liveState struct {
 // by its sequence, which is the order of creation. A user's request ranks by a new ordinal, above
 // everything that began before. A deployment keeps its highest rank. So repeated activations, for
 // example after objects are re-created, make the same deployment live in any order.
-func (w *Writer) Activate(ctx context.Context, a store.Activation) (store.ActivationResult, error) {
+func (w *Store) Activate(ctx context.Context, a store.Activation) (store.ActivationResult, error) {
 	var result store.ActivationResult
 	err := w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		result = store.ActivationResult{}
@@ -104,7 +104,7 @@ func recordLastUse(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, deploym
 }
 
 // makeLive changes the live pointer and the revisions of code-defined connectors.
-func (w *Writer) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
+func (w *Store) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
 	if _, err := blob.HoldBundle(ctx, tx, d.ProjectID, d.BundleDigest); err != nil {
 		if errors.Is(err, store.ErrNotFound) {
 			err = store.ErrBundleGone
@@ -133,7 +133,7 @@ func (w *Writer) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment,
 
 // reviseConnectors makes the code-defined connectors and links of an environment match the
 // activation. Removals come first, so their names are free.
-func (w *Writer) reviseConnectors(ctx context.Context, tx *sqldb.Tx, d store.Deployment, a store.Activation) error {
+func (w *Store) reviseConnectors(ctx context.Context, tx *sqldb.Tx, d store.Deployment, a store.Activation) error {
 	connectors := make([]uuid.UUID, len(a.Connectors))
 	for i, connector := range a.Connectors {
 		connectors[i] = connector.ID
@@ -194,7 +194,7 @@ func retireConnectors(ctx context.Context, tx *sqldb.Tx, environment store.Key, 
 }
 
 // reviseLinks replaces the code-defined links of connectors.
-func (w *Writer) reviseLinks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors []uuid.UUID, links []store.Link) error {
+func (w *Store) reviseLinks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors []uuid.UUID, links []store.Link) error {
 	keep := map[uuid.UUID]bool{}
 	for _, l := range links {
 		keep[l.ID] = true
@@ -273,7 +273,7 @@ func dropLinks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors 
 }
 
 // RequestPrefetch implements store.Activations.
-func (w *Writer) RequestPrefetch(ctx context.Context, environment store.Key, digest string) error {
+func (w *Store) RequestPrefetch(ctx context.Context, environment store.Key, digest string) error {
 	err := w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE environments SET wanted_bundle_digest = $3 WHERE project_id = $1 AND id = $2`,
 			environment.ProjectID, environment.ID, digest)
@@ -287,7 +287,7 @@ func (w *Writer) RequestPrefetch(ctx context.Context, environment store.Key, dig
 }
 
 // Runners implements store.Activations.
-func (w *Writer) Runners(ctx context.Context, environment store.Key, within time.Duration) ([]store.Runner, error) {
+func (w *Store) Runners(ctx context.Context, environment store.Key, within time.Duration) ([]store.Runner, error) {
 	runners, err := sqldb.Collect(ctx, w.db.Reader(), func(row sqldb.Scanner) (r store.Runner, err error) {
 		err = row.Scan(&r.ID, sqldb.ScanTime(&r.SeenAt), sqldb.ScanJSON(&r.Digests))
 		return r, err

@@ -21,19 +21,19 @@ import (
 )
 
 // Connector implements store.Catalog.
-func (w *Writer) Connector(ctx context.Context, key store.Key) (store.Connector, error) {
+func (w *Store) Connector(ctx context.Context, key store.Key) (store.Connector, error) {
 	connector, err := connectorrow.Scan(w.db.Reader().QueryRowContext(ctx, connectorrow.SelectOne, key.ProjectID, key.ID))
 	return connector, sqldb.Wrap(err, "reading connector %s", key)
 }
 
 // ConnectorsOf implements store.Catalog.
-func (w *Writer) ConnectorsOf(ctx context.Context, environment store.Key) ([]uuid.UUID, error) {
+func (w *Store) ConnectorsOf(ctx context.Context, environment store.Key) ([]uuid.UUID, error) {
 	ids, err := sqldb.Collect(ctx, w.db.Reader(), sqldb.ScanUUID, `SELECT c.id FROM connectors c WHERE c.project_id = $1 AND c.environment_id = $2`, environment.ProjectID, environment.ID)
 	return ids, sqldb.Wrap(err, "listing the connectors of environment %s", environment)
 }
 
 // CodeConnectors implements store.Activations.
-func (w *Writer) CodeConnectors(ctx context.Context, environment store.Key) ([]store.Connector, error) {
+func (w *Store) CodeConnectors(ctx context.Context, environment store.Key) ([]store.Connector, error) {
 	connectors, err := sqldb.Collect(ctx, w.db.Reader(), func(row sqldb.Scanner) (store.Connector, error) {
 		return connectorrow.Scan(row, new(bool))
 	}, connectorrow.SelectAllWritten+` AND c.environment_id = $2 AND c.defined_in_code ORDER BY k.name`, environment.ProjectID, environment.ID)
@@ -41,7 +41,7 @@ func (w *Writer) CodeConnectors(ctx context.Context, environment store.Key) ([]s
 }
 
 // PutConnector implements store.Projector.
-func (w *Writer) PutConnector(ctx context.Context, connector store.Connector) error {
+func (w *Store) PutConnector(ctx context.Context, connector store.Connector) error {
 	var partly error // the rest is stored nevertheless
 	err := w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		partly, err = w.putConnector(ctx, tx, connector)
@@ -54,7 +54,7 @@ func (w *Writer) PutConnector(ctx context.Context, connector store.Connector) er
 }
 
 // DisableConnector implements store.Projector.
-func (w *Writer) DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error {
+func (w *Store) DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error {
 	var enabled bool
 	err := sqldb.MapNoRows(w.db.Reader().QueryRowContext(ctx, `SELECT enabled FROM connectors WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(&enabled))
@@ -78,7 +78,7 @@ func (w *Writer) DisableConnector(ctx context.Context, key store.Key, ref store.
 
 // putConnector returns a *store.DuplicateError or *store.SecretVersionError if the connector is
 // written in part.
-func (w *Writer) putConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connector) (partly, err error) {
+func (w *Store) putConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connector) (partly, err error) {
 	if err := w.ClaimWithin(ctx, tx, connector.Key(), connector.Ref); err != nil {
 		return nil, err
 	}
@@ -280,7 +280,7 @@ func removeConnector(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 }
 
 // ConnectorIDs implements store.Routes.
-func (w *Writer) ConnectorIDs(ctx context.Context, after store.Key, limit int) ([]store.Key, error) {
+func (w *Store) ConnectorIDs(ctx context.Context, after store.Key, limit int) ([]store.Key, error) {
 	keys, err := sqldb.Collect(ctx, w.db.Reader(), sqldb.ScanKey, `SELECT project_id, id FROM connectors
 		WHERE (project_id, id) > ($1, $2) ORDER BY project_id, id LIMIT $3`, after.ProjectID, after.ID, limit)
 	return keys, sqldb.Wrap(err, "listing connectors")

@@ -19,7 +19,7 @@ import (
 )
 
 // PutEnvironment implements store.Projector.
-func (w *Writer) PutEnvironment(ctx context.Context, e store.Environment) error {
+func (w *Store) PutEnvironment(ctx context.Context, e store.Environment) error {
 	var taken, reached, leaving error // the rest and the claim are stored nevertheless
 	err := w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		taken, leaving = nil, nil
@@ -169,7 +169,7 @@ func settleDefault(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) error {
 
 // removeEnvironment cancels the open runs of an environment, disables its connectors (a connector
 // is enabled only while its environment exists), and clears the live deployment.
-func (w *Writer) removeEnvironment(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
+func (w *Store) removeEnvironment(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 	project, id := key.ProjectID, key.ID
 	if err := blob.HoldLiveBundle(ctx, tx, key); err != nil {
 		return err
@@ -240,7 +240,7 @@ func endCode(ctx context.Context, tx *sqldb.Tx, environment store.Key) error {
 }
 
 // Environment implements store.Catalog.
-func (w *Writer) Environment(ctx context.Context, key store.Key) (store.Environment, error) {
+func (w *Store) Environment(ctx context.Context, key store.Key) (store.Environment, error) {
 	var e store.Environment
 	err := w.db.Reader().QueryRowContext(ctx, `SELECT e.id, e.project_id, e.display_name, e.slug, e.kind,
 			e.object_created_at, e.live_deployment_id, e.live_rank, e.live_activated_at, COALESCE(d.bundle_digest, ''),
@@ -256,14 +256,14 @@ func (w *Writer) Environment(ctx context.Context, key store.Key) (store.Environm
 }
 
 // DefaultEnvironment implements store.Catalog.
-func (w *Writer) DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error) {
+func (w *Store) DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error) {
 	id, err := sqldb.ScanUUID(w.db.Reader().QueryRowContext(ctx,
 		`SELECT id FROM environments WHERE project_id = $1 AND is_default`, projectID))
 	return id, sqldb.Wrap(sqldb.MapNoRows(err), "reading the default environment of project %s", projectID)
 }
 
 // EnvironmentName implements store.Catalog.
-func (w *Writer) EnvironmentName(ctx context.Context, key store.Key) (name string, err error) {
+func (w *Store) EnvironmentName(ctx context.Context, key store.Key) (name string, err error) {
 	err = sqldb.MapNoRows(w.db.Reader().QueryRowContext(ctx, `SELECT e.display_name FROM environments e WHERE e.project_id = $1 AND e.id = $2
 		UNION ALL SELECT d.name FROM departed d WHERE d.project_id = $1 AND d.id = $2 AND d.kind = $3
 			AND NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.id = $2)`,

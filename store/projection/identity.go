@@ -17,21 +17,21 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Writer writes the projection.
-type Writer struct {
+// Store writes the projection.
+type Store struct {
 	db *sqldb.DB
 	// cancelOpen cancels the open runs of an environment that is deleted.
 	cancelOpen func(ctx context.Context, tx *sqldb.Tx, environment store.Key) error
 }
 
-// New returns a Writer.
-func New(db *sqldb.DB, cancelOpen func(ctx context.Context, tx *sqldb.Tx, environment store.Key) error) *Writer {
-	return &Writer{db: db, cancelOpen: cancelOpen}
+// New returns a Store.
+func New(db *sqldb.DB, cancelOpen func(ctx context.Context, tx *sqldb.Tx, environment store.Key) error) *Store {
+	return &Store{db: db, cancelOpen: cancelOpen}
 }
 
 // ClaimID implements store.Projector. It reads first, because the object usually has the ID
 // already.
-func (w *Writer) ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error {
+func (w *Store) ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error {
 	held, err := object.Read(ctx, w.db.Reader(), key)
 	if err == nil && held.NamesObject(ref) {
 		return nil
@@ -45,7 +45,7 @@ func (w *Writer) ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef
 // ClaimWithin claims the ID for the object. It locks the project, and applies the deletion of an
 // earlier incarnation with the object's name or ID. A ref without ObjectUID is an object that is
 // not mirrored yet: it keeps the recorded incarnation.
-func (w *Writer) ClaimWithin(ctx context.Context, tx *sqldb.Tx, key store.Key, ref store.ObjectRef) error {
+func (w *Store) ClaimWithin(ctx context.Context, tx *sqldb.Tx, key store.Key, ref store.ObjectRef) error {
 	if err := w.db.Lock(ctx, tx, key.ProjectID); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (w *Writer) ClaimWithin(ctx context.Context, tx *sqldb.Tx, key store.Key, r
 }
 
 // Remove implements store.Projector.
-func (w *Writer) Remove(ctx context.Context, projectID uuid.UUID, ref store.ObjectRef) error {
+func (w *Store) Remove(ctx context.Context, projectID uuid.UUID, ref store.ObjectRef) error {
 	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := w.db.Lock(ctx, tx, projectID); err != nil {
 			return err
@@ -104,7 +104,7 @@ func (w *Writer) Remove(ctx context.Context, projectID uuid.UUID, ref store.Obje
 
 // applyDeletion applies the deletion of an object. A live connector in code stays with everything it has
 // and waits for its new mirror, because its secrets are in effect.
-func (w *Writer) applyDeletion(ctx context.Context, tx *sqldb.Tx, held object.Claim) (stays bool, err error) {
+func (w *Store) applyDeletion(ctx context.Context, tx *sqldb.Tx, held object.Claim) (stays bool, err error) {
 	if held.Ref.Kind == store.KindConnector {
 		n, err := tx.Exec(ctx, `UPDATE object_ids SET object_uid = '', generation = 0, adopted = FALSE, writes = writes + 1
 			WHERE project_id = $1 AND id = $2 AND EXISTS (SELECT 1 FROM connectors c
@@ -117,7 +117,7 @@ func (w *Writer) applyDeletion(ctx context.Context, tx *sqldb.Tx, held object.Cl
 }
 
 // removeObject applies the effects of an object's deletion and frees its ID.
-func (w *Writer) removeObject(ctx context.Context, tx *sqldb.Tx, held object.Claim) error {
+func (w *Store) removeObject(ctx context.Context, tx *sqldb.Tx, held object.Claim) error {
 	var err error
 	switch held.Ref.Kind {
 	case store.KindProject:
@@ -150,7 +150,7 @@ func releaseID(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 }
 
 // ListProjected implements store.Sweeper.
-func (w *Writer) ListProjected(ctx context.Context) ([]store.ProjectedObject, error) {
+func (w *Store) ListProjected(ctx context.Context) ([]store.ProjectedObject, error) {
 	objects, err := sqldb.Collect(ctx, w.db.Reader(), scanProjected,
 		object.Select+`WHERE k.object_uid <> '' OR k.adopted ORDER BY k.project_id, k.kind, k.name`)
 	return objects, sqldb.Wrap(err, "listing the projection")
@@ -162,13 +162,13 @@ func scanProjected(row sqldb.Scanner) (store.ProjectedObject, error) {
 }
 
 // Holder implements store.Catalog.
-func (w *Writer) Holder(ctx context.Context, key store.Key) (store.ObjectRef, error) {
+func (w *Store) Holder(ctx context.Context, key store.Key) (store.ObjectRef, error) {
 	i, err := object.Read(ctx, w.db.Reader(), key)
 	return i.Ref, sqldb.Wrap(err, "reading the holder of ID %s", key)
 }
 
 // Holders implements store.Catalog.
-func (w *Writer) Holders(ctx context.Context, projectID uuid.UUID, kind string) ([]store.ProjectedObject, error) {
+func (w *Store) Holders(ctx context.Context, projectID uuid.UUID, kind string) ([]store.ProjectedObject, error) {
 	objects, err := sqldb.Collect(ctx, w.db.Reader(), scanProjected,
 		object.Select+`WHERE k.project_id = $1 AND k.kind = $2 ORDER BY k.name`, projectID, kind)
 	return objects, sqldb.Wrap(err, "listing the ID holders of project %s", projectID)

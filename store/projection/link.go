@@ -18,7 +18,7 @@ import (
 )
 
 // PutLink implements store.Projector. It reads first, because usually nothing has changed.
-func (w *Writer) PutLink(ctx context.Context, l store.Link) error {
+func (w *Store) PutLink(ctx context.Context, l store.Link) error {
 	stored, err := connectorrow.ScanLink(w.db.Reader().QueryRowContext(ctx,
 		connectorrow.SelectLinks+`WHERE l.project_id = $1 AND l.id = $2`, l.ProjectID, l.ID))
 	if err == nil && sameLink(stored, l) {
@@ -49,7 +49,7 @@ func sameLink(a, b store.Link) bool {
 // connector has reached its limit of links, or the agent has a tool with its name or has reached
 // its limit of outbound links. A link of an activation stays marked as such when its mirror is
 // written.
-func (w *Writer) putLink(ctx context.Context, tx *sqldb.Tx, l store.Link, definedInCode bool) (refused, err error) {
+func (w *Store) putLink(ctx context.Context, tx *sqldb.Tx, l store.Link, definedInCode bool) (refused, err error) {
 	if err := w.ClaimWithin(ctx, tx, l.Key(), l.Ref); err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func removeLink(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 }
 
 // Route implements store.Routes.
-func (w *Writer) Route(ctx context.Context, connector store.Key) (store.Route, error) {
+func (w *Store) Route(ctx context.Context, connector store.Key) (store.Route, error) {
 	var route store.Route
 	err := w.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) (err error) {
 		route.Connector, err = connectorrow.Scan(q.QueryRowContext(ctx, connectorrow.SelectOne, connector.ProjectID, connector.ID))

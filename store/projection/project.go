@@ -16,7 +16,7 @@ import (
 )
 
 // PutProject implements store.Projector.
-func (w *Writer) PutProject(ctx context.Context, p store.Project) error {
+func (w *Store) PutProject(ctx context.Context, p store.Project) error {
 	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := w.ClaimWithin(ctx, tx, p.Key(), p.Ref); err != nil {
 			return err
@@ -48,7 +48,7 @@ func (w *Writer) PutProject(ctx context.Context, p store.Project) error {
 }
 
 // RequestsPerMinute returns the request limit of a project; 0 without one.
-func (w *Writer) RequestsPerMinute(ctx context.Context, project uuid.UUID) (n int, err error) {
+func (w *Store) RequestsPerMinute(ctx context.Context, project uuid.UUID) (n int, err error) {
 	err = w.db.Reader().QueryRowContext(ctx, `SELECT requests_per_minute FROM projects WHERE project_id = $1`, project).Scan(&n)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil

@@ -16,11 +16,11 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Register has the rejected requests of connectors.
-type Register struct{ db *sqldb.DB }
+// Store has the rejected requests of connectors.
+type Store struct{ db *sqldb.DB }
 
-// New returns a Register.
-func New(db *sqldb.DB) *Register { return &Register{db: db} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // rejectionRow is a row of rejections.
 type rejectionRow struct {
@@ -35,7 +35,7 @@ func scanRejections(row sqldb.Scanner) (r rejectionRow, err error) {
 
 // RecordRejections implements store.Rejections. It inserts missing rows and then locks all rows, in
 // one order, so that concurrent replicas add to each other's counts.
-func (r *Register) RecordRejections(ctx context.Context, rejected []store.Rejected) error {
+func (r *Store) RecordRejections(ctx context.Context, rejected []store.Rejected) error {
 	if len(rejected) > store.MaxRejected {
 		return fmt.Errorf("recording the rejections of %d connectors, more than %d", len(rejected), store.MaxRejected)
 	}
@@ -86,7 +86,7 @@ func (r rejectionRow) writeRow(ctx context.Context, tx *sqldb.Tx, last time.Time
 }
 
 // Rejections implements store.Rejections.
-func (r *Register) Rejections(ctx context.Context, connector store.Key) (report store.RejectionReport, err error) {
+func (r *Store) Rejections(ctx context.Context, connector store.Key) (report store.RejectionReport, err error) {
 	var now time.Time
 	rows, err := sqldb.Collect(ctx, r.db.Reader(), scanRejections,
 		`SELECT project_id, connector_id, document FROM rejections WHERE project_id = $1 AND connector_id = $2`, connector.ProjectID, connector.ID)
@@ -104,7 +104,7 @@ func (r *Register) Rejections(ctx context.Context, connector store.Key) (report 
 }
 
 // TakeRejectionNews implements store.RejectionTeller.
-func (r *Register) TakeRejectionNews(ctx context.Context, limit int) (news []store.RejectionNews, err error) {
+func (r *Store) TakeRejectionNews(ctx context.Context, limit int) (news []store.RejectionNews, err error) {
 	err = r.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		news = nil
 		due, err := sqldb.Collect(ctx, tx, scanDueRejections, `SELECT project_id, connector_id, document, last_at FROM rejections

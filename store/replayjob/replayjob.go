@@ -20,11 +20,11 @@ import (
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
-// Queue has the bulk replays, which advance step by step.
-type Queue struct{ db *sqldb.DB }
+// Store has the bulk replays, which advance step by step.
+type Store struct{ db *sqldb.DB }
 
-// New returns a Queue.
-func New(db *sqldb.DB) *Queue { return &Queue{db: db} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // replayColumns are the columns of a replay.
 const replayColumns = `id, project_id, connector_id, status, statuses, trigger_type, since, until, per_minute, matched, more,
@@ -44,7 +44,7 @@ func scanReplay(row sqldb.Scanner) (r store.Replay, err error) {
 }
 
 // MatchReplay implements store.ReplayJobs.
-func (j *Queue) MatchReplay(ctx context.Context, connector store.Key, f store.ReplayFilter) (m store.ReplayMatch, err error) {
+func (j *Store) MatchReplay(ctx context.Context, connector store.Key, f store.ReplayFilter) (m store.ReplayMatch, err error) {
 	windows, err := timewindow.OfHistory(ctx, j.db, j.db.Lists(), "ended_connector_runs", connector.ProjectID, timewindow.Period{From: sqldb.Instant(f.Since), To: sqldb.Instant(f.Until)})
 	left := int64(store.MaxReplayLook + 1)
 	for _, window := range windows {
@@ -61,7 +61,7 @@ func (j *Queue) MatchReplay(ctx context.Context, connector store.Key, f store.Re
 
 // countMatches counts the matches of a replay among the first connector runs of a window, at most so
 // many.
-func (j *Queue) countMatches(ctx context.Context, connector store.Key, f store.ReplayFilter, window timewindow.Window, most int64) (looked, matched int64, err error) {
+func (j *Store) countMatches(ctx context.Context, connector store.Key, f store.ReplayFilter, window timewindow.Window, most int64) (looked, matched int64, err error) {
 	l := sqldb.Args{Values: []any{connector.ProjectID, connector.ID, sqldb.Instant(f.Since), sqldb.Instant(f.Until), most}}
 	cause := ``
 	if f.Trigger != "" {
@@ -76,7 +76,7 @@ func (j *Queue) countMatches(ctx context.Context, connector store.Key, f store.R
 
 // StartReplay implements store.ReplayJobs. It counts the matches before its transaction, to keep
 // that short.
-func (j *Queue) StartReplay(ctx context.Context, n store.NewReplay) (r store.Replay, verdict store.Verdict, err error) {
+func (j *Store) StartReplay(ctx context.Context, n store.NewReplay) (r store.Replay, verdict store.Verdict, err error) {
 	key := store.Key{ProjectID: n.Connector.ProjectID, ID: n.ID}
 	if r, verdict, err = startedReplay(ctx, j.db.Reader(), key, n.Fingerprint); err == nil || !errors.Is(err, store.ErrNotFound) {
 		return r, verdict, sqldb.Wrap(err, "reading replay %s", key)
@@ -168,21 +168,21 @@ func forgetReplays(ctx context.Context, tx *sqldb.Tx, connector store.Key) error
 }
 
 // Replay implements store.ReplayJobs.
-func (j *Queue) Replay(ctx context.Context, key store.Key) (store.Replay, error) {
+func (j *Store) Replay(ctx context.Context, key store.Key) (store.Replay, error) {
 	r, err := scanReplay(j.db.Reader().QueryRowContext(ctx, `SELECT `+replayColumns+` FROM replays WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID))
 	return r, sqldb.Wrap(sqldb.MapNoRows(err), "reading replay %s", key)
 }
 
 // ListReplays implements store.ReplayJobs.
-func (j *Queue) ListReplays(ctx context.Context, connector store.Key) ([]store.Replay, error) {
+func (j *Store) ListReplays(ctx context.Context, connector store.Key) ([]store.Replay, error) {
 	replays, err := sqldb.Collect(ctx, j.db.Reader(), scanReplay, `SELECT `+replayColumns+` FROM replays
 		WHERE project_id = $1 AND connector_id = $2 ORDER BY created_at DESC, id DESC LIMIT $3`, connector.ProjectID, connector.ID, store.MaxReplays)
 	return replays, sqldb.Wrap(err, "listing the replays of connector %s", connector)
 }
 
 // CancelReplay implements store.ReplayJobs.
-func (j *Queue) CancelReplay(ctx context.Context, key store.Key) error {
+func (j *Store) CancelReplay(ctx context.Context, key store.Key) error {
 	err := j.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE replays SET status = 'cancelled', reason = '', detail = '', ended_at = now_us()
 			WHERE project_id = $1 AND id = $2 AND status = 'running'`, key.ProjectID, key.ID)
@@ -197,14 +197,14 @@ func (j *Queue) CancelReplay(ctx context.Context, key store.Key) error {
 }
 
 // NextReplay implements store.ReplayJobs.
-func (j *Queue) NextReplay(ctx context.Context) (now time.Time, next *time.Time, err error) {
+func (j *Store) NextReplay(ctx context.Context) (now time.Time, next *time.Time, err error) {
 	err = j.db.Reader().QueryRowContext(ctx, `SELECT now_us(), (SELECT MIN(r.due_at) FROM replays r WHERE r.status = 'running')`).
 		Scan(sqldb.ScanTime(&now), sqldb.ScanNullTime(&next))
 	return now, next, sqldb.Wrap(err, "reading the next replay")
 }
 
 // TakeReplays implements store.ReplayJobs.
-func (j *Queue) TakeReplays(ctx context.Context, limit int, lease time.Duration) (taken []store.Replay, err error) {
+func (j *Store) TakeReplays(ctx context.Context, limit int, lease time.Duration) (taken []store.Replay, err error) {
 	err = j.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		now, err := sqldb.ReadNow(ctx, tx)
 		if err != nil {
@@ -222,7 +222,7 @@ func (j *Queue) TakeReplays(ctx context.Context, limit int, lease time.Duration)
 }
 
 // ReplayOriginals implements store.ReplayJobs.
-func (j *Queue) ReplayOriginals(ctx context.Context, r store.Replay, limit int) (page store.ReplayPage, err error) {
+func (j *Store) ReplayOriginals(ctx context.Context, r store.Replay, limit int) (page store.ReplayPage, err error) {
 	looked, err := j.replayedRuns(ctx, r)
 	if err != nil {
 		return page, sqldb.Wrap(err, "reading the originals of replay %s", r.Key())
@@ -242,7 +242,7 @@ func (j *Queue) ReplayOriginals(ctx context.Context, r store.Replay, limit int) 
 }
 
 // replayedRuns returns the next connector runs of a replay, at most store.MaxReplayPage.
-func (j *Queue) replayedRuns(ctx context.Context, r store.Replay) (runs []store.ConnectorRun, err error) {
+func (j *Store) replayedRuns(ctx context.Context, r store.Replay) (runs []store.ConnectorRun, err error) {
 	of := timewindow.Period{From: store.TimeOf(r.Position).UnixMicro(), To: sqldb.Instant(r.Filter.Until)}
 	windows, err := timewindow.OfHistory(ctx, j.db, j.db.Lists(), "ended_connector_runs", r.ProjectID, of)
 	for _, window := range windows {
@@ -259,7 +259,7 @@ func (j *Queue) replayedRuns(ctx context.Context, r store.Replay) (runs []store.
 }
 
 // MoveReplay implements store.ReplayJobs.
-func (j *Queue) MoveReplay(ctx context.Context, step store.ReplayStep) error {
+func (j *Store) MoveReplay(ctx context.Context, step store.ReplayStep) error {
 	err := j.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return Move(ctx, tx, step) })
 	return sqldb.Wrap(err, "advancing replay %s", step.To.Key())
 }

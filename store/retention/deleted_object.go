@@ -57,7 +57,7 @@ const deletedObjects = "departures"
 
 // dropDeletedObjects deletes about limit rows of objects that were deleted longer than age ago, and
 // returns their number; 0 when nothing is left. An object that fails is skipped for some calls.
-func (k *Keeper) dropDeletedObjects(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+func (k *Store) dropDeletedObjects(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	now, err := k.db.Now(ctx)
 	if err != nil {
 		return 0, err
@@ -96,7 +96,7 @@ func (k *Keeper) dropDeletedObjects(ctx context.Context, age time.Duration, limi
 }
 
 // dropObject deletes about limit rows of an object that was deleted before a time.
-func (k *Keeper) dropObject(ctx context.Context, d deletedObject, before int64, limit int) (n int, err error) {
+func (k *Store) dropObject(ctx context.Context, d deletedObject, before int64, limit int) (n int, err error) {
 	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := k.db.Lock(ctx, tx, d.ProjectID); err != nil {
 			return err
@@ -140,7 +140,7 @@ func (d deletedObject) staysInUse(ctx context.Context, tx *sqldb.Tx) (used bool,
 }
 
 // deleteObjectRows deletes about limit rows of an object, and its record after the last one.
-func (k *Keeper) deleteObjectRows(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
+func (k *Store) deleteObjectRows(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
 	if !d.back {
 		if stays, err := d.staysInUse(ctx, tx); err != nil || stays {
 			return 1, err
@@ -153,7 +153,7 @@ func (k *Keeper) deleteObjectRows(ctx context.Context, tx *sqldb.Tx, d deletedOb
 	return n + 1, err
 }
 
-func (k *Keeper) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
+func (k *Store) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
 	if n, err = statistics.Drop(ctx, tx, d.kind, d.Key, limit); err != nil || n >= limit {
 		return n, err
 	}
@@ -183,13 +183,13 @@ func (k *Keeper) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObjec
 }
 
 // dropBlobsOf deletes some blobs of a project.
-func (k *Keeper) dropBlobsOf(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, limit int) (n int, err error) {
+func (k *Store) dropBlobsOf(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, limit int) (n int, err error) {
 	blobs, err := sqldb.Collect(ctx, tx, scanSized, `SELECT project_id, id, size FROM blobs WHERE project_id = $1 ORDER BY id LIMIT $2`, project, limit)
 	if err != nil {
 		return 0, err
 	}
 	some := firstBlobs(blobs)
-	if err := k.archive.DropBlobs(ctx, tx, some); err != nil || len(some) == len(blobs) {
+	if err := k.blobs.DropBlobs(ctx, tx, some); err != nil || len(some) == len(blobs) {
 		return len(some), err
 	}
 	return limit, nil // there are more

@@ -56,7 +56,7 @@ var endedRunsIndex = slices.IndexFunc(historyDeletes[:], func(of struct{ table, 
 // deleteDays deletes days before one row by row, if there are no partitions: one day of a project
 // at a time, then the audit log of that time. Days from keep on stay completely while a result is
 // still to be delivered.
-func (k *Keeper) deleteDays(ctx context.Context, before, keep int64, limit int) (n int, err error) {
+func (k *Store) deleteDays(ctx context.Context, before, keep int64, limit int) (n int, err error) {
 	trimmed, err := k.deleteNext(ctx, pastDays, k.dropping, limit, func(l *sqldb.Args, others string) string {
 		return `SELECT s.project_id, s.day, 0 FROM stored_days s WHERE s.day < ` + l.Add(before) + `
 			AND (s.day < ` + l.Add(keep) + ` OR NOT ` + undeliveredResult + `)` + others + ` ORDER BY s.day, s.project_id LIMIT 1`
@@ -93,7 +93,7 @@ func scanOverdueDay(row sqldb.Scanner) (d overdueDay, err error) {
 // day. others is a condition on s that excludes projects. A project that fails is skipped for some
 // calls, unless some of its rows were deleted, and a project whose lock another transaction has is
 // skipped for this call.
-func (k *Keeper) deleteNext(ctx context.Context, name string, turns *outbox.Cursor, limit int, pick func(l *sqldb.Args, others string) string) (trimmed store.Trimmed, err error) {
+func (k *Store) deleteNext(ctx context.Context, name string, turns *outbox.Cursor, limit int, pick func(l *sqldb.Args, others string) string) (trimmed store.Trimmed, err error) {
 	k.skipped.BeginCall(name)
 	var (
 		failed []error
@@ -145,14 +145,14 @@ func selectOverdue(others, order string) string {
 // TrimHistory implements store.Housekeeping. Projects are served round robin. The turn of a project
 // is longer if it is more overdue, so a project with a much shorter retention catches up without
 // delaying others. Days are deleted oldest first, so history has no holes.
-func (k *Keeper) TrimHistory(ctx context.Context, limit int) (store.Trimmed, error) {
+func (k *Store) TrimHistory(ctx context.Context, limit int) (store.Trimmed, error) {
 	return k.deleteNext(ctx, overdueDays, k.trimming, limit, func(l *sqldb.Args, others string) string {
 		return selectOverdue(others, `s.project_id <= `+l.Add(k.trimming.Last())+`, s.project_id`)
 	})
 }
 
 // ProjectHistoryOverdue implements store.Housekeeping.
-func (k *Keeper) ProjectHistoryOverdue(ctx context.Context) (time.Duration, error) {
+func (k *Store) ProjectHistoryOverdue(ctx context.Context) (time.Duration, error) {
 	most, err := scanOverdueDay(k.db.Reader().QueryRowContext(ctx, selectOverdue(``, `3 DESC`)))
 	if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 		return 0, nil
@@ -170,7 +170,7 @@ const (
 )
 
 // tryPast takes that lock, or fails with ErrBusy if another transaction has it.
-func (k *Keeper) tryPast(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) error {
+func (k *Store) tryPast(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) error {
 	var within time.Duration
 	if k.deleting.busyAttempts(project) >= maxBusy {
 		within = pastPatience
@@ -255,7 +255,7 @@ func (d *deletionProgress) recordProgress(on sqldb.ProjectDay, of dayProgress) {
 // returns the number of deleted rows, at most limit plus one. Each table is deleted from the last
 // deleted ID on, and once more from the first ID by forgetDay. ErrBusy means that another
 // transaction is deleting history of the project.
-func (k *Keeper) deleteDay(ctx context.Context, on sqldb.ProjectDay, limit, transactions int) (n int, err error) {
+func (k *Store) deleteDay(ctx context.Context, on sqldb.ProjectDay, limit, transactions int) (n int, err error) {
 	for of := k.deleting.progressOf(on); of.done < len(historyDeletes); {
 		most := min(limit-n, k.atOnce)
 		deleted, last, err := k.deletePast(ctx, on, historyDeletes[of.done].statement, of.after[of.done], most)
@@ -286,7 +286,7 @@ var errMore = errors.New("the day has more rows")
 // forgetDay deletes a day with the rows that were added after its tables were finished. Their
 // counted bytes are in the deleted row. A transaction that has not counted its bytes yet waits for
 // that, and then creates a new row. A day with many new rows stays.
-func (k *Keeper) forgetDay(ctx context.Context, on sqldb.ProjectDay) error {
+func (k *Store) forgetDay(ctx context.Context, on sqldb.ProjectDay) error {
 	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := k.tryPast(ctx, tx, on.Project); err != nil {
 			return err
@@ -317,7 +317,7 @@ func (k *Keeper) forgetDay(ctx context.Context, on sqldb.ProjectDay) error {
 
 // deletePast runs a statement of historyDeletes from an ID on, and returns the last deleted ID. If the
 // partition of a day is deleted, so are its rows.
-func (k *Keeper) deletePast(
+func (k *Store) deletePast(
 	ctx context.Context, on sqldb.ProjectDay, statement string, after uuid.UUID, limit int,
 ) (n int, last uuid.UUID, err error) {
 	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
@@ -341,7 +341,7 @@ func (k *Keeper) deletePast(
 
 // deleteRows runs a statement of historyDeletes from an ID on, and returns the last deleted ID. The blobs
 // that its rows named become unmarked.
-func (k *Keeper) deleteRows(
+func (k *Store) deleteRows(
 	ctx context.Context, tx *sqldb.Tx, on sqldb.ProjectDay, statement string, after uuid.UUID, limit int,
 ) (n int, last uuid.UUID, err error) {
 	var loose []store.Key
@@ -371,11 +371,11 @@ func (k *Keeper) deleteRows(
 	if err != nil {
 		return n, last, err
 	}
-	return n, last, k.archive.UnmarkBlobs(ctx, tx, loose)
+	return n, last, k.blobs.UnmarkBlobs(ctx, tx, loose)
 }
 
 // deleteAudit deletes the audit log of a project before a time.
-func (k *Keeper) deleteAudit(ctx context.Context, before int64, limit int) (n int, err error) {
+func (k *Store) deleteAudit(ctx context.Context, before int64, limit int) (n int, err error) {
 	project, err := sqldb.ScanUUID(k.db.Reader().QueryRowContext(ctx, `WITH RECURSIVE p (project_id) AS (
 			SELECT (SELECT a.project_id FROM audit_log a WHERE a.project_id >= '`+uuid.Nil.String()+`' ORDER BY a.project_id LIMIT 1)
 			UNION ALL

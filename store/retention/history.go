@@ -34,7 +34,7 @@ const undeliveredResult = `EXISTS (SELECT 1 FROM deliveries d WHERE d.kind = 're
 // deleted objects after both. A result that is still to be delivered keeps its run as long as a
 // delivery can be open and no longer, however often it is delivered again. Other open rows keep
 // what they need until they end. Days that are being read delay only the steps that depend on them.
-func (k *Keeper) DropHistory(ctx context.Context, age time.Duration, limit int) (dropped store.Dropped, err error) {
+func (k *Store) DropHistory(ctx context.Context, age time.Duration, limit int) (dropped store.Dropped, err error) {
 	now, err := k.db.Now(ctx)
 	if err != nil {
 		return dropped, err
@@ -70,7 +70,7 @@ type oldHistory struct {
 
 // dropRest deletes the rows that follow the partitions of days, step by step until one step has
 // deleted some. A failing step does not stop the others.
-func (k *Keeper) dropRest(ctx context.Context, of oldHistory, limit int) (n int, err error) {
+func (k *Store) dropRest(ctx context.Context, of oldHistory, limit int) (n int, err error) {
 	var failed []error
 	for _, step := range []func() (int, error){
 		func() (int, error) {
@@ -93,7 +93,7 @@ func (k *Keeper) dropRest(ctx context.Context, of oldHistory, limit int) (n int,
 }
 
 // OldestHistory implements store.Housekeeping.
-func (k *Keeper) OldestHistory(ctx context.Context) (store.OldestDays, error) {
+func (k *Store) OldestHistory(ctx context.Context) (store.OldestDays, error) {
 	deletable, open, parted, err := k.engine.OldestDays(ctx)
 	if err == nil && !parted {
 		err = k.db.Reader().QueryRowContext(ctx, `SELECT COALESCE((SELECT s.day FROM stored_days s
@@ -104,7 +104,7 @@ func (k *Keeper) OldestHistory(ctx context.Context) (store.OldestDays, error) {
 
 // forgetDays deletes the records of deleted days and subtracts their stored bytes. Lists read the
 // recorded days only, so a day is recorded as long as it has partitions that lists read.
-func (k *Keeper) forgetDays(ctx context.Context, of oldHistory, limit int) (n int, err error) {
+func (k *Store) forgetDays(ctx context.Context, of oldHistory, limit int) (n int, err error) {
 	var (
 		one int
 		l   sqldb.Args
@@ -144,7 +144,7 @@ func (k *Keeper) forgetDays(ctx context.Context, of oldHistory, limit int) (n in
 
 // subtractDays deletes records of days with a statement, subtracts their stored bytes from the
 // projects, and records that the days are deleted.
-func (k *Keeper) subtractDays(ctx context.Context, tx *sqldb.Tx, statement string, args ...any) (n int, err error) {
+func (k *Store) subtractDays(ctx context.Context, tx *sqldb.Tx, statement string, args ...any) (n int, err error) {
 	less, last := map[uuid.UUID]int64{}, map[uuid.UUID]int64{}
 	_, err = sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
@@ -208,7 +208,7 @@ var stillOpen = func() string {
 //   - blobs that open rows may name;
 //   - results of days from keep on that are still to be delivered;
 //   - blobs that rows of existing partitions may name. Such a row was open for at most MaxOpen.
-func (k *Keeper) dropBlobsBefore(ctx context.Context, of oldHistory, limit int) (n int, err error) {
+func (k *Store) dropBlobsBefore(ctx context.Context, of oldHistory, limit int) (n int, err error) {
 	l := sqldb.Args{Values: []any{limit, sqldb.DayStart(of.before) - blobMargin.Microseconds()}}
 	where := `r.mark = 'history' AND r.created_at < $2 AND NOT ` + stillOpen + k.exceptResults(of, &l)
 	for _, written := range blobWritePeriods(of.left) {
@@ -223,7 +223,7 @@ func (k *Keeper) dropBlobsBefore(ctx context.Context, of oldHistory, limit int) 
 
 // exceptResults excludes blobs r that are results of past days and still to be delivered. It names
 // the partitions of these days, because the plan of a sweep would lock all partitions.
-func (k *Keeper) exceptResults(of oldHistory, l *sqldb.Args) (text string) {
+func (k *Store) exceptResults(of oldHistory, l *sqldb.Args) (text string) {
 	days := []timewindow.Period{{From: sqldb.DayStart(of.keep), To: sqldb.DayStart(of.before)}}
 	if of.parted {
 		days = nil
@@ -260,14 +260,14 @@ const (
 
 // sweepBlobs deletes at most limit blobs r of a condition, oldest first. Its arguments begin at $2.
 // A blob that cannot be deleted is skipped for some calls.
-func (k *Keeper) sweepBlobs(ctx context.Context, name, where string, limit int, args ...any) (int, error) {
+func (k *Store) sweepBlobs(ctx context.Context, name, where string, limit int, args ...any) (int, error) {
 	k.skipped.BeginCall(name)
 	swept, err := sweep.OpenRows[sizedBlob]{
 		DB: k.db, Skipped: k.skipped, Name: name, Columns: `r.project_id, r.id, r.size`, Table: `blobs`, Where: where, Order: `r.created_at`, Args: args,
 		Scan: scanSized, Key: func(blob sizedBlob) store.Key { return blob.Key },
 		Move: func(ctx context.Context, tx *sqldb.Tx, blobs []sizedBlob) (store.Swept, error) {
 			some := firstBlobs(blobs)
-			return store.Swept{Cancelled: len(some)}, k.archive.DropBlobs(ctx, tx, some)
+			return store.Swept{Cancelled: len(some)}, k.blobs.DropBlobs(ctx, tx, some)
 		},
 	}.Sweep(ctx, min(limit, sqldb.MaxIDs))
 	return swept.Runs(), err

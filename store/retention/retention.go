@@ -56,11 +56,11 @@ var (
 	ErrRead = errors.New("partition in use")
 )
 
-// Keeper keeps history as long as the retention says, and deletes the rest.
-type Keeper struct {
-	db      *sqldb.DB
-	engine  Engine
-	archive *blob.Archive
+// Store keeps history as long as the retention says, and deletes the rest.
+type Store struct {
+	db     *sqldb.DB
+	engine Engine
+	blobs  *blob.Store
 	// atOnce is the maximum number of history rows that one transaction deletes.
 	atOnce  int
 	skipped *sweep.Skipped
@@ -69,16 +69,10 @@ type Keeper struct {
 	deleting           *deletionProgress
 }
 
-// New returns a Keeper. It has no database; see With.
-func New(engine Engine, atOnce int, skipped *sweep.Skipped) *Keeper {
-	return &Keeper{
-		engine: engine, atOnce: atOnce, skipped: skipped, trimming: outbox.NewCursor(), dropping: outbox.NewCursor(), deleting: &deletionProgress{},
+// New returns a Store.
+func New(db *sqldb.DB, engine Engine, blobs *blob.Store, atOnce int, skipped *sweep.Skipped) *Store {
+	return &Store{
+		db: db, engine: engine, blobs: blobs, atOnce: atOnce, skipped: skipped, trimming: outbox.NewCursor(), dropping: outbox.NewCursor(),
+		deleting: &deletionProgress{},
 	}
-}
-
-// With returns the Keeper for a database.
-func (k *Keeper) With(db *sqldb.DB, archive *blob.Archive) *Keeper {
-	of := *k
-	of.db, of.archive = db, archive
-	return &of
 }

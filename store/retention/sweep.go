@@ -21,7 +21,7 @@ const (
 
 // SweepExpired implements store.Housekeeping. Each kind has its own short transactions, because a
 // request may wait for a key that one of them deletes. A row that cannot be deleted blocks no other.
-func (k *Keeper) SweepExpired(ctx context.Context, limit int) (total int, err error) {
+func (k *Store) SweepExpired(ctx context.Context, limit int) (total int, err error) {
 	var failed []error
 	for _, of := range k.expiredKinds() {
 		of.DB, of.Skipped = k.db, k.skipped
@@ -45,7 +45,7 @@ func (k *Keeper) SweepExpired(ctx context.Context, limit int) (total int, err er
 }
 
 // expiredKinds are the kinds of rows that expire.
-func (k *Keeper) expiredKinds() []sweep.Expired {
+func (k *Store) expiredKinds() []sweep.Expired {
 	return []sweep.Expired{
 		{
 			What: "idempotency keys", Table: "idempotency_keys", ID: "connector_run_id", Where: `r.expires_at <= now_us()`, Order: `r.expires_at`,
@@ -73,13 +73,13 @@ func (k *Keeper) expiredKinds() []sweep.Expired {
 						WHERE r.ended_at < now_us() - $2`+narrow+` ORDER BY r.ended_at LIMIT $1 `+k.db.SkipLocked+`)`, l.Values...)
 			},
 		},
-		{What: "uploads", Table: "uploads", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: k.archive.DropUploads},
-		{What: "bundles", Table: "bundles", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: k.archive.DropBundles},
+		{What: "uploads", Table: "uploads", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: k.blobs.DropUploads},
+		{What: "bundles", Table: "bundles", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: k.blobs.DropBundles},
 	}
 }
 
 // CountStored implements store.Housekeeping.
-func (k *Keeper) CountStored(ctx context.Context, limit int) (n int, err error) {
+func (k *Store) CountStored(ctx context.Context, limit int) (n int, err error) {
 	var waits bool
 	err = k.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE consumer = '`+storedbytes.Consumer+`')`).Scan(&waits)
 	if err != nil || !waits {

@@ -43,8 +43,8 @@ type Engine interface {
 	ByWords(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error
 }
 
-// Index indexes ended runs and searches runs.
-type Index struct {
+// Store indexes ended runs and searches runs.
+type Store struct {
 	db     *sqldb.DB
 	engine Engine
 	// pace is the current batch size of the indexer. turns are the turns of the projects.
@@ -54,20 +54,13 @@ type Index struct {
 	slots chan struct{}
 }
 
-// New returns an Index without a database, which reads for at most so many searches at once.
-func New(engine Engine, searchesAtOnce int) *Index {
-	return &Index{engine: engine, pace: &outbox.Pace{}, turns: outbox.NewCursor(), slots: make(chan struct{}, searchesAtOnce)}
-}
-
-// With returns the Index for a database. It shares the turns and the slots.
-func (x *Index) With(db *sqldb.DB) *Index {
-	of := *x
-	of.db = db
-	return &of
+// New returns a Store, which reads for at most so many searches at once.
+func New(db *sqldb.DB, engine Engine, searchesAtOnce int) *Store {
+	return &Store{db: db, engine: engine, pace: &outbox.Pace{}, turns: outbox.NewCursor(), slots: make(chan struct{}, searchesAtOnce)}
 }
 
 // IndexRuns implements store.Housekeeping.
-func (x *Index) IndexRuns(ctx context.Context, limit int, words func(store.Searched) []string) (int, error) {
+func (x *Store) IndexRuns(ctx context.Context, limit int, words func(store.Searched) []string) (int, error) {
 	n, err := outbox.Words.Consume(ctx, x.db, x.pace, x.turns, limit, maxIndexed, outbox.Consumer[outbox.EndedRow]{
 		ConsumeAll: func(ctx context.Context, rows []outbox.EndedRow) error { return x.indexRows(ctx, rows, words) }, TryConsume: x.indexForTrial,
 	})
@@ -78,7 +71,7 @@ func (x *Index) IndexRuns(ctx context.Context, limit int, words func(store.Searc
 // order of their projects. Each project has an equal share, so a busy project delays only itself.
 // It reads the runs before the transaction, because others wait for the writer. If two processes
 // read the same rows, the one that takes the rows indexes them.
-func (x *Index) indexRows(ctx context.Context, rows []outbox.EndedRow, words func(store.Searched) []string) (err error) {
+func (x *Store) indexRows(ctx context.Context, rows []outbox.EndedRow, words func(store.Searched) []string) (err error) {
 	entries, done := map[store.Key][]indexedRun{}, map[store.Key]bool{}
 	room := indexCapacity{x.pace.BatchSize(maxIndexedRuns), maxTerms}
 	projects := outbox.RowsByProject(rows)
@@ -112,7 +105,7 @@ func (x *Index) indexRows(ctx context.Context, rows []outbox.EndedRow, words fun
 }
 
 // indexForTrial indexes a run that does not exist, and rolls back.
-func (x *Index) indexForTrial(ctx context.Context) error {
+func (x *Store) indexForTrial(ctx context.Context) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
@@ -146,7 +139,7 @@ func (r indexCapacity) shareOf(projects int) indexCapacity {
 // entriesOf returns the entries for ended runs of a project, without deleted or erased ones, until
 // there is no room. done are the runs that were read. The words of an input are computed once per
 // event.
-func (x *Index) entriesOf(
+func (x *Store) entriesOf(
 	ctx context.Context, runs []store.Key, words func(store.Searched) []string, room *indexCapacity, done map[store.Key]bool,
 ) (entries []indexedRun, err error) {
 	given := map[uuid.UUID][]Term{}
@@ -189,7 +182,7 @@ func (x *Index) entriesOf(
 // indexRow takes an outbox row and adds entries of its runs to the index. It skips runs that another
 // process has removed from the row meanwhile, and deleted or erased runs. Runs of the row that are
 // not done stay in it. It reports whether the row contained a run that is done.
-func (x *Index) indexRow(ctx context.Context, tx *sqldb.Tx, row outbox.EndedRow, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
+func (x *Store) indexRow(ctx context.Context, tx *sqldb.Tx, row outbox.EndedRow, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
 	if err := x.db.LockPast(ctx, tx, row.ProjectID); err != nil {
 		return false, err
 	}
@@ -228,7 +221,7 @@ func (x *Index) indexRow(ctx context.Context, tx *sqldb.Tx, row outbox.EndedRow,
 }
 
 // addEntries adds entries of a project to the index and counts the bytes of the inserted rows.
-func (x *Index) addEntries(ctx context.Context, tx *sqldb.Tx, entries []Entry) error {
+func (x *Store) addEntries(ctx context.Context, tx *sqldb.Tx, entries []Entry) error {
 	added, err := x.engine.AddTerms(ctx, tx, entries)
 	if err != nil {
 		return err

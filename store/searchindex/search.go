@@ -61,7 +61,7 @@ type Search struct {
 }
 
 // NewSearch returns a search. Its agent, variant and status narrow the query.
-func (x *Index) NewSearch(q Query) *Search {
+func (x *Store) NewSearch(q Query) *Search {
 	of := q.Search
 	q.AgentName, q.TestName = cmp.Or(q.AgentName, of.AgentName), cmp.Or(q.TestName, of.TestName)
 	q.Statuses = slices.Compact(slices.Sorted(slices.Values(q.Statuses)))
@@ -390,7 +390,7 @@ func (s *Search) ReadInTime(ctx context.Context, fn func(ctx context.Context) er
 }
 
 // SearchRuns is ListRuns of store.History for a query with a search.
-func (x *Index) SearchRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
+func (x *Store) SearchRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
 	of := Query{
 		Search: *q.Search, Project: q.ProjectID, AgentName: q.AgentName, TestName: q.TestName, Statuses: q.Statuses,
 		Window: timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)},

@@ -38,10 +38,6 @@ type Engine interface {
 	searchindex.Engine
 	openrun.Engine
 	delivery.Engine
-	// Among returns the condition, after an ID, that a column of IDs contains it.
-	Among(column string) string
-	// First returns the first of a column of IDs, as an index of the schema has it.
-	First(column string) string
 }
 
 // Options are the parts of a Core.
@@ -61,91 +57,106 @@ type Options struct {
 	ListsAtOnce int
 }
 
+// The stores of the concerns, named as fields of Core.
+type (
+	agentStore        = agent.Store
+	agentrunStore     = agentrun.Store
+	auditStore        = audit.Store
+	blobStore         = blob.Store
+	clusterStore      = cluster.Store
+	connectorrunStore = connectorrun.Store
+	crontickStore     = crontick.Store
+	deliveryStore     = delivery.Store
+	deploymentStore   = deployment.Store
+	exchangerateStore = exchangerate.Store
+	idempotencyStore  = idempotency.Store
+	loadStore         = load.Store
+	openrunStore      = openrun.Store
+	platformkeyStore  = platformkey.Store
+	pollrequestStore  = pollrequest.Store
+	projectionStore   = projection.Store
+	rejectionStore    = rejection.Store
+	replayjobStore    = replayjob.Store
+	retentionStore    = retention.Store
+	searchindexStore  = searchindex.Store
+	statisticsStore   = statistics.Store
+	tokenStore        = token.Store
+	traceStore        = trace.Store
+)
+
 // Core is a store without Accept, Subscribe and its own lifecycle.
 type Core struct {
 	*sqldb.DB
-	*audit.Log
-	*platformkey.Ledger
-	*token.Registry
-	*pollrequest.Inbox
-	*exchangerate.Table
-	*rejection.Register
-	*blob.Archive
-	*searchindex.Index
-	*replayjob.Queue
-	*cluster.Lease
-	*deployment.Record
-	*trace.Outbox
-	*agentrun.Viewer
-	*projection.Writer
-	*crontick.Plan
-	*openrun.Dispatcher
-	*delivery.Courier
-	*delivery.Sender
-	*statistics.Counter
-	*connectorrun.History
-	*agent.Directory
-	*load.Meter
-	*idempotency.Memory
-	*retention.Keeper
-
-	engine   Engine
-	evaluate store.Evaluator
-	skipped  *sweep.Skipped
-	// listsAtOnce is Options.ListsAtOnce.
-	listsAtOnce int
+	*agentStore
+	*agentrunStore
+	*auditStore
+	*blobStore
+	*clusterStore
+	*connectorrunStore
+	*crontickStore
+	*deliveryStore
+	*deploymentStore
+	*exchangerateStore
+	*idempotencyStore
+	*loadStore
+	*openrunStore
+	*platformkeyStore
+	*pollrequestStore
+	*projectionStore
+	*rejectionStore
+	*replayjobStore
+	*retentionStore
+	*searchindexStore
+	*statisticsStore
+	*tokenStore
+	*traceStore
+	options Options
+	skipped *sweep.Skipped
 }
 
 // New returns a Core.
 func New(o Options) *Core {
-	skipped := &sweep.Skipped{}
-	c := &Core{
-		engine: o.Engine, evaluate: o.Evaluate, skipped: skipped,
-		listsAtOnce: o.ListsAtOnce,
-		Index:       searchindex.New(o.Engine, max(o.ListsAtOnce-1, 1)), Outbox: trace.New(), Counter: statistics.New(),
-		Keeper: retention.New(o.Engine, o.AtOnce, skipped), Courier: delivery.New(o.Engine, skipped),
+	return newCore(o, &sqldb.DB{Engine: o.Engine, Dialect: o.Dialect, Publish: o.Publish})
+}
+
+func newCore(o Options, db *sqldb.DB) *Core {
+	skipped, blobs := &sweep.Skipped{}, blob.New(db)
+	openRuns := openrun.New(db, o.Engine, blobs, skipped, o.Evaluate)
+	projections := projection.New(db, openRuns.CancelOpen)
+	index := searchindex.New(db, o.Engine, max(o.ListsAtOnce-1, 1))
+	agentRuns := agentrun.New(db, blobs, index.SearchRuns)
+	return &Core{
+		DB: db, options: o, skipped: skipped,
+		agentStore:        agent.New(db),
+		agentrunStore:     agentRuns,
+		auditStore:        audit.New(db),
+		blobStore:         blobs,
+		clusterStore:      cluster.New(db),
+		connectorrunStore: connectorrun.New(db),
+		crontickStore:     crontick.New(db),
+		deliveryStore:     delivery.New(db, o.Engine, blobs, openRuns, agentRuns, skipped),
+		deploymentStore:   deployment.New(db, projections.ClaimWithin),
+		exchangerateStore: exchangerate.New(db),
+		idempotencyStore:  idempotency.New(db),
+		loadStore:         load.New(db),
+		openrunStore:      openRuns,
+		platformkeyStore:  platformkey.New(db),
+		pollrequestStore:  pollrequest.New(db),
+		projectionStore:   projections,
+		rejectionStore:    rejection.New(db),
+		replayjobStore:    replayjob.New(db),
+		retentionStore:    retention.New(db, o.Engine, blobs, o.AtOnce, skipped),
+		searchindexStore:  index,
+		statisticsStore:   statistics.New(db),
+		tokenStore:        token.New(db),
+		traceStore:        trace.New(db),
 	}
-	c.setDB(&sqldb.DB{Engine: o.Engine, Dialect: o.Dialect, Publish: o.Publish})
-	return c
 }
 
-// setDB gives all concerns a database. A concern follows the concerns that it uses, which are new too.
-func (c *Core) setDB(db *sqldb.DB) {
-	c.DB = db
-	c.Log = audit.New(db)
-	c.Ledger = platformkey.New(db)
-	c.Registry = token.New(db)
-	c.Inbox = pollrequest.New(db)
-	c.Table = exchangerate.New(db)
-	c.Register = rejection.New(db)
-	c.Archive = blob.New(db)
-	c.Index = c.Index.With(db)
-	c.Queue = replayjob.New(db)
-	c.Lease = cluster.New(db)
-	c.Dispatcher = openrun.New(db, openrun.Options{
-		Engine: c.engine, Archive: c.Archive, Skipped: c.skipped, Evaluate: c.evaluate,
-	})
-	c.Writer = projection.New(db, c.Dispatcher.CancelOpen)
-	c.Plan = crontick.New(db)
-	c.Memory = idempotency.New(db)
-	c.Courier = c.Courier.With(db, c.Archive)
-	c.Record = deployment.New(db, c.Writer.ClaimWithin)
-	c.Outbox = c.Outbox.With(db)
-	c.Viewer = agentrun.New(db, c.Archive, c.engine.Among, c.Index.SearchRuns)
-	c.Sender = delivery.NewSender(db, c.Courier, c.Dispatcher, c.Viewer)
-	c.Counter = c.Counter.With(db)
-	c.History = connectorrun.New(db, c.engine.First)
-	c.Directory = agent.New(db)
-	c.Meter = load.New(db)
-	c.Keeper = c.Keeper.With(db, c.Archive)
-}
-
-// ForCluster implements store.Clusters.
+// ForCluster implements store.Clusters. A Control has no methods with state, such as turns, so its Core shares none.
 func (c *Core) ForCluster(clusterUID string) store.Control {
-	of := *c
-	of.setDB(c.DB.ForCluster(clusterUID))
-	return &of
+	return newCore(c.options, c.DB.ForCluster(clusterUID))
 }
 
 // ListsAtOnce implements store.Store.
-func (c *Core) ListsAtOnce() int { return c.listsAtOnce }
+func (c *Core) ListsAtOnce() int { return c.options.ListsAtOnce }

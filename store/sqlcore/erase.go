@@ -69,10 +69,10 @@ func deliveriesOf(ctx context.Context, q sqldb.Queryer, run store.Key) ([]store.
 // the ended ones. They can be on any day since the day of the run with history of the project. It reads
 // outside of transactions, one day at a time, so that no day stays locked.
 func (c *Core) deliveriesSentBy(ctx context.Context, run store.Key) (sent []store.Key, err error) {
-	if sent, err = deliveriesOf(ctx, c.engine.Reader(), run); err != nil {
+	if sent, err = deliveriesOf(ctx, c.Reader(), run); err != nil {
 		return nil, sqldb.Wrap(err, "reading its deliveries")
 	}
-	days, parted, err := c.engine.ProjectDays(ctx, c.engine.Lists(), "ended_connector_runs", run.ProjectID)
+	days, parted, err := c.ProjectDays(ctx, c.Lists(), "ended_connector_runs", run.ProjectID)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +87,8 @@ func (c *Core) deliveriesSentBy(ctx context.Context, run store.Key) (sent []stor
 	}
 	for _, of := range within {
 		l := sqldb.Args{Values: []any{run.ProjectID, run.ID}}
-		some, err := sqldb.Collect(ctx, c.engine.Lists(), sqldb.ScanKey, `SELECT c.project_id, c.id FROM ended_connector_runs c
-			WHERE c.project_id = $1 AND c.kind <> '' AND `+c.engine.First("c.run_ids")+` = $2`+timewindow.Condition("c.id", of, &l), l.Values...)
+		some, err := sqldb.Collect(ctx, c.Lists(), sqldb.ScanKey, `SELECT c.project_id, c.id FROM ended_connector_runs c
+			WHERE c.project_id = $1 AND c.kind <> '' AND `+c.FirstElement("c.run_ids")+` = $2`+timewindow.Condition("c.id", of, &l), l.Values...)
 		if err != nil {
 			return nil, sqldb.Wrap(err, "reading its deliveries")
 		}
@@ -100,7 +100,7 @@ func (c *Core) deliveriesSentBy(ctx context.Context, run store.Key) (sent []stor
 // hasPart reports whether the partition of an ID exists. A transaction checks that before it names
 // the partition.
 func (e *erasure) hasPart(ctx context.Context, table string, id uuid.UUID) (bool, error) {
-	return e.engine.HasPart(ctx, e.tx, table, id)
+	return e.HasPart(ctx, e.tx, table, id)
 }
 
 func (e *erasure) eraseContents(ctx context.Context) error {

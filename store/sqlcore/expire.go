@@ -34,7 +34,7 @@ const tooOld = "expired"
 // processed round robin from a random one, so the work that one call leaves does not always belong
 // to the same projects.
 func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n int, err error) {
-	projects, err := sqldb.Collect(ctx, c.engine.Reader(), sqldb.ScanUUID, openProjects)
+	projects, err := sqldb.Collect(ctx, c.Reader(), sqldb.ScanUUID, openProjects)
 	if err != nil {
 		return 0, sqldb.Wrap(err, "reading projects with open runs")
 	}
@@ -59,7 +59,7 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 
 // expireOf ends runs of a project, which may have a shorter retention.
 func (c *Core) expireOf(ctx context.Context, project uuid.UUID, age time.Duration, limit int) (int, error) {
-	age, err := c.OpenFor(ctx, c.engine.Reader(), project, age)
+	age, err := c.OpenFor(ctx, c.Reader(), project, age)
 	if err != nil {
 		return 0, err
 	}

@@ -40,7 +40,7 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (n
 	}); err != nil {
 		return none, sqldb.Wrap(err, "searching runs of agent %q of environment %s", q.AgentName, q.Environment)
 	}
-	if err := s.ReadInTime(ctx, func(ctx context.Context) error { return of.AddRuns(ctx, c.engine.Lists(), ended) }); err != nil {
+	if err := s.ReadInTime(ctx, func(ctx context.Context) error { return of.AddRuns(ctx, c.Lists(), ended) }); err != nil {
 		return none, sqldb.Wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
 	}
 	return of.Result()

@@ -54,6 +54,10 @@ type Engine interface {
 	// Days returns the days with partitions of a history table, newest first; parted is false if
 	// history has no partitions.
 	Days(ctx context.Context, table string) (days []int64, parted bool, err error)
+	// Among returns the condition, after an ID, that a column of ID lists contains it.
+	Among(column string) string
+	// FirstElement returns the first ID of a column of ID lists, as an index of the schema has it.
+	FirstElement(column string) string
 }
 
 // Dialect is the SQL that differs between databases.

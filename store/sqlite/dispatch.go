@@ -478,10 +478,10 @@ func (e engine) Attend(ctx context.Context, q sqldb.Queryer, runners []store.Run
 	return nil
 }
 
-// Among implements sqlcore.Engine.
+// Among implements sqldb.Engine.
 func (e engine) Among(column string) string {
 	return "IN (SELECT value FROM json_each(" + column + "))"
 }
 
-// First implements sqlcore.Engine.
-func (e engine) First(column string) string { return "json_extract(" + column + ", '$[0]')" }
+// FirstElement implements sqldb.Engine.
+func (e engine) FirstElement(column string) string { return "json_extract(" + column + ", '$[0]')" }

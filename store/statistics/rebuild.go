@@ -33,7 +33,7 @@ type rollupRebuilder interface {
 }
 
 // RebuildRollups implements store.Rebuilder.
-func (c *Counter) RebuildRollups(ctx context.Context, counted func(store.RollupHour)) error {
+func (c *Store) RebuildRollups(ctx context.Context, counted func(store.RollupHour)) error {
 	projects, err := sqldb.Collect(ctx, c.db.Reader(), sqldb.ScanUUID, `SELECT project_id FROM projects UNION SELECT project_id FROM stored_bytes ORDER BY project_id`)
 	if err != nil {
 		return sqldb.Wrap(err, "listing projects")
@@ -53,7 +53,7 @@ func (c *Counter) RebuildRollups(ctx context.Context, counted func(store.RollupH
 }
 
 // underRollupLock runs fn under the lock of the rollups, and counts their growth.
-func (c *Counter) underRollupLock(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx, grown growth) error) error {
+func (c *Store) underRollupLock(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx, grown growth) error) error {
 	return c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := c.db.Lock(ctx, tx, rollupsTurn); err != nil {
 			return err
@@ -67,7 +67,7 @@ func (c *Counter) underRollupLock(ctx context.Context, fn func(ctx context.Conte
 }
 
 // rebuildRollups counts hours from their rows, then days from hours, and months from days.
-func (c *Counter) rebuildRollups(ctx context.Context, project uuid.UUID, kind rollupRebuilder, counted func(store.RollupHour)) error {
+func (c *Store) rebuildRollups(ctx context.Context, project uuid.UUID, kind rollupRebuilder, counted func(store.RollupHour)) error {
 	first, err := c.firstWhole(ctx, project, kind)
 	if err != nil {
 		return err
@@ -111,7 +111,7 @@ func (c *Counter) rebuildRollups(ctx context.Context, project uuid.UUID, kind ro
 // isWhole reports whether an hour still has all its rows: the project may have shortened its
 // retention since firstWhole was called. It also checks days behind a day that stays because of an
 // undelivered result or a later end. Nothing is deleted until the transaction ends.
-func (c *Counter) isWhole(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, begin int64) (bool, error) {
+func (c *Store) isWhole(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, begin int64) (bool, error) {
 	if err := c.db.LockPast(ctx, tx, project); err != nil {
 		return false, err
 	}
@@ -129,7 +129,7 @@ func (c *Counter) isWhole(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, 
 // firstWhole returns the start of the first hour that surely has all rows, because retention
 // deletes the oldest first. For a project with a shorter retention, it is the first day that is
 // completely readable: nothing of it is deleted within the next day.
-func (c *Counter) firstWhole(ctx context.Context, project uuid.UUID, kind rollupRebuilder) (int64, error) {
+func (c *Store) firstWhole(ctx context.Context, project uuid.UUID, kind rollupRebuilder) (int64, error) {
 	now, err := c.db.Now(ctx)
 	if err != nil {
 		return 0, err

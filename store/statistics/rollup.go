@@ -36,7 +36,7 @@ const (
 var rollupsTurn = uuid.MustParse("5f3a1c52-7a42-4c35-9be3-2d6f6e3d7c10")
 
 // RollUp implements store.Housekeeping.
-func (c *Counter) RollUp(ctx context.Context, limit int) (int, error) {
+func (c *Store) RollUp(ctx context.Context, limit int) (int, error) {
 	by := outbox.Consumer[outbox.EndedRow]{ConsumeAll: c.rollUpRows, TryConsume: c.rollUpForTrial}
 	n, err := outbox.Rollups.Consume(ctx, c.db, c.pace, c.turns, limit, maxRollupRows, by)
 	return n, sqldb.Wrap(err, "rolling up runs")
@@ -47,7 +47,7 @@ func (c *Counter) RollUp(ctx context.Context, limit int) (int, error) {
 // project delays only itself. It reads them before the transaction, because others wait for the
 // writer and a deleted partition would abort it. If two processes read the same rows, the one that
 // takes the rows adds them.
-func (c *Counter) rollUpRows(ctx context.Context, rows []outbox.EndedRow) error {
+func (c *Store) rollUpRows(ctx context.Context, rows []outbox.EndedRow) error {
 	var of outbox.EndedRow
 	for _, row := range rows {
 		of.Runs, of.ConnectorRuns = append(of.Runs, row.Runs...), append(of.ConnectorRuns, row.ConnectorRuns...)
@@ -98,7 +98,7 @@ func (c *Counter) rollUpRows(ctx context.Context, rows []outbox.EndedRow) error 
 }
 
 // rollUpForTrial adds a run that does not exist to the rollups, and rolls back.
-func (c *Counter) rollUpForTrial(ctx context.Context) error {
+func (c *Store) rollUpForTrial(ctx context.Context) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ type pricedRun struct {
 
 // readPricedRuns reads the first of these runs, as many as are added at once, and returns their keys.
 // Some runs may be deleted.
-func (c *Counter) readPricedRuns(ctx context.Context, ended []store.Key) (runs []pricedRun, done []store.Key, err error) {
+func (c *Store) readPricedRuns(ctx context.Context, ended []store.Key) (runs []pricedRun, done []store.Key, err error) {
 	calls, numbers := int64(0), 0
 	for len(done) < min(len(ended), maxRuns) && calls < maxCalls && numbers < maxPrices {
 		some := ended[len(done):min(len(done)+c.pace.BatchSize(readAtOnce), len(ended))]

@@ -15,28 +15,21 @@ import (
 	"github.com/agentplatform/agentplatform/store/timewindow"
 )
 
-// Counter counts runs: it adds ended runs to rollups, and returns the statistics of a query.
-type Counter struct {
+// Store counts runs: it adds ended runs to rollups, and returns the statistics of a query.
+type Store struct {
 	db *sqldb.DB
-	// turns are the turns of projects in RollUp. pace is its batch size. The Counters of With share them.
+	// turns are the turns of projects in RollUp. pace is its batch size.
 	turns *outbox.Cursor
 	pace  *outbox.Pace
 }
 
-// New returns a Counter. It has no database; see With.
-func New() *Counter { return &Counter{turns: outbox.NewCursor(), pace: &outbox.Pace{}} }
-
-// With returns the Counter for a database.
-func (c *Counter) With(db *sqldb.DB) *Counter {
-	of := *c
-	of.db = db
-	return &of
-}
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db, turns: outbox.NewCursor(), pace: &outbox.Pace{}} }
 
 // ComputeRunStatistics returns the statistics of a query without a search. Whole hours, days and months are read from
 // rollups, and parts of hours at the ends of the window from history. Ended runs that are not rolled up yet
 // are read from the outbox.
-func (c *Counter) ComputeRunStatistics(ctx context.Context, q store.StatisticsQuery) (out store.RunStatistics, err error) {
+func (c *Store) ComputeRunStatistics(ctx context.Context, q store.StatisticsQuery) (out store.RunStatistics, err error) {
 	s, err := NewComputation(c.db, q)
 	if err == nil {
 		err = c.db.Snapshot(ctx, s.readAll)

@@ -10,14 +10,14 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Registry has the tokens of builds and runners.
-type Registry struct{ db *sqldb.DB }
+// Store has the tokens of builds and runners.
+type Store struct{ db *sqldb.DB }
 
-// New returns a Registry.
-func New(db *sqldb.DB) *Registry { return &Registry{db: db} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // PutToken implements store.Tokens.
-func (r *Registry) PutToken(ctx context.Context, t store.Token) error {
+func (r *Store) PutToken(ctx context.Context, t store.Token) error {
 	err := r.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if err := r.db.Lock(ctx, tx, t.ProjectID); err != nil {
 			return err
@@ -42,7 +42,7 @@ func (r *Registry) PutToken(ctx context.Context, t store.Token) error {
 }
 
 // Token implements store.Tokens.
-func (r *Registry) Token(ctx context.Context, sha256 []byte) (store.Token, error) {
+func (r *Store) Token(ctx context.Context, sha256 []byte) (store.Token, error) {
 	var t store.Token
 	err := r.db.Reader().QueryRowContext(ctx, `SELECT t.sha256, t.kind, t.project_id, t.environment_id, t.deployment_id
 		FROM tokens t JOIN environments e ON e.project_id = t.project_id AND e.id = t.environment_id

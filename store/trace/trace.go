@@ -20,17 +20,14 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Outbox has the ended runs whose traces are to be exported.
-type Outbox struct {
+// Store has the ended runs whose traces are to be exported.
+type Store struct {
 	db    *sqldb.DB
 	turns *outbox.Cursor
 }
 
-// New returns an Outbox without a database.
-func New() *Outbox { return &Outbox{turns: outbox.NewCursor()} }
-
-// With returns the Outbox for a database. It shares the turns.
-func (o *Outbox) With(db *sqldb.DB) *Outbox { return &Outbox{db: db, turns: o.turns} }
+// New returns a Store.
+func New(db *sqldb.DB) *Store { return &Store{db: db, turns: outbox.NewCursor()} }
 
 // PostStatement begins the statement that adds ended runs to the outbox of traces.
 const PostStatement = `INSERT INTO outbox_traces (project_id, run_id, ended_at, due_at)`
@@ -60,7 +57,7 @@ func scanTelemetry(row sqldb.Scanner) (d store.DueTraces, err error) {
 }
 
 // ProjectTelemetry implements store.Projector.
-func (o *Outbox) ProjectTelemetry(ctx context.Context, project uuid.UUID) (*store.Telemetry, error) {
+func (o *Store) ProjectTelemetry(ctx context.Context, project uuid.UUID) (*store.Telemetry, error) {
 	found, err := scanTelemetry(o.db.Reader().QueryRowContext(ctx, `SELECT `+telemetryColumns+` FROM projects
 		WHERE project_id = $1 AND telemetry IS NOT NULL`, project))
 	if errors.Is(err, sql.ErrNoRows) {
@@ -70,7 +67,7 @@ func (o *Outbox) ProjectTelemetry(ctx context.Context, project uuid.UUID) (*stor
 }
 
 // ClaimTraces implements store.Traces.
-func (o *Outbox) ClaimTraces(ctx context.Context, claim store.TraceClaim) (due []store.DueTraces, err error) {
+func (o *Store) ClaimTraces(ctx context.Context, claim store.TraceClaim) (due []store.DueTraces, err error) {
 	projects, err := claim.Only, error(nil)
 	if len(projects) == 0 {
 		projects, err = o.tracingProjects(ctx, claim)
@@ -86,7 +83,7 @@ func (o *Outbox) ClaimTraces(ctx context.Context, claim store.TraceClaim) (due [
 }
 
 // tracingProjects returns the projects with due traces whose turn it is.
-func (o *Outbox) tracingProjects(ctx context.Context, claim store.TraceClaim) ([]uuid.UUID, error) {
+func (o *Store) tracingProjects(ctx context.Context, claim store.TraceClaim) ([]uuid.UUID, error) {
 	return o.turns.Next(claim.Projects, func(after uuid.UUID, limit int) ([]uuid.UUID, error) {
 		l := sqldb.Args{Values: []any{after, limit}}
 		without := ``
@@ -101,7 +98,7 @@ func (o *Outbox) tracingProjects(ctx context.Context, claim store.TraceClaim) ([
 }
 
 // claimTraces claims due runs of projects that export traces.
-func (o *Outbox) claimTraces(ctx context.Context, tx *sqldb.Tx, claim store.TraceClaim, projects []uuid.UUID) ([]store.DueTraces, error) {
+func (o *Store) claimTraces(ctx context.Context, tx *sqldb.Tx, claim store.TraceClaim, projects []uuid.UUID) ([]store.DueTraces, error) {
 	var l sqldb.Args
 	due, err := sqldb.Collect(ctx, tx, scanTelemetry, `SELECT `+telemetryColumns+` FROM projects
 		WHERE telemetry IS NOT NULL AND project_id IN `+l.AddIDs(projects), l.Values...)
@@ -121,18 +118,18 @@ func (o *Outbox) claimTraces(ctx context.Context, tx *sqldb.Tx, claim store.Trac
 }
 
 // DelayTraces implements store.Traces.
-func (o *Outbox) DelayTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID, wait time.Duration) error {
+func (o *Store) DelayTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID, wait time.Duration) error {
 	return o.changeTraces(ctx, project, runs, `UPDATE outbox_traces SET due_at = now_us() + $2
 		WHERE project_id = $1 AND run_id IN `, wait.Microseconds())
 }
 
 // EndTraces implements store.Traces.
-func (o *Outbox) EndTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID) error {
+func (o *Store) EndTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID) error {
 	return o.changeTraces(ctx, project, runs, `DELETE FROM outbox_traces WHERE project_id = $1 AND run_id IN `)
 }
 
 // changeTraces executes a statement whose first argument is the project and that ends before the list of runs.
-func (o *Outbox) changeTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID, statement string, args ...any) error {
+func (o *Store) changeTraces(ctx context.Context, project uuid.UUID, runs []uuid.UUID, statement string, args ...any) error {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -145,7 +142,7 @@ func (o *Outbox) changeTraces(ctx context.Context, project uuid.UUID, runs []uui
 }
 
 // DropTraces implements store.Traces.
-func (o *Outbox) DropTraces(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+func (o *Store) DropTraces(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	err = o.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		dropped, err := tx.Exec(ctx, `DELETE FROM outbox_traces WHERE (project_id, run_id) IN (SELECT o.project_id, o.run_id
 			FROM outbox_traces o WHERE o.ended_at <= now_us() - $1 ORDER BY o.ended_at LIMIT $2 `+o.db.SkipLocked+`)`, age.Microseconds(), limit)
@@ -156,7 +153,7 @@ func (o *Outbox) DropTraces(ctx context.Context, age time.Duration, limit int) (
 }
 
 // TracedRuns implements store.Traces.
-func (o *Outbox) TracedRuns(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (found []store.TracedRun, err error) {
+func (o *Store) TracedRuns(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (found []store.TracedRun, err error) {
 	var starts []runrow.Start
 	for _, same := range o.db.IDsByPart("ended_runs", runs) {
 		l := sqldb.Args{Values: []any{project}}
@@ -195,7 +192,7 @@ type runEntry struct {
 }
 
 // RunJournals implements store.Traces.
-func (o *Outbox) RunJournals(
+func (o *Store) RunJournals(
 	ctx context.Context, project uuid.UUID, runs []uuid.UUID, visit func(run uuid.UUID, e store.JournalEntry) error,
 ) error {
 	for _, same := range o.db.IDsByPart("journal", slices.SortedFunc(slices.Values(runs), sqldb.CompareIDs)) {
@@ -220,7 +217,7 @@ func (o *Outbox) RunJournals(
 }
 
 // runEntries reads a page of the journals of runs of one day, as JournalAfter.
-func (o *Outbox) runEntries(
+func (o *Store) runEntries(
 	ctx context.Context, project uuid.UUID, runs []uuid.UUID, after runEntry,
 ) (rows []runEntry, entries []store.JournalEntry, err error) {
 	l := sqldb.Args{Values: []any{project, after.run, after.Sequence, store.MaxEntries}}

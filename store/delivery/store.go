@@ -26,38 +26,23 @@ type Engine interface {
 	Receive(ctx context.Context, q sqldb.Queryer, receipts []Receipt) ([]store.Key, error)
 }
 
-// Courier creates, claims and ends deliveries.
-type Courier struct {
-	db      *sqldb.DB
-	engine  Engine
-	archive *blob.Archive
-	skipped *sweep.Skipped
+// Store creates, claims and ends deliveries: of results, and on request payloads of runs, repeated
+// deliveries and tests.
+type Store struct {
+	db       *sqldb.DB
+	engine   Engine
+	blobs    *blob.Store
+	openRuns *openrun.Store
+	runs     *agentrun.Store
+	skipped  *sweep.Skipped
 	// turns are the turns of PostDeliveries.
 	turns    *outbox.Cursor
 	expiring *expiryCursor
 }
 
-// New returns a Courier without a database. skipped are the rows that failed alone.
-func New(engine Engine, skipped *sweep.Skipped) *Courier {
-	return &Courier{engine: engine, skipped: skipped, turns: outbox.NewCursor(), expiring: &expiryCursor{}}
-}
-
-// With returns the Courier for a database. It shares the turns and what it has skipped.
-func (c *Courier) With(db *sqldb.DB, archive *blob.Archive) *Courier {
-	of := *c
-	of.db, of.archive = db, archive
-	return &of
-}
-
-// Sender creates deliveries on request: payloads of runs, repeated deliveries and tests.
-type Sender struct {
-	db         *sqldb.DB
-	courier    *Courier
-	dispatcher *openrun.Dispatcher
-	viewer     *agentrun.Viewer
-}
-
-// NewSender returns a Sender.
-func NewSender(db *sqldb.DB, courier *Courier, dispatcher *openrun.Dispatcher, viewer *agentrun.Viewer) *Sender {
-	return &Sender{db: db, courier: courier, dispatcher: dispatcher, viewer: viewer}
+// New returns a Store. skipped are the rows that failed alone.
+func New(db *sqldb.DB, engine Engine, blobs *blob.Store, openRuns *openrun.Store, runs *agentrun.Store, skipped *sweep.Skipped) *Store {
+	return &Store{
+		db: db, engine: engine, blobs: blobs, openRuns: openRuns, runs: runs, skipped: skipped, turns: outbox.NewCursor(), expiring: &expiryCursor{},
+	}
 }
