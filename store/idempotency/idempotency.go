@@ -41,9 +41,9 @@ type connectorKey struct {
 	key       string
 }
 
-// FirstOfKeys returns the events to accept next: all undecided events, but only the first event of each
+// NextEvents returns the events to accept next: all undecided events, but only the first event of each
 // key. Later events with the key get the result of the first.
-func FirstOfKeys(events []store.Event, decided []bool, out []store.Admission) (now []int) {
+func NextEvents(events []store.Event, decided []bool, out []store.Admission) (now []int) {
 	first, going := map[connectorKey]int{}, map[connectorKey]bool{}
 	for i, e := range events {
 		if e.Repeat && e.Idempotency == nil {
@@ -101,27 +101,27 @@ func (m *Store) KnownKey(ctx context.Context, connector store.Key, key string) (
 // Earlier returns the admission of the first event with an idempotency key. ErrNotFound if the key
 // has expired meanwhile.
 func Earlier(ctx context.Context, q sqldb.Queryer, e store.Event) (store.Admission, error) {
-	var first First
+	var first StoredResult
 	err := first.Scan(q.QueryRowContext(ctx, `SELECT connector_run_id, fingerprint, run_ids FROM idempotency_keys
 		WHERE project_id = $1 AND connector_id = $2 AND key = $3 AND expires_at > now_us()`,
 		e.ProjectID, e.ConnectorID, sqldb.Text(e.Idempotency.Key)))
 	return first.Answer(e), sqldb.Wrap(sqldb.MapNoRows(err), "reading an idempotency key")
 }
 
-// First is the stored result of the first event with a key.
-type First struct {
+// StoredResult is the stored result of the first event with a key.
+type StoredResult struct {
 	connectorRun uuid.UUID
 	fingerprint  []byte
 	runs         []uuid.UUID
 }
 
 // Scan reads the columns connector_run_id, fingerprint and run_ids, after the columns in before.
-func (f *First) Scan(row sqldb.Scanner, before ...any) error {
+func (f *StoredResult) Scan(row sqldb.Scanner, before ...any) error {
 	return row.Scan(append(before, &f.connectorRun, &f.fingerprint, sqldb.ScanIDs(&f.runs))...)
 }
 
 // Answer returns the result for another event with the key.
-func (f *First) Answer(e store.Event) store.Admission {
+func (f *StoredResult) Answer(e store.Event) store.Admission {
 	if e.Idempotency.Fingerprint != nil && f.fingerprint != nil && !bytes.Equal(e.Idempotency.Fingerprint, f.fingerprint) {
 		return store.Admission{Verdict: store.KeyReused, ConnectorRunID: f.connectorRun}
 	}

@@ -35,15 +35,15 @@ func queueStatement(address string) string {
 		FROM q JOIN open_runs r ON r.` + address + ` = q.address`
 }
 
-// linesStatement counts the queues.
-func linesStatement(address string) string {
+// queueCountStatement counts the queues.
+func queueCountStatement(address string) string {
 	return `WITH RECURSIVE ` + runqueue.WalkQueues(address, runqueue.InAllProjects) + ` SELECT count(q.address) FROM q`
 }
 
 // countOf returns the maximum count per queue for this number of queues. So the cost of counting
 // does not grow with the backlog.
-func countOf(lines int64) int64 {
-	return max(min(store.MaxQueueCount, store.MaxQueueCounted/max(lines, 1)), 1)
+func countOf(queues int64) int64 {
+	return max(min(store.MaxQueueCount, store.MaxQueueCounted/max(queues, 1)), 1)
 }
 
 // keysStatement counts the concurrency keys of open runs and the runs that wait for one, with an
@@ -95,8 +95,8 @@ func (m *Store) countQueued(ctx context.Context) (map[store.QueueState]map[store
 			queued[state][class] = store.QueueDepth{}
 		}
 	}
-	var lines int64
-	if err := m.db.Reader().QueryRowContext(ctx, linesStatement(m.db.Address)).Scan(&lines); err != nil {
+	var queues int64
+	if err := m.db.Reader().QueryRowContext(ctx, queueCountStatement(m.db.Address)).Scan(&queues); err != nil {
 		return nil, err
 	}
 	_, err := sqldb.Collect(ctx, m.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
@@ -115,7 +115,7 @@ func (m *Store) countQueued(ctx context.Context) (map[store.QueueState]map[store
 		depth.Oldest = max(depth.Oldest, time.Duration(oldest)*time.Microsecond)
 		queued[state][class] = depth
 		return none, nil
-	}, queueStatement(m.db.Address), store.RunnerPresence.Microseconds(), countOf(lines))
+	}, queueStatement(m.db.Address), store.RunnerPresence.Microseconds(), countOf(queues))
 	return queued, err
 }
 

@@ -14,11 +14,11 @@ import (
 // The limit holds over all agents and classes.
 func TestQueueFigures_LimitCounts(t *testing.T) {
 	t.Parallel()
-	for lines, want := range map[int64]int64{0: 10_000, 1: 10_000, 10: 10_000, 11: 9_090, 50: 2_000, 100_000: 1, 1_000_000: 1} {
-		t.Run(fmt.Sprint(lines), func(t *testing.T) {
-			require.Equal(t, want, countOf(lines), lines)
-			if lines <= store.MaxQueueCounted {
-				require.LessOrEqual(t, lines*countOf(lines), int64(store.MaxQueueCounted))
+	for queues, want := range map[int64]int64{0: 10_000, 1: 10_000, 10: 10_000, 11: 9_090, 50: 2_000, 100_000: 1, 1_000_000: 1} {
+		t.Run(fmt.Sprint(queues), func(t *testing.T) {
+			require.Equal(t, want, countOf(queues), queues)
+			if queues <= store.MaxQueueCounted {
+				require.LessOrEqual(t, queues*countOf(queues), int64(store.MaxQueueCounted))
 			}
 		})
 	}

@@ -23,7 +23,7 @@ func (s *Store) Accept(ctx context.Context, events []store.Event) ([]store.Admis
 	decided := make([]bool, len(events))
 	var failed error
 	for failed == nil {
-		now := idempotency.FirstOfKeys(events, decided, out)
+		now := idempotency.NextEvents(events, decided, out)
 		if len(now) == 0 {
 			return out, nil
 		}
@@ -233,7 +233,7 @@ var earlierStatement = `SELECT w.number, k.connector_run_id, k.fingerprint, k.ru
 
 // earlierEvents has the earlier events with the same keys by number, or err if they are unknown.
 type earlierEvents struct {
-	first map[int64]*idempotency.First
+	first map[int64]*idempotency.StoredResult
 	err   error
 }
 
@@ -245,14 +245,14 @@ func (s *Store) readEarlierEvents(ctx context.Context, events []store.Event, whi
 			keys = append(keys, numberedKey{&events[i], int64(i)})
 		}
 	}
-	found := earlierEvents{first: map[int64]*idempotency.First{}}
+	found := earlierEvents{first: map[int64]*idempotency.StoredResult{}}
 	if len(keys) > 0 {
 		found.err = readEarlier(ctx, s.db, found.first, keys)
 	}
 	return found
 }
 
-func readEarlier(ctx context.Context, q sqldb.Queryer, into map[int64]*idempotency.First, keys []numberedKey) error {
+func readEarlier(ctx context.Context, q sqldb.Queryer, into map[int64]*idempotency.StoredResult, keys []numberedKey) error {
 	rows, err := q.QueryContext(ctx, earlierStatement, numberedKeys.arguments(keys)...)
 	if err != nil {
 		return fmt.Errorf("reading idempotency keys: %w", err)
@@ -261,7 +261,7 @@ func readEarlier(ctx context.Context, q sqldb.Queryer, into map[int64]*idempoten
 	for rows.Next() {
 		var (
 			number int64
-			first  idempotency.First
+			first  idempotency.StoredResult
 		)
 		if err := first.Scan(rows, &number); err != nil {
 			return fmt.Errorf("reading idempotency keys: %w", err)

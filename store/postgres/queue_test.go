@@ -56,9 +56,9 @@ func TestQueueFigures_ReadLimitedRows(t *testing.T) {
 	require.EqualValues(t, 50*(store.MaxQueueCounted/50), depth.Runs)
 	require.EqualValues(t, store.MaxQueueCounted, figures.KeysHeld)
 	require.EqualValues(t, store.MaxQueueCounted, figures.Blocked)
-	counting, lines := 0, 0
+	counting, queues := 0, 0
 	for _, p := range seen.all {
-		lines += countedByIndexes(t, p)
+		queues += countedByIndexes(t, p)
 		p.Plan.walk(func(n node) {
 			if n.Type == "Aggregate" && len(n.Plans) == 1 && n.Plans[0].Type == "Limit" {
 				scans := n.Plans[0].Plans
@@ -72,13 +72,13 @@ func TestQueueFigures_ReadLimitedRows(t *testing.T) {
 			}
 		})
 	}
-	require.Equal(t, 2, lines, "of the list of agents, and of rollups")
+	require.Equal(t, 2, queues, "of the list of agents, and of rollups")
 	require.Equal(t, 6, counting, "of the queue, keys, blocked runs, rows set aside, and the oldest outbox rows of stored bytes and of traces")
 }
 
 // countedByIndexes returns how many queues a plan counts: each index-only. For blocked runs it
 // reads no row of another agent.
-func countedByIndexes(t *testing.T, p plan) (lines int) {
+func countedByIndexes(t *testing.T, p plan) (queues int) {
 	t.Helper()
 	if !strings.Contains(p.Statement, "lines AS MATERIALIZED") {
 		return 0
@@ -87,7 +87,7 @@ func countedByIndexes(t *testing.T, p plan) (lines int) {
 	p.Plan.walk(func(n node) {
 		if n.Type == "Aggregate" && n.Plans[0].Index == "open_runs_queued" {
 			require.Equal(t, "Index Only Scan", n.Plans[0].Type, p.Plan.text(0))
-			lines++
+			queues++
 		}
 		if n.Index == "open_runs_blocked" {
 			blocked = n.Hit + n.Read
@@ -97,5 +97,5 @@ func countedByIndexes(t *testing.T, p plan) (lines int) {
 	if strings.Contains(p.Statement, "IN ($") { // one agent, which has none
 		require.Less(t, blocked, int64(10), p.Plan.text(0))
 	}
-	return lines
+	return queues
 }

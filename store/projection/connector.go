@@ -65,7 +65,7 @@ func (w *Store) DisableConnector(ctx context.Context, key store.Key, ref store.O
 		return fmt.Errorf("reading the state of %s: %w", ref, err)
 	}
 	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := w.ClaimWithin(ctx, tx, key, ref); err != nil {
+		if err := w.ClaimIDInTx(ctx, tx, key, ref); err != nil {
 			return err
 		}
 		n, err := tx.Exec(ctx, `UPDATE connectors SET enabled = FALSE WHERE project_id = $1 AND id = $2 AND enabled`, key.ProjectID, key.ID)
@@ -79,7 +79,7 @@ func (w *Store) DisableConnector(ctx context.Context, key store.Key, ref store.O
 // putConnector returns a *store.DuplicateError or *store.SecretVersionError if the connector is
 // written in part.
 func (w *Store) putConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connector) (partly, err error) {
-	if err := w.ClaimWithin(ctx, tx, connector.Key(), connector.Ref); err != nil {
+	if err := w.ClaimIDInTx(ctx, tx, connector.Key(), connector.Ref); err != nil {
 		return nil, err
 	}
 	if err := mustBeLive(ctx, tx, connector.Activation, `id = $2`, connector.ProjectID, connector.EnvironmentID); err != nil {

@@ -23,7 +23,7 @@ func (w *Store) PutEnvironment(ctx context.Context, e store.Environment) error {
 	var taken, reached, leaving error // the rest and the claim are stored nevertheless
 	err := w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		taken, leaving = nil, nil
-		if err := w.ClaimWithin(ctx, tx, e.Key(), e.Ref); err != nil {
+		if err := w.ClaimIDInTx(ctx, tx, e.Key(), e.Ref); err != nil {
 			return err
 		}
 		var err error
@@ -69,7 +69,7 @@ func stillLeaving(ctx context.Context, tx *sqldb.Tx, key store.Key) (leaving, er
 	var there, open bool
 	err = tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM environments WHERE project_id = $1 AND id = $2),
 			(SELECT n.id FROM open_runs n WHERE n.project_id = $1 AND n.environment_id = $2 AND n.status = 'queued' AND n.blocked = FALSE`+
-		runqueue.First+`) IS NOT NULL
+		runqueue.HeadClause+`) IS NOT NULL
 			OR EXISTS (SELECT 1 FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND blocked)
 			OR EXISTS (SELECT 1 FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND status = 'running')
 			OR EXISTS (SELECT 1 FROM open_runs WHERE project_id = $1 AND environment_id = $2 AND status = 'awaiting_approval')`,

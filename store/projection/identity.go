@@ -39,13 +39,13 @@ func (w *Store) ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("reading the claim of %s: %w", ref, err)
 	}
-	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return w.ClaimWithin(ctx, tx, key, ref) })
+	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return w.ClaimIDInTx(ctx, tx, key, ref) })
 }
 
-// ClaimWithin claims the ID for the object. It locks the project, and applies the deletion of an
+// ClaimIDInTx claims the ID for the object. It locks the project, and applies the deletion of an
 // earlier incarnation with the object's name or ID. A ref without ObjectUID is an object that is
 // not mirrored yet: it keeps the recorded incarnation.
-func (w *Store) ClaimWithin(ctx context.Context, tx *sqldb.Tx, key store.Key, ref store.ObjectRef) error {
+func (w *Store) ClaimIDInTx(ctx context.Context, tx *sqldb.Tx, key store.Key, ref store.ObjectRef) error {
 	if err := w.db.Lock(ctx, tx, key.ProjectID); err != nil {
 		return err
 	}

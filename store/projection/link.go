@@ -50,7 +50,7 @@ func sameLink(a, b store.Link) bool {
 // its limit of outbound links. A link of an activation stays marked as such when its mirror is
 // written.
 func (w *Store) putLink(ctx context.Context, tx *sqldb.Tx, l store.Link, definedInCode bool) (refused, err error) {
-	if err := w.ClaimWithin(ctx, tx, l.Key(), l.Ref); err != nil {
+	if err := w.ClaimIDInTx(ctx, tx, l.Key(), l.Ref); err != nil {
 		return nil, err
 	}
 	if err := mustBeLive(ctx, tx, l.Activation, `id =

@@ -18,7 +18,7 @@ import (
 // PutProject implements store.Projector.
 func (w *Store) PutProject(ctx context.Context, p store.Project) error {
 	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := w.ClaimWithin(ctx, tx, p.Key(), p.Ref); err != nil {
+		if err := w.ClaimIDInTx(ctx, tx, p.Key(), p.Ref); err != nil {
 			return err
 		}
 		telemetry, sealed, key, err := trace.TelemetryRow(p.Telemetry)

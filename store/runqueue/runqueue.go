@@ -20,8 +20,8 @@ const (
 	MaxHeads = 16384
 )
 
-// First selects the first of queued runs n, in the order of their index.
-const First = ` ORDER BY n.project_id, n.environment_id, n.class, n.agent_name, n.fresh, n.id LIMIT 1`
+// HeadClause selects the first of queued runs n, in the order of their index.
+const HeadClause = ` ORDER BY n.project_id, n.environment_id, n.class, n.agent_name, n.fresh, n.id LIMIT 1`
 
 // Scopes of WalkQueues.
 const (
@@ -35,9 +35,9 @@ const (
 var columns = []string{"project_id", "environment_id", "class", "agent_name", "fresh"}
 
 // HeadsOf returns SQL for the number of runs to read per queue, if a runner may take limit and
-// there are so many lines.
-func HeadsOf(limit, lines string) string {
-	return fmt.Sprintf(`CASE WHEN %[1]s * %[2]s <= %[3]d THEN %[1]s WHEN %[2]s >= %[3]d THEN 1 ELSE %[3]d / %[2]s END`, limit, lines, MaxHeads)
+// there are so many queues.
+func HeadsOf(limit, queues string) string {
+	return fmt.Sprintf(`CASE WHEN %[1]s * %[2]s <= %[3]d THEN %[1]s WHEN %[2]s >= %[3]d THEN 1 ELSE %[3]d / %[2]s END`, limit, queues, MaxHeads)
 }
 
 // WalkQueues walks the index of queued runs, without blocked ones, from the first run of a queue
@@ -53,7 +53,7 @@ func HeadsOf(limit, lines string) string {
 // scope fixes, it would start at the first run of the scope each time.
 func WalkQueues(address, scope string) string {
 	first := func(where string) string {
-		return `(SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND n.blocked = FALSE` + where + First + `)`
+		return `(SELECT n.` + address + ` FROM open_runs n WHERE n.status = 'queued' AND n.blocked = FALSE` + where + HeadClause + `)`
 	}
 	of, same := columns, scope
 	if scope == InEnvironment {

@@ -135,7 +135,7 @@ func newCore(o Options, db *sqldb.DB) *Core {
 		connectorrunStore: connectorrun.New(db),
 		crontickStore:     crontick.New(db),
 		deliveryStore:     delivery.New(db, o.Engine, blobs, openRuns, agentRuns, skipped),
-		deploymentStore:   deployment.New(db, projections.ClaimWithin),
+		deploymentStore:   deployment.New(db, projections.ClaimIDInTx),
 		exchangerateStore: exchangerate.New(db),
 		idempotencyStore:  idempotency.New(db),
 		loadStore:         load.New(db),

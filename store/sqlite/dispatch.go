@@ -349,25 +349,25 @@ func lookAtPool(ctx context.Context, q sqldb.Queryer, c store.Claim, look *openr
 
 // lookAtQueue reads the heads of the queues, queue by queue.
 func lookAtQueue(ctx context.Context, q sqldb.Queryer, c store.Claim, look *openrun.Look) error {
-	type line struct {
+	type queue struct {
 		class store.Class
 		agent string
 		fresh bool
 	}
-	var lines []line
+	var queues []queue
 	if err := eachRow(ctx, q, func(rows *sql.Rows) error {
-		var l line
-		err := rows.Scan(&l.class, &l.agent, &l.fresh)
-		lines = append(lines, l)
+		var of queue
+		err := rows.Scan(&of.class, &of.agent, &of.fresh)
+		queues = append(queues, of)
 		return err
 	}, `WITH RECURSIVE `+runqueue.WalkQueues("rowid", runqueue.InEnvironment)+`
 		SELECT c.class, c.agent_name, c.fresh FROM q JOIN open_runs c ON c.rowid = q.address LIMIT $3`,
 		c.Environment.ProjectID, c.Environment.ID, runqueue.MaxQueues); err != nil {
 		return err
 	}
-	for _, l := range lines {
+	for _, of := range queues {
 		if err := eachRow(ctx, q, func(rows *sql.Rows) error {
-			w := openrun.Waiting{Candidate: store.Candidate{Class: l.class, Agent: l.agent, Fresh: l.fresh}}
+			w := openrun.Waiting{Candidate: store.Candidate{Class: of.class, Agent: of.agent, Fresh: of.fresh}}
 			var (
 				digest *string
 				most   *int
@@ -390,7 +390,7 @@ func lookAtQueue(ctx context.Context, q sqldb.Queryer, c store.Claim, look *open
 					AND n.fresh = $6 AND n.not_before <= now_us() ORDER BY n.id LIMIT `+runqueue.HeadsOf("$7", "$8")+`) h
 			LEFT JOIN deployments d ON d.project_id = $1 AND d.id = h.deployment_id
 			LEFT JOIN deployment_agents a ON a.project_id = $1 AND a.deployment_id = h.deployment_id AND a.name = $4 AND a.variant_of = ''`,
-			c.Environment.ProjectID, c.Environment.ID, int64(l.class), l.agent, *look.Live, l.fresh, c.Limit, len(lines)); err != nil {
+			c.Environment.ProjectID, c.Environment.ID, int64(of.class), of.agent, *look.Live, of.fresh, c.Limit, len(queues)); err != nil {
 			return err
 		}
 	}

@@ -304,15 +304,15 @@ func TestStatistics_CountBacklogByIndex(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.RunStatistics(t.Context(), store.StatisticsQuery{Environment: environment, AgentName: "agent"})
 	require.NoError(t, err)
-	const line = " INDEX open_runs_queued (project_id=? AND environment_id=? AND class=? AND agent_name=? AND fresh=?)"
+	const queue = " INDEX open_runs_queued (project_id=? AND environment_id=? AND class=? AND agent_name=? AND fresh=?)"
 	counting := 0
 	for _, statement := range slices.Sorted(maps.Keys(seen.all)) {
 		if strings.Contains(statement, "lines AS MATERIALIZED") {
 			counting++
 			steps := explain(t, s, statement)
-			require.Contains(t, steps, "SEARCH r USING COVERING"+line)
-			require.Contains(t, steps, "SEARCH r USING"+line)
-			require.Contains(t, steps, "SEARCH n USING"+line)
+			require.Contains(t, steps, "SEARCH r USING COVERING"+queue)
+			require.Contains(t, steps, "SEARCH r USING"+queue)
+			require.Contains(t, steps, "SEARCH n USING"+queue)
 		}
 	}
 	require.Equal(t, 2, counting, "of the list of agents, and of rollups")
