@@ -13,18 +13,11 @@ import (
 	"github.com/agentplatform/agentplatform/store/sweep"
 )
 
-// Names under which destinations and deliveries are set aside.
-const (
-	claims           = "claims"
-	lostAttempts     = "lost attempts"
-	closedDeliveries = "closed deliveries"
-)
-
 // ClaimDeliveries implements store.Deliveries. Claims and records lock the connectors first, so the
 // number of attempts in progress is exact.
 func (c *Store) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
-	for _, name := range []string{claims, lostAttempts, closedDeliveries} {
-		c.skipped.BeginCall(name)
+	for _, skipped := range []*sweep.Skipped{&c.claims, &c.lost, &c.closed} {
+		skipped.BeginCall()
 	}
 	limit := min(claim.Limit, store.MaxDeliveryClaim)
 	got, failed := c.claimApart(ctx, claim, limit)
@@ -88,7 +81,7 @@ func (c *Store) claimApart(ctx context.Context, claim store.DeliveryClaim, limit
 			_ = c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 				return delayDestination(ctx, tx, d.Key, outbox.AsideFor)
 			})
-			return c.skipped.Skip(claims, d.Key, because)
+			return c.claims.Skip(d.Key, because)
 		},
 	}.IsolateAfter(ctx, all.due, err)
 	return got, err
@@ -122,7 +115,7 @@ func (c *Store) otherDestinations(l *sqldb.Args, claim store.DeliveryClaim) (whe
 	if full := claim.Without(); len(full) > 0 {
 		where = ` AND project_id NOT IN ` + l.AddIDs(full)
 	}
-	if full := slices.Concat(claim.Full(), c.skipped.Keys(claims)); len(full) > 0 {
+	if full := slices.Concat(claim.Full(), c.claims.Keys()); len(full) > 0 {
 		where += ` AND NOT (` + c.db.KeyCondition(l, "connector_id", full) + `)`
 	}
 	return where
@@ -207,16 +200,16 @@ const lostError = `the result of this attempt was not recorded`
 // loseAttempts records the attempts of a connector whose claims have expired as lost. It skips
 // attempts whose result is being recorded now.
 func (c *Store) loseAttempts(ctx context.Context, connector store.Key) error {
-	_, err := c.deliverySweep(lostAttempts, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, c.recordLost).Sweep(ctx, store.MaxDeliveryClaim)
+	_, err := c.deliverySweep(&c.lost, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, c.recordLost).Sweep(ctx, store.MaxDeliveryClaim)
 	return sqldb.Wrap(err, "recording lost attempts of %s", connector)
 }
 
 // deliverySweep is a sweep of the deliveries of a connector. A row that is set aside is not
 // due for a while.
-func (c *Store) deliverySweep(name string, connector store.Key, where string, lock func(ctx context.Context, tx *sqldb.Tx) (bool, error),
+func (c *Store) deliverySweep(skipped *sweep.Skipped, connector store.Key, where string, lock func(ctx context.Context, tx *sqldb.Tx) (bool, error),
 	move func(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error,
 ) sweep.OpenRows[store.Key] {
-	s := sweep.RunsByKey(c.db, c.skipped, name, `r.project_id = $2 AND r.connector_id = $3 AND `+where, `r.due_at, r.id`,
+	s := sweep.RunsByKey(c.db, skipped, `r.project_id = $2 AND r.connector_id = $3 AND `+where, `r.due_at, r.id`,
 		func(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (store.Swept, error) {
 			return store.Swept{}, move(ctx, tx, keys)
 		},
@@ -257,7 +250,7 @@ func (c *Store) recordLost(ctx context.Context, tx *sqldb.Tx, keys []store.Key) 
 // skipDueDeliveries skips due deliveries of a closed destination, a few at a time.
 func (c *Store) skipDueDeliveries(ctx context.Context, of store.Key) error {
 	reason := ""
-	_, err := c.deliverySweep(closedDeliveries, of, `r.due_at <= now_us() AND r.lease_until IS NULL`,
+	_, err := c.deliverySweep(&c.closed, of, `r.due_at <= now_us() AND r.lease_until IS NULL`,
 		func(ctx context.Context, tx *sqldb.Tx) (bool, error) {
 			locked, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
 				WHERE project_id = $1 AND connector_id = $2 `+c.db.Exclusive, of.ProjectID, of.ID)

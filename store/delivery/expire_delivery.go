@@ -32,7 +32,7 @@ const (
 func (c *Store) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (n int, err error) {
 	c.expiring.Lock()
 	defer c.expiring.Unlock()
-	c.skipped.BeginCall(expiredDeliveries)
+	c.expired.BeginCall()
 	var failed []error
 	for range maxPages {
 		late, last, err := c.expiredDestinations(ctx, age)
@@ -77,9 +77,6 @@ func (c *Store) expiredDestinations(ctx context.Context, age time.Duration) (lat
 	return late, last, err
 }
 
-// expiredDeliveries is the name under which deliveries are set aside that cannot be ended.
-const expiredDeliveries = "expired deliveries"
-
 // expireDue ends expired deliveries of a destination. It skips deliveries in progress, and
 // deliveries whose result is being recorded, because that transaction may wait for the destination,
 // which is locked here.
@@ -89,7 +86,7 @@ func (c *Store) expireDue(ctx context.Context, of store.Key, age time.Duration, 
 		return 0, err
 	}
 	swept, err := sweep.OpenRows[store.Delivery]{
-		DB: c.db, Skipped: c.skipped, Name: expiredDeliveries, Columns: DeliveryColumns, Table: `deliveries`,
+		DB: c.db, Skipped: &c.expired, Columns: DeliveryColumns, Table: `deliveries`,
 		Where: `r.project_id = $2 AND r.connector_id = $3 AND r.id < id_at(now_us() - $4) AND (r.lease_until IS NULL OR r.lease_until <= now_us())`,
 		Order: `r.id`, Args: []any{of.ProjectID, of.ID, age.Microseconds()}, Scan: ScanDelivery, Key: store.Delivery.Key,
 		Lock: func(ctx context.Context, tx *sqldb.Tx) (bool, error) {

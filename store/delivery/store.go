@@ -34,15 +34,16 @@ type Store struct {
 	blobs    *blob.Store
 	openRuns *openrun.Store
 	runs     *agentrun.Store
-	skipped  *sweep.Skipped
 	// turns are the turns of PostDeliveries.
 	turns    *outbox.Cursor
 	expiring *expiryCursor
+	// The destinations and the deliveries that failed alone, by operation.
+	claims, lost, closed, expired sweep.Skipped
 }
 
-// New returns a Store. skipped are the rows that failed alone.
-func New(db *sqldb.DB, engine Engine, blobs *blob.Store, openRuns *openrun.Store, runs *agentrun.Store, skipped *sweep.Skipped) *Store {
+// New returns a Store.
+func New(db *sqldb.DB, engine Engine, blobs *blob.Store, openRuns *openrun.Store, runs *agentrun.Store) *Store {
 	return &Store{
-		db: db, engine: engine, blobs: blobs, openRuns: openRuns, runs: runs, skipped: skipped, turns: outbox.NewCursor(), expiring: &expiryCursor{},
+		db: db, engine: engine, blobs: blobs, openRuns: openRuns, runs: runs, turns: outbox.NewCursor(), expiring: &expiryCursor{},
 	}
 }

@@ -33,15 +33,16 @@ type Engine interface {
 
 // Store claims, continues and ends open runs.
 type Store struct {
-	db       *sqldb.DB
-	engine   Engine
-	blobs    *blob.Store
-	skipped  *sweep.Skipped
-	evaluate store.Evaluator
+	db     *sqldb.DB
+	engine Engine
+	blobs  *blob.Store
+	// Each sweep skips the runs that failed alone in it.
+	lost, late, orphans sweep.Skipped
+	evaluate            store.Evaluator
 }
 
-// New returns a Store. skipped are the runs that failed alone. evaluate evaluates the concurrency keys of
-// runs; nil if no runs are claimed that need it.
-func New(db *sqldb.DB, engine Engine, blobs *blob.Store, skipped *sweep.Skipped, evaluate store.Evaluator) *Store {
-	return &Store{db: db, engine: engine, blobs: blobs, skipped: skipped, evaluate: evaluate}
+// New returns a Store. evaluate evaluates the concurrency keys of runs; nil if no runs are claimed that
+// need it.
+func New(db *sqldb.DB, engine Engine, blobs *blob.Store, evaluate store.Evaluator) *Store {
+	return &Store{db: db, engine: engine, blobs: blobs, evaluate: evaluate}
 }

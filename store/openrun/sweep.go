@@ -18,27 +18,21 @@ import (
 func (d *Store) SweepLeases(ctx context.Context, limit int) (swept store.Swept, err error) {
 	var failed []error
 	for _, of := range []struct {
-		name, what string
-		do         func(ctx context.Context, limit int) (store.Swept, error)
+		what    string
+		skipped *sweep.Skipped
+		do      func(ctx context.Context, limit int) (store.Swept, error)
 	}{
-		{lostRuns, "sweeping leases", d.sweepLost},
-		{lateRuns, "sweeping runs that waited too long", d.sweepLate},
-		{orphans, "sweeping runs of environments that are gone", d.sweepOrphans},
+		{"sweeping leases", &d.lost, d.sweepLost},
+		{"sweeping runs that waited too long", &d.late, d.sweepLate},
+		{"sweeping runs of environments that are gone", &d.orphans, d.sweepOrphans},
 	} {
-		d.skipped.BeginCall(of.name)
+		of.skipped.BeginCall()
 		some, err := of.do(ctx, limit)
 		swept = swept.Plus(some)
 		failed = append(failed, sqldb.Wrap(err, of.what))
 	}
 	return swept, sweep.JoinSetAside(failed...)
 }
-
-// Operations that skip open runs.
-const (
-	lostRuns = "lost"
-	lateRuns = "late"
-	orphans  = "orphans"
-)
 
 // lostRun is a run with an expired claim.
 type lostRun struct {
@@ -55,7 +49,7 @@ func scanLost(row sqldb.Scanner) (r lostRun, err error) {
 // often.
 func (d *Store) sweepLost(ctx context.Context, limit int) (store.Swept, error) {
 	return sweep.OpenRows[lostRun]{
-		DB: d.db, Skipped: d.skipped, Name: lostRuns, Columns: `r.project_id, r.id, r.token, r.open_tools, r.losses`, Table: `open_runs`,
+		DB: d.db, Skipped: &d.lost, Columns: `r.project_id, r.id, r.token, r.open_tools, r.losses`, Table: `open_runs`,
 		Where: `r.status = 'running' AND r.lease_until <= now_us()`, Order: `r.lease_until, r.project_id, r.id`,
 		Scan: scanLost, Key: func(run lostRun) store.Key { return run.Run }, Move: d.endLost,
 	}.Sweep(ctx, limit)
@@ -87,7 +81,7 @@ func (d *Store) endLost(ctx context.Context, tx *sqldb.Tx, runs []lostRun) (swep
 
 // sweepLate resumes suspended runs that timed out.
 func (d *Store) sweepLate(ctx context.Context, limit int) (store.Swept, error) {
-	return sweep.RunsByKey(d.db, d.skipped, lateRuns, `r.status = 'awaiting_approval' AND r.wake_at <= now_us()`, `r.wake_at, r.project_id, r.id`,
+	return sweep.RunsByKey(d.db, &d.late, `r.status = 'awaiting_approval' AND r.wake_at <= now_us()`, `r.wake_at, r.project_id, r.id`,
 		func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
 			for _, run := range runs {
 				if err := d.resumeInline(ctx, tx, run, store.JournalEntry{Kind: store.JournalExpired}); err != nil {
@@ -127,7 +121,7 @@ func (d *Store) sweepOrphansOf(ctx context.Context, environment store.Key, limit
 		if swept.Cancelled >= limit || ctx.Err() != nil {
 			break
 		}
-		some, err := sweep.RunsByKey(d.db, d.skipped, orphans, `NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $2 AND e.id = $3)
+		some, err := sweep.RunsByKey(d.db, &d.orphans, `NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $2 AND e.id = $3)
 				AND r.project_id = $2 AND r.environment_id = $3 AND r.status = 'queued' AND `+which.where, which.order,
 			func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
 				return store.Swept{Cancelled: len(runs)}, d.cancelDeleted(ctx, tx, runs)

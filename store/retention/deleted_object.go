@@ -52,9 +52,6 @@ func scanDeletedObject(row sqldb.Scanner) (d deletedObject, err error) {
 	return d, err
 }
 
-// deletedObjects is the operation that skips objects if their rows cannot be deleted.
-const deletedObjects = "departures"
-
 // dropDeletedObjects deletes about limit rows of objects that were deleted longer than age ago, and
 // returns their number; 0 when nothing is left. An object that fails is skipped for some calls.
 func (k *Store) dropDeletedObjects(ctx context.Context, age time.Duration, limit int) (n int, err error) {
@@ -62,13 +59,13 @@ func (k *Store) dropDeletedObjects(ctx context.Context, age time.Duration, limit
 	if err != nil {
 		return 0, err
 	}
-	k.skipped.BeginCall(deletedObjects)
+	k.skipped.deletedObjects.BeginCall()
 	before := now.Add(-age - deletedObjectMargin).UnixMicro()
 	var failed []error
 	for ctx.Err() == nil {
 		l := sqldb.Args{Values: []any{before}}
 		others := ``
-		if passed := k.skipped.Keys(deletedObjects); len(passed) > 0 {
+		if passed := k.skipped.deletedObjects.Keys(); len(passed) > 0 {
 			others = ` AND NOT (` + k.db.KeyCondition(&l, "d.id", passed) + `)`
 		}
 		d, err := scanDeletedObject(k.db.Reader().QueryRowContext(ctx, pickDeparted+others+` ORDER BY d.gone_at LIMIT 1`, l.Values...))
@@ -83,7 +80,7 @@ func (k *Store) dropDeletedObjects(ctx context.Context, age time.Duration, limit
 				},
 				IsDataError: k.db.IsDataError, CanProceed: k.db.CanWrite,
 				SetAside: func(_ context.Context, d deletedObject, because error) error {
-					return k.skipped.Skip(deletedObjects, d.Key, because)
+					return k.skipped.deletedObjects.Skip(d.Key, because)
 				},
 			}.Process(ctx, []deletedObject{d})
 		}

@@ -57,7 +57,7 @@ var endedRunsIndex = slices.IndexFunc(historyDeletes[:], func(of struct{ table, 
 // at a time, then the audit log of that time. Days from keep on stay completely while a result is
 // still to be delivered.
 func (k *Store) deleteDays(ctx context.Context, before, keep int64, limit int) (n int, err error) {
-	trimmed, err := k.deleteNext(ctx, pastDays, k.dropping, limit, func(l *sqldb.Args, others string) string {
+	trimmed, err := k.deleteNext(ctx, &k.skipped.pastDays, k.dropping, limit, func(l *sqldb.Args, others string) string {
 		return `SELECT s.project_id, s.day, 0 FROM stored_days s WHERE s.day < ` + l.Add(before) + `
 			AND (s.day < ` + l.Add(keep) + ` OR NOT ` + undeliveredResult + `)` + others + ` ORDER BY s.day, s.project_id LIMIT 1`
 	})
@@ -67,12 +67,6 @@ func (k *Store) deleteDays(ctx context.Context, before, keep int64, limit int) (
 	n, auditErr := k.deleteAudit(ctx, sqldb.DayStart(before), limit)
 	return n, sweep.JoinSetAside(err, auditErr)
 }
-
-// Operations that skip projects if their history cannot be deleted.
-const (
-	pastDays    = "days of history"
-	overdueDays = "days that a project keeps no longer"
-)
 
 // maxTrimTransactions is the maximum number of transactions per turn of a project: one, and one
 // more for each overdue day.
@@ -93,8 +87,10 @@ func scanOverdueDay(row sqldb.Scanner) (d overdueDay, err error) {
 // day. others is a condition on s that excludes projects. A project that fails is skipped for some
 // calls, unless some of its rows were deleted, and a project whose lock another transaction has is
 // skipped for this call.
-func (k *Store) deleteNext(ctx context.Context, name string, turns *outbox.Cursor, limit int, pick func(l *sqldb.Args, others string) string) (trimmed store.Trimmed, err error) {
-	k.skipped.BeginCall(name)
+func (k *Store) deleteNext(
+	ctx context.Context, skipped *sweep.Skipped, turns *outbox.Cursor, limit int, pick func(l *sqldb.Args, others string) string,
+) (trimmed store.Trimmed, err error) {
+	skipped.BeginCall()
 	var (
 		failed []error
 		busy   []uuid.UUID
@@ -102,7 +98,7 @@ func (k *Store) deleteNext(ctx context.Context, name string, turns *outbox.Curso
 	for ctx.Err() == nil {
 		var l sqldb.Args
 		out, others := slices.Clone(busy), ``
-		for _, key := range k.skipped.Keys(name) {
+		for _, key := range skipped.Keys() {
 			out = append(out, key.ProjectID)
 		}
 		if len(out) > 0 {
@@ -123,7 +119,7 @@ func (k *Store) deleteNext(ctx context.Context, name string, turns *outbox.Curso
 		case errors.Is(err, ErrBusy):
 			busy = append(busy, of.Project)
 		case err != nil && (k.db.IsDataError(err) || k.db.CanWrite(ctx)):
-			failed = append(failed, k.skipped.Skip(name, store.Key{ProjectID: of.Project}, err))
+			failed = append(failed, skipped.Skip(store.Key{ProjectID: of.Project}, err))
 		case err != nil:
 			return trimmed, sweep.JoinSetAside(append(failed, err)...)
 		}
@@ -146,7 +142,7 @@ func selectOverdue(others, order string) string {
 // is longer if it is more overdue, so a project with a much shorter retention catches up without
 // delaying others. Days are deleted oldest first, so history has no holes.
 func (k *Store) TrimHistory(ctx context.Context, limit int) (store.Trimmed, error) {
-	return k.deleteNext(ctx, overdueDays, k.trimming, limit, func(l *sqldb.Args, others string) string {
+	return k.deleteNext(ctx, &k.skipped.overdueDays, k.trimming, limit, func(l *sqldb.Args, others string) string {
 		return selectOverdue(others, `s.project_id <= `+l.Add(k.trimming.Last())+`, s.project_id`)
 	})
 }

@@ -214,7 +214,7 @@ func (k *Store) dropBlobsBefore(ctx context.Context, of oldHistory, limit int) (
 	for _, written := range blobWritePeriods(of.left) {
 		where += ` AND NOT (r.created_at >= ` + l.Add(written.From) + ` AND r.created_at < ` + l.Add(written.To) + `)`
 	}
-	n, err = k.sweepBlobs(ctx, historyBlobs, where, limit, l.Values[1:]...)
+	n, err = k.sweepBlobs(ctx, &k.skipped.historyBlobs, where, limit, l.Values[1:]...)
 	if err != nil && k.db.NoTable(err) { // a partition was deleted meanwhile: the next call reads the new state
 		err = nil
 	}
@@ -252,18 +252,12 @@ func blobWritePeriods(days []int64) (written []timewindow.Period) {
 	return written
 }
 
-// Names under which blobs are set aside that cannot be deleted.
-const (
-	historyBlobs = "blobs of history"
-	looseBlobs   = "blobs that nothing keeps"
-)
-
 // sweepBlobs deletes at most limit blobs r of a condition, oldest first. Its arguments begin at $2.
 // A blob that cannot be deleted is skipped for some calls.
-func (k *Store) sweepBlobs(ctx context.Context, name, where string, limit int, args ...any) (int, error) {
-	k.skipped.BeginCall(name)
+func (k *Store) sweepBlobs(ctx context.Context, skipped *sweep.Skipped, where string, limit int, args ...any) (int, error) {
+	skipped.BeginCall()
 	swept, err := sweep.OpenRows[sizedBlob]{
-		DB: k.db, Skipped: k.skipped, Name: name, Columns: `r.project_id, r.id, r.size`, Table: `blobs`, Where: where, Order: `r.created_at`, Args: args,
+		DB: k.db, Skipped: skipped, Columns: `r.project_id, r.id, r.size`, Table: `blobs`, Where: where, Order: `r.created_at`, Args: args,
 		Scan: scanSized, Key: func(blob sizedBlob) store.Key { return blob.Key },
 		Move: func(ctx context.Context, tx *sqldb.Tx, blobs []sizedBlob) (store.Swept, error) {
 			some := firstBlobs(blobs)

@@ -63,16 +63,23 @@ type Store struct {
 	blobs  *blob.Store
 	// atOnce is the maximum number of history rows that one transaction deletes.
 	atOnce  int
-	skipped *sweep.Skipped
+	skipped skippedRows
 	// trimming and dropping are the turns of projects in TrimHistory and DropHistory.
 	trimming, dropping *outbox.Cursor
 	deleting           *deletionProgress
 }
 
+// skippedRows are the rows that failed alone, by operation.
+type skippedRows struct {
+	idempotencyKeys, rejections, replays, uploads, bundles, historyBlobs, looseBlobs sweep.Skipped
+	// Projects are skipped if a day cannot be deleted: one of history, or one that they keep no longer.
+	pastDays, overdueDays, deletedObjects sweep.Skipped
+}
+
 // New returns a Store.
-func New(db *sqldb.DB, engine Engine, blobs *blob.Store, atOnce int, skipped *sweep.Skipped) *Store {
+func New(db *sqldb.DB, engine Engine, blobs *blob.Store, atOnce int) *Store {
 	return &Store{
-		db: db, engine: engine, blobs: blobs, atOnce: atOnce, skipped: skipped, trimming: outbox.NewCursor(), dropping: outbox.NewCursor(),
+		db: db, engine: engine, blobs: blobs, atOnce: atOnce, trimming: outbox.NewCursor(), dropping: outbox.NewCursor(),
 		deleting: &deletionProgress{},
 	}
 }

@@ -24,7 +24,7 @@ const (
 func (k *Store) SweepExpired(ctx context.Context, limit int) (total int, err error) {
 	var failed []error
 	for _, of := range k.expiredKinds() {
-		of.DB, of.Skipped = k.db, k.skipped
+		of.DB = k.db
 		n, err := of.Sweep(ctx, min(limit, sqldb.MaxIDs))
 		total += n
 		failed = append(failed, sqldb.Wrap(err, "deleting %s", of.What))
@@ -39,8 +39,8 @@ func (k *Store) SweepExpired(ctx context.Context, limit int) (total int, err err
 	if err == nil {
 		total += int(absent)
 	}
-	n, blobErr := k.sweepBlobs(ctx, looseBlobs, `r.mark = '' AND r.created_at < now_us() - $2`, limit, unmarkedBlobAge.Microseconds())
-	failed = append(failed, sqldb.Wrap(err, "deleting runners"), sqldb.Wrap(blobErr, "deleting %s", looseBlobs))
+	n, blobErr := k.sweepBlobs(ctx, &k.skipped.looseBlobs, `r.mark = '' AND r.created_at < now_us() - $2`, limit, unmarkedBlobAge.Microseconds())
+	failed = append(failed, sqldb.Wrap(err, "deleting runners"), sqldb.Wrap(blobErr, "deleting blobs that nothing keeps"))
 	return total + n, sweep.JoinSetAside(failed...)
 }
 
@@ -48,7 +48,8 @@ func (k *Store) SweepExpired(ctx context.Context, limit int) (total int, err err
 func (k *Store) expiredKinds() []sweep.Expired {
 	return []sweep.Expired{
 		{
-			What: "idempotency keys", Table: "idempotency_keys", ID: "connector_run_id", Where: `r.expires_at <= now_us()`, Order: `r.expires_at`,
+			What: "idempotency keys", Skipped: &k.skipped.idempotencyKeys, Table: "idempotency_keys", ID: "connector_run_id",
+			Where: `r.expires_at <= now_us()`, Order: `r.expires_at`,
 			Drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 				return tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE (project_id, connector_id, key) IN
 					(SELECT r.project_id, r.connector_id, r.key FROM idempotency_keys r
@@ -56,7 +57,8 @@ func (k *Store) expiredKinds() []sweep.Expired {
 			},
 		},
 		{
-			What: "rejections", Table: "rejections", ID: "connector_id", Where: `r.last_at < now_us() - $2`, Order: `r.last_at`,
+			What: "rejections", Skipped: &k.skipped.rejections, Table: "rejections", ID: "connector_id",
+			Where: `r.last_at < now_us() - $2`, Order: `r.last_at`,
 			Args: []any{(store.RejectionDays * sqldb.Day).Microseconds()},
 			Drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 				return tx.Exec(ctx, `DELETE FROM rejections WHERE (project_id, connector_id) IN
@@ -65,7 +67,8 @@ func (k *Store) expiredKinds() []sweep.Expired {
 			},
 		},
 		{
-			What: "replays", Table: "replays", ID: "id", Where: `r.ended_at < now_us() - $2`, Order: `r.ended_at`,
+			What: "replays", Skipped: &k.skipped.replays, Table: "replays", ID: "id",
+			Where: `r.ended_at < now_us() - $2`, Order: `r.ended_at`,
 			Args: []any{store.ReplayAge.Microseconds()},
 			Drop: func(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 				return tx.Exec(ctx, `DELETE FROM replays WHERE (project_id, id) IN
@@ -73,8 +76,14 @@ func (k *Store) expiredKinds() []sweep.Expired {
 						WHERE r.ended_at < now_us() - $2`+narrow+` ORDER BY r.ended_at LIMIT $1 `+k.db.SkipLocked+`)`, l.Values...)
 			},
 		},
-		{What: "uploads", Table: "uploads", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: k.blobs.DropUploads},
-		{What: "bundles", Table: "bundles", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`, Drop: k.blobs.DropBundles},
+		{
+			What: "uploads", Skipped: &k.skipped.uploads, Table: "uploads", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`,
+			Drop: k.blobs.DropUploads,
+		},
+		{
+			What: "bundles", Skipped: &k.skipped.bundles, Table: "bundles", ID: "blob_id", Where: `r.kept_until <= now_us()`, Order: `r.kept_until`,
+			Drop: k.blobs.DropBundles,
+		},
 	}
 }
 

@@ -111,7 +111,8 @@ type Core struct {
 	*tokenStore
 	*traceStore
 	options Options
-	skipped *sweep.Skipped
+	// tooOld are the runs that failed to expire.
+	tooOld sweep.Skipped
 }
 
 // New returns a Core.
@@ -120,13 +121,13 @@ func New(o Options) *Core {
 }
 
 func newCore(o Options, db *sqldb.DB) *Core {
-	skipped, blobs := &sweep.Skipped{}, blob.New(db)
-	openRuns := openrun.New(db, o.Engine, blobs, skipped, o.Evaluate)
+	blobs := blob.New(db)
+	openRuns := openrun.New(db, o.Engine, blobs, o.Evaluate)
 	projections := projection.New(db, openRuns.CancelOpen)
 	index := searchindex.New(db, o.Engine, max(o.ListsAtOnce-1, 1))
 	agentRuns := agentrun.New(db, blobs, index.SearchRuns)
 	return &Core{
-		DB: db, options: o, skipped: skipped,
+		DB: db, options: o,
 		agentStore:        agent.New(db),
 		agentrunStore:     agentRuns,
 		auditStore:        audit.New(db),
@@ -134,7 +135,7 @@ func newCore(o Options, db *sqldb.DB) *Core {
 		clusterStore:      cluster.New(db),
 		connectorrunStore: connectorrun.New(db),
 		crontickStore:     crontick.New(db),
-		deliveryStore:     delivery.New(db, o.Engine, blobs, openRuns, agentRuns, skipped),
+		deliveryStore:     delivery.New(db, o.Engine, blobs, openRuns, agentRuns),
 		deploymentStore:   deployment.New(db, projections.ClaimIDInTx),
 		exchangerateStore: exchangerate.New(db),
 		idempotencyStore:  idempotency.New(db),
@@ -145,7 +146,7 @@ func newCore(o Options, db *sqldb.DB) *Core {
 		projectionStore:   projections,
 		rejectionStore:    rejection.New(db),
 		replayjobStore:    replayjob.New(db),
-		retentionStore:    retention.New(db, o.Engine, blobs, o.AtOnce, skipped),
+		retentionStore:    retention.New(db, o.Engine, blobs, o.AtOnce),
 		searchindexStore:  index,
 		statisticsStore:   statistics.New(db),
 		tokenStore:        token.New(db),

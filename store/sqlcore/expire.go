@@ -27,9 +27,6 @@ var openProjects = `WITH RECURSIVE p (project_id) AS (
 	)
 	SELECT p.project_id FROM p WHERE p.project_id IS NOT NULL`
 
-// tooOld is the operation that skips open runs that cannot be expired.
-const tooOld = "expired"
-
 // ExpireRuns implements store.Housekeeping. The ID of a run has its acceptance time. Projects are
 // processed round robin from a random one, so the work that one call leaves does not always belong
 // to the same projects.
@@ -41,7 +38,7 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 	//nolint:gosec // whose turn it is first is no secret
 	rand.Shuffle(len(projects), func(i, j int) { projects[i], projects[j] = projects[j], projects[i] })
 	part := min(max(limit/max(len(projects), 1), 1), sqldb.MaxIDs)
-	c.skipped.BeginCall(tooOld)
+	c.tooOld.BeginCall()
 	var failed []error
 	for len(projects) > 0 && n < limit && ctx.Err() == nil {
 		project, most := projects[0], min(limit-n, part)
@@ -63,7 +60,7 @@ func (c *Core) expireOf(ctx context.Context, project uuid.UUID, age time.Duratio
 	if err != nil {
 		return 0, err
 	}
-	swept, err := sweep.RunsByKey(c.DB, c.skipped, tooOld, `r.project_id = $2 AND r.id < id_at(now_us() - $3)`, `r.id`, c.expireAfter(age), project, age.Microseconds()).Sweep(ctx, limit)
+	swept, err := sweep.RunsByKey(c.DB, &c.tooOld, `r.project_id = $2 AND r.id < id_at(now_us() - $3)`, `r.id`, c.expireAfter(age), project, age.Microseconds()).Sweep(ctx, limit)
 	return swept.Failed, err
 }
 

@@ -13,7 +13,7 @@ import (
 type Expired struct {
 	*sqldb.DB
 	Skipped *Skipped
-	// What names the rows. It is also the name under which failing rows are set aside.
+	// What names the rows.
 	What string
 	// Table has the rows r. ID is its column that identifies a row in a project, Where the condition
 	// of expired rows, with args, and Order their order.
@@ -29,7 +29,7 @@ func (e Expired) rowCondition(l *sqldb.Args, only []store.Key) (text string) {
 	if len(only) > 0 {
 		text += ` AND ` + e.KeyCondition(l, "r."+e.ID, only)
 	}
-	if passed := e.Skipped.Keys(e.What); len(passed) > 0 {
+	if passed := e.Skipped.Keys(); len(passed) > 0 {
 		text += ` AND NOT (` + e.KeyCondition(l, "r."+e.ID, passed) + `)`
 	}
 	return text
@@ -53,7 +53,7 @@ func (e Expired) dropSome(ctx context.Context, limit int, only []store.Key) (n i
 // Sweep deletes at most limit rows. If that fails, it looks for the failing rows and sets them aside,
 // so that they block no other row.
 func (e Expired) Sweep(ctx context.Context, limit int) (n int, err error) {
-	e.Skipped.BeginCall(e.What)
+	e.Skipped.BeginCall()
 	if n, err = e.dropSome(ctx, limit, nil); err == nil {
 		return n, nil
 	}
@@ -72,7 +72,7 @@ func (e Expired) Sweep(ctx context.Context, limit int) (n int, err error) {
 		},
 		IsDataError: e.IsDataError, CanProceed: e.CanWrite,
 		SetAside: func(_ context.Context, row store.Key, because error) error {
-			return e.Skipped.Skip(e.What, row, because)
+			return e.Skipped.Skip(row, because)
 		},
 	}.IsolateAfter(ctx, rows, err)
 }

@@ -14,8 +14,6 @@ import (
 type OpenRows[R any] struct {
 	*sqldb.DB
 	Skipped *Skipped
-	// Name is the name under which failing rows are set aside.
-	Name string
 	// Columns, Table, Where and Order select the rows of the table r, with args; Order may be "".
 	Columns, Table, Where, Order string
 	Args                         []any
@@ -30,9 +28,9 @@ type OpenRows[R any] struct {
 }
 
 // RunsByKey is an OpenRows of runs that needs only their keys.
-func RunsByKey(db *sqldb.DB, skipped *Skipped, name, where, order string, move func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error), args ...any) OpenRows[store.Key] {
+func RunsByKey(db *sqldb.DB, skipped *Skipped, where, order string, move func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error), args ...any) OpenRows[store.Key] {
 	return OpenRows[store.Key]{
-		DB: db, Skipped: skipped, Name: name, Columns: `r.project_id, r.id`, Table: `open_runs`, Where: where, Order: order, Args: args, Scan: sqldb.ScanKey,
+		DB: db, Skipped: skipped, Columns: `r.project_id, r.id`, Table: `open_runs`, Where: where, Order: order, Args: args, Scan: sqldb.ScanKey,
 		Key: func(run store.Key) store.Key { return run }, Move: move,
 	}
 }
@@ -44,7 +42,7 @@ func (s OpenRows[R]) readDue(ctx context.Context, q sqldb.Queryer, limit int, on
 	if len(only) > 0 {
 		rest = ` AND ` + s.KeyCondition(&l, "r.id", only)
 	}
-	if passed := s.Skipped.Keys(s.Name); len(passed) > 0 {
+	if passed := s.Skipped.Keys(); len(passed) > 0 {
 		rest += ` AND NOT (` + s.KeyCondition(&l, "r.id", passed) + `)`
 	}
 	if s.Order != "" {
@@ -79,7 +77,7 @@ func (s OpenRows[R]) setAside(ctx context.Context, row R, because error) error {
 	if s.Aside != nil {
 		s.Aside(ctx, row)
 	}
-	return s.Skipped.Skip(s.Name, s.Key(row), because)
+	return s.Skipped.Skip(s.Key(row), because)
 }
 
 // Sweep processes at most limit rows, in one transaction unless some fail. It opens none if there

@@ -14,16 +14,15 @@ import (
 const (
 	// MaxSkippedCalls is the maximum number of calls that skip a row.
 	MaxSkippedCalls = 64
-	// maxSkippedRows is the maximum number of skipped rows per reason.
+	// maxSkippedRows is the maximum number of skipped rows per operation.
 	maxSkippedRows = 2000
 )
 
-// Skipped are rows that failed alone, by the name of the failed operation. Later calls skip them:
-// one call after the first failure, and twice as many after each further failure. Each process has
-// its own list.
+// Skipped are rows that failed alone in an operation. Later calls skip them: one call after the first
+// failure, and twice as many after each further failure. Each process has its own list.
 type Skipped struct {
 	mutex sync.Mutex
-	of    map[string]map[store.Key]skippedRow
+	rows  map[store.Key]skippedRow
 }
 
 // skippedRow has the number of failures of a row, and the number of calls that still skip it. A negative
@@ -31,23 +30,23 @@ type Skipped struct {
 type skippedRow struct{ failures, calls int }
 
 // BeginCall starts a call, and removes rows that have not failed for long.
-func (a *Skipped) BeginCall(name string) {
+func (a *Skipped) BeginCall() {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	for key, row := range a.of[name] {
+	for key, row := range a.rows {
 		if row.calls--; row.calls < -MaxSkippedCalls {
-			delete(a.of[name], key)
+			delete(a.rows, key)
 			continue
 		}
-		a.of[name][key] = row
+		a.rows[key] = row
 	}
 }
 
 // Keys returns the rows that a call skips.
-func (a *Skipped) Keys(name string) (keys []store.Key) {
+func (a *Skipped) Keys() (keys []store.Key) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	for key, row := range a.of[name] {
+	for key, row := range a.rows {
 		if row.calls > 0 {
 			keys = append(keys, key)
 		}
@@ -58,21 +57,18 @@ func (a *Skipped) Keys(name string) (keys []store.Key) {
 
 // Skip sets a row aside and returns a *store.SetAsideError. It returns because if there are too many
 // rows.
-func (a *Skipped) Skip(name string, key store.Key, because error) error {
+func (a *Skipped) Skip(key store.Key, because error) error {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	row, known := a.of[name][key]
-	if !known && len(a.of[name]) >= maxSkippedRows {
+	row, known := a.rows[key]
+	if !known && len(a.rows) >= maxSkippedRows {
 		return because
 	}
-	if a.of == nil {
-		a.of = map[string]map[store.Key]skippedRow{}
-	}
-	if a.of[name] == nil {
-		a.of[name] = map[store.Key]skippedRow{}
+	if a.rows == nil {
+		a.rows = map[store.Key]skippedRow{}
 	}
 	calls := min(1<<min(row.failures, 10), MaxSkippedCalls)
-	a.of[name][key] = skippedRow{row.failures + 1, calls + 1} // BeginCall subtracts one when the next call starts
+	a.rows[key] = skippedRow{row.failures + 1, calls + 1} // BeginCall subtracts one when the next call starts
 	return &store.SetAsideError{Rows: []error{sqldb.Wrap(because, "%s, which the next %d calls skip", key, calls)}}
 }
 
