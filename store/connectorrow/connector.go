@@ -25,14 +25,14 @@ const connectorColumns = `c.id, c.project_id, c.environment_id, c.name, c.type, 
 const validityColumns = `, now_us(), COALESCE((SELECT string_agg(p.id || '=' || p.ends_at, ',')
 	FROM platform_keys p WHERE p.ends_at IS NOT NULL), '')`
 
-// Select selects connectors in effect, SelectOne one of them.
+// selectConnectors selects connectors in effect, SelectOne one of them.
 const (
-	Select = `SELECT ` + connectorColumns + validityColumns + `
+	selectConnectors = `SELECT ` + connectorColumns + validityColumns + `
 	FROM connectors c JOIN object_ids k ON k.project_id = c.project_id AND k.id = c.id
 	LEFT JOIN environments e ON e.project_id = c.project_id AND e.id = c.environment_id
 	LEFT JOIN projects pr ON pr.project_id = c.project_id
 	WHERE NOT c.shadowed`
-	SelectOne = Select + ` AND c.project_id = $1 AND c.id = $2`
+	SelectOne = selectConnectors + ` AND c.project_id = $1 AND c.id = $2`
 )
 
 // SelectAllWritten selects all connectors of a project as they were written, enabled or not, in
@@ -85,7 +85,7 @@ func Scan(row sqldb.Scanner, before ...any) (c store.Connector, err error) {
 func ByKeys(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, keys []store.Key) (map[store.Key]store.Connector, error) {
 	var l sqldb.Args
 	all, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (store.Connector, error) { return Scan(row) },
-		Select+` AND `+db.KeyCondition(&l, "c.id", keys), l.Values...)
+		selectConnectors+` AND `+db.KeyCondition(&l, "c.id", keys), l.Values...)
 	of := map[store.Key]store.Connector{}
 	for _, connector := range all {
 		of[connector.Key()] = connector

@@ -36,7 +36,7 @@ func (f *followedRuns) addRun(run store.Key) {
 func (h *Hub) WorthSending(hints []store.Hint) []store.Hint {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Distinct(slices.DeleteFunc(hints, func(hint store.Hint) bool {
+	return distinct(slices.DeleteFunc(hints, func(hint store.Hint) bool {
 		return hint.Topic == store.TopicRun && !h.followed.known[hint.Key]
 	}))
 }

@@ -165,8 +165,8 @@ func (h *Hub) Close() {
 	h.subscribers = nil
 }
 
-// Distinct returns hints without duplicates.
-func Distinct(hints []store.Hint) []store.Hint {
+// distinct returns hints without duplicates.
+func distinct(hints []store.Hint) []store.Hint {
 	if len(hints) < 2 {
 		return hints
 	}

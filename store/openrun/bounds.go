@@ -7,9 +7,9 @@ import (
 	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
-// Bounded returns a completion in its stored form; see store.Completion.Bounded. Text is made
+// bounded returns a completion in its stored form; see store.Completion.Bounded. Text is made
 // storable first, which may lengthen it.
-func Bounded(c store.Completion) store.Completion {
+func bounded(c store.Completion) store.Completion {
 	c.Output, c.Error, c.TestName, c.Journal = sqldb.Text(c.Output), sqldb.Text(c.Error), sqldb.Text(c.TestName), storable(c.Journal)
 	c.Context = sqldb.StorableJSON(c.Context)
 	return c.Bounded()

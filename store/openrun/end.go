@@ -224,7 +224,7 @@ func (d *Store) endSplit(ctx context.Context, transaction func(context.Context, 
 }
 
 func endingOf(completion store.Completion) Ending {
-	completion = Bounded(completion)
+	completion = bounded(completion)
 	return Ending{
 		Run: completion.Run, Token: &completion.Token, TestName: completion.TestName, Status: completion.Status, Code: completion.ErrorCode,
 		Error: sqldb.Text(completion.Error), Output: sqldb.Text(completion.Output), FinishReason: completion.FinishReason, Usage: completion.Usage, Journal: completion.Journal,

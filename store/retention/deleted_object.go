@@ -155,7 +155,7 @@ func (k *Store) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObject
 		return n, err
 	}
 	left := map[string]func() []string{
-		store.KindProject: ProjectStatements, store.KindEnvironment: func() []string { return nil }, store.KindConnector: connectorStatements,
+		store.KindProject: projectStatements, store.KindEnvironment: func() []string { return nil }, store.KindConnector: connectorStatements,
 		store.KindDeployment: deploymentStatements,
 	}
 	for _, statement := range left[d.kind]() {
@@ -222,8 +222,8 @@ var projectTables = []struct{ name, key string }{
 	{"environments", "id"},
 }
 
-// ProjectStatements returns statements that delete $2 rows of a project ($1) in every table except history and blobs.
-func ProjectStatements() (out []string) {
+// projectStatements returns statements that delete $2 rows of a project ($1) in every table except history and blobs.
+func projectStatements() (out []string) {
 	for _, t := range projectTables {
 		out = append(out, `DELETE FROM `+t.name+` WHERE project_id = $1 AND (`+t.key+`) IN (SELECT `+t.key+` FROM `+t.name+` WHERE project_id = $1 LIMIT $2)`)
 	}
