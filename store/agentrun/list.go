@@ -68,7 +68,7 @@ func (v *Store) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Ru
 	if q.Search != nil {
 		return v.search(ctx, q)
 	}
-	windows, err := timewindow.List(ctx, v.db, v.db.Lists(), "ended_runs", q.ProjectID, timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)}, q.Before)
+	windows, err := timewindow.List(ctx, v.db, v.db.Lists(), "ended_runs", q.ProjectID, timewindow.Between(q.Since, q.Until), q.Before)
 	if err != nil {
 		return nil, nil, sqldb.Wrap(err, "listing runs of project %s", q.ProjectID)
 	}

@@ -17,7 +17,8 @@ import (
 
 // ConnectorStatistics implements store.Statistics, like RunStatistics.
 func (h *Store) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
-	window := timewindow.Period{From: max(timewindow.Bound(q.Since, 0), 0), To: timewindow.Bound(q.Until, timewindow.Never)}
+	window := timewindow.Between(q.Since, q.Until)
+	window.From = max(window.From, 0)
 	s := selection{db: h.db, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger, open: window, ended: window}
 	s.emptyImpossiblePeriods()
 	err = h.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {

@@ -18,7 +18,7 @@ import (
 // notices, whose rows have IDs of connectors. A user can choose the ID of a connector, so it may
 // equal the ID of a run.
 const (
-	Deliveries     = "deliveries"
+	Deliveries     = string(store.ConsumerDeliveries)
 	FailureNotices = "failures"
 )
 

@@ -393,7 +393,7 @@ func (s *Search) ReadInTime(ctx context.Context, fn func(ctx context.Context) er
 func (x *Store) SearchRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
 	of := Query{
 		Search: *q.Search, Project: q.ProjectID, AgentName: q.AgentName, TestName: q.TestName, Statuses: q.Statuses,
-		Window: timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)},
+		Window: timewindow.Between(q.Since, q.Until),
 		Narrow: func(l *sqldb.Args, _ bool) string {
 			text := runrow.QueryCondition("r", q, l)
 			if q.AgentName != "" {

@@ -28,7 +28,7 @@ func (c *Core) searchStatistics(ctx context.Context, q store.StatisticsQuery) (n
 	}
 	s := c.NewSearch(searchindex.Query{
 		Search: *q.Search, Project: q.Environment.ProjectID, Environment: q.Environment.ID, AgentName: q.AgentName, Statuses: q.Statuses, Narrow: of.Condition,
-		Window: timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)},
+		Window: timewindow.Between(q.Since, q.Until),
 	})
 	var ended []statistics.Figures
 	if err := s.ReadAll(ctx, func(run store.Searched) {

@@ -79,7 +79,7 @@ type Computation struct {
 // NewComputation returns a Computation without any runs.
 func NewComputation(db *sqldb.DB, q store.StatisticsQuery) (*Computation, error) {
 	sum, err := newTally()
-	window := timewindow.Period{From: timewindow.Bound(q.Since, timewindow.Always), To: timewindow.Bound(q.Until, timewindow.Never)}
+	window := timewindow.Between(q.Since, q.Until)
 	return &Computation{db: db, query: q, window: window, tally: sum, bill: bill{}, out: store.RunStatistics{Runs: map[store.RunStatus]int64{}}}, err
 }
 

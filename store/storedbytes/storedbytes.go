@@ -22,7 +22,7 @@ var Counted = `(COALESCE((SELECT s.bytes FROM stored_bytes s WHERE s.project_id 
 		AND p.history_us <> 0 AND d.day < (now_us() - p.history_us) / ` + sqldb.DayMicros + `), 0))`
 
 // Consumer is the outbox consumer that counts stored bytes.
-const Consumer = "storage"
+const Consumer = string(store.ConsumerStorage)
 
 // AddByDay adds to the stored bytes of projects and days.
 func AddByDay(ctx context.Context, tx *sqldb.Tx, more map[sqldb.ProjectDay]int64) error {

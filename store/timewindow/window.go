@@ -134,8 +134,13 @@ func Condition(id string, window Period, l *sqldb.Args) (text string) {
 	return text
 }
 
-// Bound returns a window bound in whole milliseconds, the resolution of IDs.
-func Bound(t time.Time, without int64) int64 {
+// Between returns the window from since to before until; a zero time is no bound.
+func Between(since, until time.Time) Period {
+	return Period{From: bound(since, Always), To: bound(until, Never)}
+}
+
+// bound returns a window bound in whole milliseconds, the resolution of IDs.
+func bound(t time.Time, without int64) int64 {
 	if t.IsZero() {
 		return without
 	}
