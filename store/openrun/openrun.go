@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package openrun claims, continues and ends open runs.
+// Package openrun claims, continues, ends and expires open runs.
 package openrun
 
 import (
@@ -37,8 +37,8 @@ type Store struct {
 	engine Engine
 	blobs  *blob.Store
 	// Each sweep skips the runs that failed alone in it.
-	lost, late, orphans sweep.Skipped
-	evaluate            store.Evaluator
+	lost, late, orphans, expired sweep.Skipped
+	evaluate                     store.Evaluator
 }
 
 // New returns a Store. evaluate evaluates the concurrency keys of runs; nil if no runs are claimed that

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package retention deletes old history, expired rows and the rows of deleted objects.
+// Package retention deletes old history, expired rows and the rows of deleted objects, and erases runs.
 package retention
 
 import (

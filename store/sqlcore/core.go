@@ -26,7 +26,6 @@ import (
 	"github.com/agentplatform/agentplatform/store/searchindex"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/statistics"
-	"github.com/agentplatform/agentplatform/store/sweep"
 	"github.com/agentplatform/agentplatform/store/token"
 	"github.com/agentplatform/agentplatform/store/trace"
 )
@@ -111,8 +110,6 @@ type Core struct {
 	*tokenStore
 	*traceStore
 	options Options
-	// tooOld are the runs that failed to expire.
-	tooOld sweep.Skipped
 }
 
 // New returns a Core.

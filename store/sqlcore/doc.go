@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package sqlcore connects the concerns of the store. [Core] embeds them, and has the acceptance and
-// expiry of runs, erasure, and statistics of searches. The statements of all concerns are for both databases, each next to its scan.
+// Package sqlcore connects the concerns of the store. [Core] embeds them, and has the acceptance of
+// runs and the statistics of searches. The statements of all concerns are for both databases, each next to its scan.
 //
 // An engine provides transactions ([sqldb.Engine]), its migrations, and the hot paths that deserve the best
 // statement of its database: Accept, and the steps that [Engine] and the engines of concerns name. All

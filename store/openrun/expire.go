@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package sqlcore
+package openrun
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/store"
-	"github.com/agentplatform/agentplatform/store/openrun"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/sweep"
 )
@@ -30,19 +29,19 @@ var openProjects = `WITH RECURSIVE p (project_id) AS (
 // ExpireRuns implements store.Housekeeping. The ID of a run has its acceptance time. Projects are
 // processed round robin from a random one, so the work that one call leaves does not always belong
 // to the same projects.
-func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n int, err error) {
-	projects, err := sqldb.Collect(ctx, c.Reader(), sqldb.ScanUUID, openProjects)
+func (d *Store) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+	projects, err := sqldb.Collect(ctx, d.db.Reader(), sqldb.ScanUUID, openProjects)
 	if err != nil {
 		return 0, sqldb.Wrap(err, "reading projects with open runs")
 	}
 	//nolint:gosec // whose turn it is first is no secret
 	rand.Shuffle(len(projects), func(i, j int) { projects[i], projects[j] = projects[j], projects[i] })
 	part := min(max(limit/max(len(projects), 1), 1), sqldb.MaxIDs)
-	c.tooOld.BeginCall()
+	d.expired.BeginCall()
 	var failed []error
 	for len(projects) > 0 && n < limit && ctx.Err() == nil {
 		project, most := projects[0], min(limit-n, part)
-		expired, err := c.expireOf(ctx, project, age, most)
+		expired, err := d.expireOf(ctx, project, age, most)
 		n += expired
 		if err != nil {
 			failed = append(failed, sqldb.Wrap(err, "ending expired runs of project %s", project))
@@ -55,26 +54,26 @@ func (c *Core) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n 
 }
 
 // expireOf ends runs of a project, which may have a shorter retention.
-func (c *Core) expireOf(ctx context.Context, project uuid.UUID, age time.Duration, limit int) (int, error) {
-	age, err := c.OpenFor(ctx, c.Reader(), project, age)
+func (d *Store) expireOf(ctx context.Context, project uuid.UUID, age time.Duration, limit int) (int, error) {
+	age, err := d.db.OpenFor(ctx, d.db.Reader(), project, age)
 	if err != nil {
 		return 0, err
 	}
-	swept, err := sweep.RunsByKey(c.DB, &c.tooOld, `r.project_id = $2 AND r.id < id_at(now_us() - $3)`, `r.id`, c.expireAfter(age), project, age.Microseconds()).Sweep(ctx, limit)
+	swept, err := sweep.RunsByKey(d.db, &d.expired, `r.project_id = $2 AND r.id < id_at(now_us() - $3)`, `r.id`, d.expireAfter(age), project, age.Microseconds()).Sweep(ctx, limit)
 	return swept.Failed, err
 }
 
 // expireAfter ends runs that have been open for so long.
-func (c *Core) expireAfter(age time.Duration) func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
+func (d *Store) expireAfter(age time.Duration) func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
 	return func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
-		endings := make([]openrun.Ending, len(runs))
+		endings := make([]Ending, len(runs))
 		for i, run := range runs {
-			endings[i] = openrun.Ending{
+			endings[i] = Ending{
 				Run: run, Status: store.RunFailed, Code: runerror.Expired,
 				Error: fmt.Sprintf("the run has not ended within %d days of its acceptance", int(age.Hours()/24)),
 			}
 		}
-		_, err := c.EndRuns(ctx, tx, endings)
+		_, err := d.EndRuns(ctx, tx, endings)
 		return store.Swept{Failed: len(runs)}, err
 	}
 }
