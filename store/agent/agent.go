@@ -30,22 +30,22 @@ type Store struct{ db *sqldb.DB }
 func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // HasAgent implements store.Catalog.
-func (d *Store) HasAgent(ctx context.Context, deployment store.Key, name string) (has bool, err error) {
-	err = d.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
+func (s *Store) HasAgent(ctx context.Context, deployment store.Key, name string) (has bool, err error) {
+	err = s.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
 		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND variant_of = '')`, deployment.ProjectID, deployment.ID, sqldb.Text(name)).Scan(&has)
 	return has, sqldb.Wrap(err, "reading agent %q of deployment %s", name, deployment)
 }
 
 // SendsByMiddleware implements store.Catalog.
-func (d *Store) SendsByMiddleware(ctx context.Context, deployment store.Key, agent string) (sends bool, err error) {
-	err = d.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
+func (s *Store) SendsByMiddleware(ctx context.Context, deployment store.Key, agent string) (sends bool, err error) {
+	err = s.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM deployment_agents
 		WHERE project_id = $1 AND deployment_id = $2 AND name = $3 AND sends_by_middleware)`, deployment.ProjectID, deployment.ID, sqldb.Text(agent)).Scan(&sends)
 	return sends, sqldb.Wrap(err, "reading the middleware of agent %q of deployment %s", agent, deployment)
 }
 
 // AgentNames implements store.Catalog.
-func (d *Store) AgentNames(ctx context.Context, deployment store.Key, limit int) ([]string, error) {
-	names, err := sqldb.Collect(ctx, d.db.Reader(), sqldb.ScanText, `SELECT name FROM deployment_agents
+func (s *Store) AgentNames(ctx context.Context, deployment store.Key, limit int) ([]string, error) {
+	names, err := sqldb.Collect(ctx, s.db.Reader(), sqldb.ScanText, `SELECT name FROM deployment_agents
 		WHERE project_id = $1 AND deployment_id = $2 AND variant_of = '' ORDER BY name LIMIT $3`, deployment.ProjectID, deployment.ID, limit)
 	return names, sqldb.Wrap(err, "listing the agents of deployment %s", deployment)
 }
@@ -60,9 +60,9 @@ type list struct {
 }
 
 // Agents implements store.Catalog.
-func (d *Store) Agents(ctx context.Context, environment store.Key) ([]store.AgentSummary, error) {
-	a := &list{db: d.db, environment: environment}
-	err := d.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
+func (s *Store) Agents(ctx context.Context, environment store.Key) ([]store.AgentSummary, error) {
+	a := &list{db: s.db, environment: environment}
+	err := s.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		a.agents = map[string]store.AgentSummary{}
 		if err := a.addLive(ctx, q); err != nil {
 			return err
@@ -74,9 +74,9 @@ func (d *Store) Agents(ctx context.Context, environment store.Key) ([]store.Agen
 }
 
 // Agent implements store.Catalog. The runs of a live A/B variant are its base agent's.
-func (d *Store) Agent(ctx context.Context, environment store.Key, name string) (out store.AgentSummary, err error) {
-	a := &list{db: d.db, environment: environment}
-	err = d.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
+func (s *Store) Agent(ctx context.Context, environment store.Key, name string) (out store.AgentSummary, err error) {
+	a := &list{db: s.db, environment: environment}
+	err = s.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		a.only, a.agents = []string{name}, map[string]store.AgentSummary{}
 		if err := a.addLive(ctx, q); err != nil {
 			return err
@@ -155,37 +155,37 @@ func (a *list) addPast(ctx context.Context, q sqldb.Queryer) error {
 }
 
 // HasRuns implements store.Catalog.
-func (d *Store) HasRuns(ctx context.Context, environment store.Key) (has bool, err error) {
-	reader := d.db.Reader()
+func (s *Store) HasRuns(ctx context.Context, environment store.Key) (has bool, err error) {
+	reader := s.db.Reader()
 	err = reader.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM agent_totals t WHERE t.project_id = $1 AND t.environment_id = $2)
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'running')
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'awaiting_approval')
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.status = 'queued' AND r.blocked = FALSE)
 		OR EXISTS (SELECT 1 FROM open_runs r WHERE r.project_id = $1 AND r.environment_id = $2 AND r.blocked)`, environment.ProjectID, environment.ID).Scan(&has)
 	if err == nil && !has {
-		has, err = d.hasWaitingRuns(ctx, reader, environment)
+		has, err = s.hasWaitingRuns(ctx, reader, environment)
 	}
 	return has, sqldb.Wrap(err, "reading the runs of environment %s", environment)
 }
 
 // hasWaitingRuns reports whether ended runs of an environment wait to be rolled up. An environment that never
 // existed has none, so the outbox is not read for it.
-func (d *Store) hasWaitingRuns(ctx context.Context, q sqldb.Queryer, environment store.Key) (has bool, err error) {
+func (s *Store) hasWaitingRuns(ctx context.Context, q sqldb.Queryer, environment store.Key) (has bool, err error) {
 	err = q.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.id = $2)
 		OR EXISTS (SELECT 1 FROM departed d WHERE d.project_id = $1 AND d.kind = '`+store.KindEnvironment+`' AND d.id = $2)`,
 		environment.ProjectID, environment.ID).Scan(&has)
 	if err != nil || !has {
 		return false, err
 	}
-	waiting, err := statistics.WaitingRuns(ctx, d.db, q, environment, store.MaxWaiting)
+	waiting, err := statistics.WaitingRuns(ctx, s.db, q, environment, store.MaxWaiting)
 	return len(waiting) > 0, err
 }
 
 // AgentConfig implements store.Catalog.
-func (d *Store) AgentConfig(
+func (s *Store) AgentConfig(
 	ctx context.Context, environment store.Key, name string,
 ) (deployment uuid.UUID, config json.RawMessage, err error) {
-	err = d.db.Reader().QueryRowContext(ctx, `SELECT a.deployment_id, a.config FROM environments e
+	err = s.db.Reader().QueryRowContext(ctx, `SELECT a.deployment_id, a.config FROM environments e
 		JOIN deployment_agents a ON a.project_id = e.project_id AND a.deployment_id = e.live_deployment_id
 		WHERE e.project_id = $1 AND e.id = $2 AND a.name = $3`, environment.ProjectID, environment.ID, sqldb.Text(name)).Scan(&deployment, sqldb.ScanJSON(&config))
 	return deployment, config, sqldb.Wrap(sqldb.MapNoRows(err), "reading agent %q of environment %s", name, environment)

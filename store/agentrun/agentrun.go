@@ -36,8 +36,8 @@ func New(
 
 // Run implements store.History. It reads open runs first: a run that is no longer open is in
 // history by then.
-func (v *Store) Run(ctx context.Context, key store.Key) (store.Run, error) {
-	runs, err := readRuns(ctx, v.db, v.db.Reader(), key.ProjectID, []uuid.UUID{key.ID})
+func (s *Store) Run(ctx context.Context, key store.Key) (store.Run, error) {
+	runs, err := readRuns(ctx, s.db, s.db.Reader(), key.ProjectID, []uuid.UUID{key.ID})
 	if err == nil && len(runs) == 0 {
 		err = store.ErrNotFound
 	}
@@ -82,7 +82,7 @@ func inOrderOf(ids []uuid.UUID, runs []store.Run) []store.Run {
 }
 
 // RunEnvironments implements store.History. It reads open runs first, like Run.
-func (v *Store) RunEnvironments(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (map[uuid.UUID]uuid.UUID, error) {
+func (s *Store) RunEnvironments(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (map[uuid.UUID]uuid.UUID, error) {
 	found := map[uuid.UUID]uuid.UUID{}
 	if len(runs) == 0 {
 		return found, nil
@@ -94,16 +94,16 @@ func (v *Store) RunEnvironments(ctx context.Context, project uuid.UUID, runs []u
 		return none, err
 	}
 	var l sqldb.Args
-	_, err := sqldb.Collect(ctx, v.db.Reader(), scan,
-		`SELECT r.id, r.environment_id FROM open_runs r WHERE `+v.db.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, runs)), l.Values...)
+	_, err := sqldb.Collect(ctx, s.db.Reader(), scan,
+		`SELECT r.id, r.environment_id FROM open_runs r WHERE `+s.db.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, runs)), l.Values...)
 	past := slices.DeleteFunc(slices.Clone(runs), func(id uuid.UUID) bool { return found[id] != uuid.Nil })
-	for _, same := range v.db.IDsByPart("ended_runs", past) {
+	for _, same := range s.db.IDsByPart("ended_runs", past) {
 		if err != nil {
 			break
 		}
 		var l sqldb.Args
-		_, err = sqldb.PastRows(ctx, v.db, v.db.Reader(), same[0], scan, `SELECT r.id, r.environment_id FROM {ended_runs} r
-			WHERE `+v.db.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, same))+sqldb.ReadableCondition("r.project_id"), l.Values...)
+		_, err = sqldb.PastRows(ctx, s.db, s.db.Reader(), same[0], scan, `SELECT r.id, r.environment_id FROM {ended_runs} r
+			WHERE `+s.db.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(project, same))+sqldb.ReadableCondition("r.project_id"), l.Values...)
 	}
 	return found, sqldb.Wrap(err, "reading the environments of runs of project %s", project)
 }
@@ -111,38 +111,38 @@ func (v *Store) RunEnvironments(ctx context.Context, project uuid.UUID, runs []u
 // Outcome implements store.History. Callers mostly know that the connector run has ended, so
 // history is read first. Otherwise the connector run is read before its runs: if it has ended, so
 // have they.
-func (v *Store) Outcome(ctx context.Context, key store.Key) (outcome store.Outcome, err error) {
-	reader := v.db.Reader()
+func (s *Store) Outcome(ctx context.Context, key store.Key) (outcome store.Outcome, err error) {
+	reader := s.db.Reader()
 	var order []uuid.UUID
-	past, err := sqldb.PastRows(ctx, v.db, reader, key.ID, func(row sqldb.Scanner) (r runrow.PastRun, err error) {
+	past, err := sqldb.PastRows(ctx, s.db, reader, key.ID, func(row sqldb.Scanner) (r runrow.PastRun, err error) {
 		err = row.Scan(append(append([]any{&outcome.Status, sqldb.ScanIDs(&order)}, runrow.Fields(&r.Run)...), &r.Blob)...)
 		return r, err
 	}, `SELECT c.status, c.run_ids, `+runrow.PastColumns+` FROM {ended_connector_runs} c
-		JOIN {ended_runs} r ON r.project_id = c.project_id AND r.id `+v.db.Among("c.run_ids")+`
+		JOIN {ended_runs} r ON r.project_id = c.project_id AND r.id `+s.db.Among("c.run_ids")+`
 		WHERE c.project_id = $1 AND c.id = $2`+sqldb.SinceCondition("c.id", "$1")+sqldb.ReadableCondition("$1"), key.ProjectID, key.ID)
 	if err == nil && len(past) > 0 && len(past) == len(order) { // they may be of two days
-		runs, err := runrow.WithOutputs(ctx, v.db, reader, key.ProjectID, past)
+		runs, err := runrow.WithOutputs(ctx, s.db, reader, key.ProjectID, past)
 		outcome.Runs = inOrderOf(order, runs)
 		return outcome, sqldb.Wrap(err, "reading the outcome of connector run %s", key)
 	}
 	if err != nil {
 		return store.Outcome{}, sqldb.Wrap(err, "reading the outcome of connector run %s", key)
 	}
-	run, err := runrow.ReadConnectorRun(ctx, v.db, reader, key)
+	run, err := runrow.ReadConnectorRun(ctx, s.db, reader, key)
 	if err != nil {
 		return store.Outcome{}, sqldb.Wrap(err, "reading the outcome of connector run %s", key)
 	}
-	runs, err := readRuns(ctx, v.db, reader, key.ProjectID, run.RunIDs)
+	runs, err := readRuns(ctx, s.db, reader, key.ProjectID, run.RunIDs)
 	return store.Outcome{Status: run.Status, Runs: runs}, sqldb.Wrap(err, "reading the outcome of connector run %s", key)
 }
 
 // RunInput implements store.History.
-func (v *Store) RunInput(ctx context.Context, key store.Key) (string, io.ReadCloser, error) {
-	input, err := inputOf(ctx, v.db, key)
+func (s *Store) RunInput(ctx context.Context, key store.Key) (string, io.ReadCloser, error) {
+	input, err := inputOf(ctx, s.db, key)
 	if err != nil {
 		return "", nil, sqldb.Wrap(err, "reading the input of run %s", key)
 	}
-	rows, err := runrow.Inputs(ctx, v.db, v.db.Reader(), key.ProjectID, []uuid.UUID{input})
+	rows, err := runrow.Inputs(ctx, s.db, s.db.Reader(), key.ProjectID, []uuid.UUID{input})
 	in, ok := rows[input]
 	switch {
 	case err == nil && !ok:
@@ -153,20 +153,20 @@ func (v *Store) RunInput(ctx context.Context, key store.Key) (string, io.ReadClo
 	case in.Blob == nil:
 		return in.ContentType, io.NopCloser(bytes.NewReader(in.Data)), nil
 	}
-	body, err := v.blobs.OpenBlob(ctx, store.Key{ProjectID: key.ProjectID, ID: *in.Blob})
+	body, err := s.blobs.OpenBlob(ctx, store.Key{ProjectID: key.ProjectID, ID: *in.Blob})
 	return in.ContentType, body, sqldb.Wrap(err, "reading the input of run %s", key)
 }
 
 // Journal implements store.History.
-func (v *Store) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error) {
-	return entries(ctx, v.db, run, `SELECT `+runrow.EntryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2`+sqldb.SinceOrOpenCondition("j.run_id", "$1")+`
+func (s *Store) Journal(ctx context.Context, run store.Key) ([]store.JournalEntry, error) {
+	return entries(ctx, s.db, run, `SELECT `+runrow.EntryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2`+sqldb.SinceOrOpenCondition("j.run_id", "$1")+`
 		ORDER BY j.sequence`, run.ProjectID, run.ID)
 }
 
 // JournalAfter implements store.History. The database adds up the sizes, so that entries beyond the
 // page are not read.
-func (v *Store) JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) ([]store.JournalEntry, error) {
-	return entries(ctx, v.db, run, `SELECT `+runrow.EntryAliases+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
+func (s *Store) JournalAfter(ctx context.Context, run store.Key, sequence int64, limit int) ([]store.JournalEntry, error) {
+	return entries(ctx, s.db, run, `SELECT `+runrow.EntryAliases+` FROM (SELECT n.*, SUM(COALESCE(CASE WHEN n.blob_id IS NULL THEN octet_length(n.data)
 			ELSE (SELECT b.size FROM blobs b WHERE b.project_id = $1 AND b.id = n.blob_id) END, 0))
 			OVER (ORDER BY n.sequence ROWS UNBOUNDED PRECEDING) AS bytes
 		FROM (SELECT `+runrow.EntryColumns+` FROM {journal} j WHERE j.project_id = $1 AND j.run_id = $2 AND j.sequence > $3`+sqldb.SinceOrOpenCondition("j.run_id", "$1")+`
@@ -189,10 +189,10 @@ func entries(ctx context.Context, db *sqldb.DB, run store.Key, statement string,
 }
 
 // RunHeaders implements store.History.
-func (v *Store) RunHeaders(ctx context.Context, run store.Key) (headers map[string]string, err error) {
-	input, err := inputOf(ctx, v.db, run)
+func (s *Store) RunHeaders(ctx context.Context, run store.Key) (headers map[string]string, err error) {
+	input, err := inputOf(ctx, s.db, run)
 	if err == nil {
-		err = v.db.ReadHistory(ctx, v.db.Reader(), store.Key{ProjectID: run.ProjectID, ID: input},
+		err = s.db.ReadHistory(ctx, s.db.Reader(), store.Key{ProjectID: run.ProjectID, ID: input},
 			`SELECT headers FROM {inputs} WHERE project_id = $1 AND id = $2`, sqldb.ScanJSON(&headers))
 		if errors.Is(err, store.ErrNotFound) {
 			return nil, nil // the run exists, but its input is no longer kept

@@ -18,9 +18,9 @@ import (
 )
 
 // EventInput implements store.Replays.
-func (v *Store) EventInput(ctx context.Context, connectorRun store.Key) (in store.EventInput, err error) {
+func (s *Store) EventInput(ctx context.Context, connectorRun store.Key) (in store.EventInput, err error) {
 	var files *string
-	found, err := sqldb.PastRows(ctx, v.db, v.db.Reader(), connectorRun.ID, func(row sqldb.Scanner) (in store.EventInput, err error) {
+	found, err := sqldb.PastRows(ctx, s.db, s.db.Reader(), connectorRun.ID, func(row sqldb.Scanner) (in store.EventInput, err error) {
 		return in, row.Scan(&in.ContentType, &in.Data, &in.Blob, &files, sqldb.ScanJSON(&in.Headers), &in.Hops)
 	}, `SELECT content_type, data, blob_id, files, headers, hops FROM {inputs} WHERE project_id = $1 AND id = $2`+sqldb.SinceCondition("id", "$1"), connectorRun.ProjectID, connectorRun.ID)
 	switch {
@@ -36,8 +36,8 @@ func (v *Store) EventInput(ctx context.Context, connectorRun store.Key) (in stor
 }
 
 // EventFiles implements store.Files.
-func (v *Store) EventFiles(ctx context.Context, connectorRun store.Key) ([]store.File, error) {
-	files, err := inputFiles(ctx, v.db, connectorRun, sqldb.SinceCondition("id", "$1"))
+func (s *Store) EventFiles(ctx context.Context, connectorRun store.Key) ([]store.File, error) {
+	files, err := inputFiles(ctx, s.db, connectorRun, sqldb.SinceCondition("id", "$1"))
 	return files, sqldb.Wrap(err, "reading the files of connector run %s", connectorRun)
 }
 
@@ -55,12 +55,12 @@ func inputFiles(ctx context.Context, db *sqldb.DB, input store.Key, narrow strin
 }
 
 // RunFiles implements store.Files.
-func (v *Store) RunFiles(ctx context.Context, run store.Key) ([]store.File, error) {
-	input, err := inputOf(ctx, v.db, run)
+func (s *Store) RunFiles(ctx context.Context, run store.Key) ([]store.File, error) {
+	input, err := inputOf(ctx, s.db, run)
 	if err != nil {
 		return nil, sqldb.Wrap(err, "reading the files of run %s", run)
 	}
-	files, err := inputFiles(ctx, v.db, store.Key{ProjectID: run.ProjectID, ID: input}, ``)
+	files, err := inputFiles(ctx, s.db, store.Key{ProjectID: run.ProjectID, ID: input}, ``)
 	return files, sqldb.Wrap(err, "reading the files of run %s", run)
 }
 
@@ -75,8 +75,8 @@ func inputOf(ctx context.Context, db *sqldb.DB, run store.Key) (input uuid.UUID,
 }
 
 // OpenRunFile implements store.Files.
-func (v *Store) OpenRunFile(ctx context.Context, run store.Key, number int) (store.File, io.ReadCloser, error) {
-	files, err := v.RunFiles(ctx, run)
+func (s *Store) OpenRunFile(ctx context.Context, run store.Key, number int) (store.File, io.ReadCloser, error) {
+	files, err := s.RunFiles(ctx, run)
 	if err != nil {
 		return store.File{}, nil, err
 	}
@@ -84,13 +84,13 @@ func (v *Store) OpenRunFile(ctx context.Context, run store.Key, number int) (sto
 	if number < 0 || number >= len(accepted) {
 		return store.File{}, nil, fmt.Errorf("file %d of run %s: %w", number, run, store.ErrNotFound)
 	}
-	body, err := v.blobs.OpenBlob(ctx, store.Key{ProjectID: run.ProjectID, ID: *accepted[number].Blob})
+	body, err := s.blobs.OpenBlob(ctx, store.Key{ProjectID: run.ProjectID, ID: *accepted[number].Blob})
 	return accepted[number], body, sqldb.Wrap(err, "reading file %d of run %s", number, run)
 }
 
 // RunSavedFiles implements store.SavedFiles.
-func (v *Store) RunSavedFiles(ctx context.Context, run store.Key) ([]store.SavedFile, error) {
-	found, err := readableFiles(ctx, v.db, run)
+func (s *Store) RunSavedFiles(ctx context.Context, run store.Key) ([]store.SavedFile, error) {
+	found, err := readableFiles(ctx, s.db, run)
 	files := make([]store.SavedFile, len(found))
 	for i, f := range found {
 		files[i] = f.SavedFile
@@ -104,8 +104,8 @@ func readableFiles(ctx context.Context, db *sqldb.DB, run store.Key) ([]runrow.S
 }
 
 // OpenSavedFile implements store.SavedFiles.
-func (v *Store) OpenSavedFile(ctx context.Context, run store.Key, id string, offset int64) (store.SavedFile, io.ReadCloser, error) {
-	found, err := readableFiles(ctx, v.db, run)
+func (s *Store) OpenSavedFile(ctx context.Context, run store.Key, id string, offset int64) (store.SavedFile, io.ReadCloser, error) {
+	found, err := readableFiles(ctx, s.db, run)
 	at := slices.IndexFunc(found, func(f runrow.SavedFile) bool { return f.ID == id })
 	if err == nil && (at < 0 || offset < 0) {
 		err = store.ErrNotFound
@@ -113,6 +113,6 @@ func (v *Store) OpenSavedFile(ctx context.Context, run store.Key, id string, off
 	if err != nil {
 		return store.SavedFile{}, nil, sqldb.Wrap(err, "reading a saved file of run %s", run)
 	}
-	body, err := v.blobs.OpenBlobAt(ctx, store.Key{ProjectID: run.ProjectID, ID: found[at].Blob}, offset)
+	body, err := s.blobs.OpenBlobAt(ctx, store.Key{ProjectID: run.ProjectID, ID: found[at].Blob}, offset)
 	return found[at].SavedFile, body, sqldb.Wrap(err, "reading a saved file of run %s", run)
 }

@@ -61,14 +61,14 @@ const (
 // ListRuns implements store.History. New runs have a higher ID than the runs that are read, and
 // ended runs keep their ID. A run that ends during the list was open when the days were read, so its
 // day is among them. So the list misses no run that one snapshot would show.
-func (v *Store) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
+func (s *Store) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
 	if q.EnvironmentIDs != nil && len(q.EnvironmentIDs) == 0 {
 		return nil, nil, nil
 	}
 	if q.Search != nil {
-		return v.search(ctx, q)
+		return s.search(ctx, q)
 	}
-	windows, err := timewindow.List(ctx, v.db, v.db.Lists(), "ended_runs", q.ProjectID, timewindow.Between(q.Since, q.Until), q.Before)
+	windows, err := timewindow.List(ctx, s.db, s.db.Lists(), "ended_runs", q.ProjectID, timewindow.Between(q.Since, q.Until), q.Before)
 	if err != nil {
 		return nil, nil, sqldb.Wrap(err, "listing runs of project %s", q.ProjectID)
 	}
@@ -78,7 +78,7 @@ func (v *Store) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Ru
 	}
 	for {
 		some = min(some, left)
-		page, last, err := someRuns(ctx, v.db, q, windows[0], some)
+		page, last, err := someRuns(ctx, s.db, q, windows[0], some)
 		if err != nil {
 			return nil, nil, sqldb.Wrap(err, "listing runs of project %s", q.ProjectID)
 		}

@@ -29,8 +29,8 @@ const (
 )
 
 // RecordAudit implements store.Audit.
-func (a *Store) RecordAudit(ctx context.Context, e store.AuditEntry) (id uuid.UUID, err error) {
-	err = a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) RecordAudit(ctx context.Context, e store.AuditEntry) (id uuid.UUID, err error) {
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		id, err = insertAudit(ctx, tx, e)
 		return err
 	})
@@ -67,8 +67,8 @@ func insertAudit(ctx context.Context, tx *sqldb.Tx, e store.AuditEntry) (uuid.UU
 }
 
 // RecordAuditOutcome implements store.Audit.
-func (a *Store) RecordAuditOutcome(ctx context.Context, projectID, id uuid.UUID, o store.AuditOutcome) error {
-	err := a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return insertOutcome(ctx, tx, projectID, id, o) })
+func (s *Store) RecordAuditOutcome(ctx context.Context, projectID, id uuid.UUID, o store.AuditOutcome) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return insertOutcome(ctx, tx, projectID, id, o) })
 	return sqldb.Wrap(err, "recording the outcome of audit entry %s", id)
 }
 
@@ -86,14 +86,14 @@ func insertOutcome(ctx context.Context, tx *sqldb.Tx, projectID, id uuid.UUID, o
 }
 
 // ListAudit implements store.Audit.
-func (a *Store) ListAudit(ctx context.Context, q store.AuditQuery) (entries []store.AuditEntry, err error) {
-	windows, err := timewindow.List(ctx, a.db, a.db.Lists(), "audit_log", q.ProjectID, timewindow.Period{From: timewindow.Always, To: timewindow.Never}, q.Before)
+func (s *Store) ListAudit(ctx context.Context, q store.AuditQuery) (entries []store.AuditEntry, err error) {
+	windows, err := timewindow.List(ctx, s.db, s.db.Lists(), "audit_log", q.ProjectID, timewindow.Period{From: timewindow.Always, To: timewindow.Never}, q.Before)
 	for _, window := range windows {
 		if err != nil || len(entries) == q.Limit {
 			break
 		}
 		var some []store.AuditEntry
-		some, err = a.auditEntries(ctx, q, window, q.Limit-len(entries))
+		some, err = s.auditEntries(ctx, q, window, q.Limit-len(entries))
 		entries = append(entries, some...)
 	}
 	return entries, sqldb.Wrap(err, "listing the audit log of project %s", q.ProjectID)
@@ -101,7 +101,7 @@ func (a *Store) ListAudit(ctx context.Context, q store.AuditQuery) (entries []st
 
 // auditEntries returns the newest entries of a window, at most so many. The outcomes are limited to
 // the same days, so that only their partitions are read.
-func (a *Store) auditEntries(ctx context.Context, q store.AuditQuery, window timewindow.Window, most int) ([]store.AuditEntry, error) {
+func (s *Store) auditEntries(ctx context.Context, q store.AuditQuery, window timewindow.Window, most int) ([]store.AuditEntry, error) {
 	if len(window.History) == 0 {
 		return nil, nil
 	}
@@ -109,7 +109,7 @@ func (a *Store) auditEntries(ctx context.Context, q store.AuditQuery, window tim
 	if q.Before != nil {
 		before = ` AND a.id < ` + l.Add(*q.Before)
 	}
-	return sqldb.Collect(ctx, a.db.Lists(), scanAudit, `SELECT a.project_id, a.id, a.at, a.actor_kind, a.actor_name,
+	return sqldb.Collect(ctx, s.db.Lists(), scanAudit, `SELECT a.project_id, a.id, a.at, a.actor_kind, a.actor_name,
 		a.key_id, a.owner_kind, a.owner_name, a.operation, a.method, a.route, a.object_kind, a.object_id, a.object_name,
 		a.request_id, a.remote_addr, a.idempotency_key, o.at, COALESCE(o.status, 0), COALESCE(o.code, ''), COALESCE(o.object_kind, ''),
 		COALESCE(o.object_id, ''), COALESCE(o.object_name, ''), o.before, o.after

@@ -20,14 +20,14 @@ type Store struct{ db *sqldb.DB }
 func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // PutBlob implements store.Blobs.
-func (a *Store) PutBlob(ctx context.Context, key store.Key, r io.Reader) (int64, error) {
-	size, err := a.WriteBlob(ctx, key, r)
+func (s *Store) PutBlob(ctx context.Context, key store.Key, r io.Reader) (int64, error) {
+	size, err := s.WriteBlob(ctx, key, r)
 	return size, sqldb.Wrap(err, "storing blob %s", key)
 }
 
 // WriteBlob writes the chunks one by one. The last chunk completes the blob, so a small blob is one
 // transaction.
-func (a *Store) WriteBlob(ctx context.Context, key store.Key, r io.Reader) (size int64, err error) {
+func (s *Store) WriteBlob(ctx context.Context, key store.Key, r io.Reader) (size int64, err error) {
 	buffer, ahead := make([]byte, store.BlobChunk), make([]byte, store.BlobChunk)
 	n, err := readChunk(r, buffer)
 	for number := 0; err == nil; number++ {
@@ -39,7 +39,7 @@ func (a *Store) WriteBlob(ctx context.Context, key store.Key, r io.Reader) (size
 		}
 		size += int64(n)
 		chunk := blobChunk{key: key, number: number, data: buffer[:n], size: size, last: more == 0}
-		if err = a.db.Write(ctx, chunk.writeChunk); err != nil || chunk.last {
+		if err = s.db.Write(ctx, chunk.writeChunk); err != nil || chunk.last {
 			break
 		}
 		buffer, ahead, n = ahead, buffer, more
@@ -90,14 +90,14 @@ func (b blobChunk) writeChunk(ctx context.Context, tx *sqldb.Tx) error {
 }
 
 // OpenBlob implements store.Blobs.
-func (a *Store) OpenBlob(ctx context.Context, key store.Key) (io.ReadCloser, error) {
+func (s *Store) OpenBlob(ctx context.Context, key store.Key) (io.ReadCloser, error) {
 	var size int64
-	err := a.db.Reader().QueryRowContext(ctx, `SELECT size FROM blobs WHERE project_id = $1 AND id = $2 AND complete`,
+	err := s.db.Reader().QueryRowContext(ctx, `SELECT size FROM blobs WHERE project_id = $1 AND id = $2 AND complete`,
 		key.ProjectID, key.ID).Scan(&size)
 	if err != nil {
 		return nil, sqldb.Wrap(sqldb.MapNoRows(err), "opening blob %s", key)
 	}
-	return &blobReader{ctx: ctx, blobs: a, key: key, left: size}, nil
+	return &blobReader{ctx: ctx, blobs: s, key: key, left: size}, nil
 }
 
 // blobReader reads a blob chunk by chunk. It keeps the context of OpenBlob, because io.Reader has
@@ -138,8 +138,8 @@ func (b *blobReader) Close() error {
 }
 
 // DropBlob implements store.Blobs.
-func (a *Store) DropBlob(ctx context.Context, key store.Key) error {
-	err := a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) DropBlob(ctx context.Context, key store.Key) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var mark string
 		err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT mark FROM blobs WHERE project_id = $1 AND id = $2 `+tx.Exclusive,
 			key.ProjectID, key.ID).Scan(&mark))
@@ -151,37 +151,37 @@ func (a *Store) DropBlob(ctx context.Context, key store.Key) error {
 		case mark != "":
 			return store.ErrConflict
 		}
-		return a.DropBlobs(ctx, tx, []store.Key{key})
+		return s.DropBlobs(ctx, tx, []store.Key{key})
 	})
 	return sqldb.Wrap(err, "deleting blob %s", key)
 }
 
 // DropBlobs deletes blobs and their chunks.
-func (a *Store) DropBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
+func (s *Store) DropBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
 	var chunks, rows sqldb.Args
-	if _, err := tx.Exec(ctx, `DELETE FROM blob_chunks WHERE `+a.db.KeyCondition(&chunks, "blob_id", blobs), chunks.Values...); err != nil {
+	if _, err := tx.Exec(ctx, `DELETE FROM blob_chunks WHERE `+s.db.KeyCondition(&chunks, "blob_id", blobs), chunks.Values...); err != nil {
 		return sqldb.Wrap(err, "deleting the chunks of blobs")
 	}
-	_, err := tx.Exec(ctx, `DELETE FROM blobs WHERE `+a.db.KeyCondition(&rows, "id", blobs), rows.Values...)
+	_, err := tx.Exec(ctx, `DELETE FROM blobs WHERE `+s.db.KeyCondition(&rows, "id", blobs), rows.Values...)
 	return sqldb.Wrap(err, "deleting blobs")
 }
 
 // UnmarkBlobs unmarks blobs, so that the next sweep deletes them.
-func (a *Store) UnmarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
+func (s *Store) UnmarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
 	var l sqldb.Args
-	_, err := tx.Exec(ctx, `UPDATE blobs SET mark = '' WHERE `+a.db.KeyCondition(&l, "id", blobs), l.Values...)
+	_, err := tx.Exec(ctx, `UPDATE blobs SET mark = '' WHERE `+s.db.KeyCondition(&l, "id", blobs), l.Values...)
 	return sqldb.Wrap(err, "releasing blobs")
 }
 
 // OpenBlobAt opens a blob at an offset. It skips the chunks before it.
-func (a *Store) OpenBlobAt(ctx context.Context, key store.Key, offset int64) (io.ReadCloser, error) {
-	body, err := a.OpenBlob(ctx, key)
+func (s *Store) OpenBlobAt(ctx context.Context, key store.Key, offset int64) (io.ReadCloser, error) {
+	body, err := s.OpenBlob(ctx, key)
 	if err != nil {
 		return nil, err
 	}

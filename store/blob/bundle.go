@@ -19,24 +19,24 @@ import (
 )
 
 // PutBundle implements store.Bundles.
-func (a *Store) PutBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
-	size, err := a.keepBundle(ctx, deployment, digest)
+func (s *Store) PutBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
+	size, err := s.keepBundle(ctx, deployment, digest)
 	if errors.Is(err, store.ErrNotFound) {
 		var full error
-		if full, err = storedbytes.CheckLimit(ctx, a.db, deployment.ProjectID); full != nil {
+		if full, err = storedbytes.CheckLimit(ctx, s.db, deployment.ProjectID); full != nil {
 			return 0, full
 		}
 		if err == nil {
-			size, err = a.putBundle(ctx, deployment, digest, r, limit)
+			size, err = s.putBundle(ctx, deployment, digest, r, limit)
 		}
 	}
 	return size, sqldb.Wrap(err, "storing bundle %s", digest)
 }
 
 // keepBundle keeps a stored bundle as long as a new one.
-func (a *Store) keepBundle(ctx context.Context, deployment store.Key, digest string) (size int64, err error) {
-	return size, a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := a.onlyBundle(ctx, tx, deployment, digest); err != nil {
+func (s *Store) keepBundle(ctx context.Context, deployment store.Key, digest string) (size int64, err error) {
+	return size, s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.onlyBundle(ctx, tx, deployment, digest); err != nil {
 			return err
 		}
 		size, err = HoldBundle(ctx, tx, deployment.ProjectID, digest)
@@ -63,8 +63,8 @@ func HoldLiveBundle(ctx context.Context, tx *sqldb.Tx, environment store.Key) er
 
 // onlyBundle records this bundle as the one that the build of a deployment has stored, in place of
 // an earlier one. A deleted deployment has none.
-func (a *Store) onlyBundle(ctx context.Context, tx *sqldb.Tx, deployment store.Key, digest string) error {
-	if err := a.db.Lock(ctx, tx, deployment.ProjectID); err != nil {
+func (s *Store) onlyBundle(ctx context.Context, tx *sqldb.Tx, deployment store.Key, digest string) error {
+	if err := s.db.Lock(ctx, tx, deployment.ProjectID); err != nil {
 		return fmt.Errorf("locking project %s: %w", deployment.ProjectID, err)
 	}
 	var before string
@@ -89,18 +89,18 @@ func (a *Store) onlyBundle(ctx context.Context, tx *sqldb.Tx, deployment store.K
 	if err != nil || len(replaced) == 0 {
 		return err
 	}
-	return a.DropBlobs(ctx, tx, replaced) // at once: a sweep would leave them for a day
+	return s.DropBlobs(ctx, tx, replaced) // at once: a sweep would leave them for a day
 }
 
 // putBundle writes the bytes to a blob and names it as the bundle after verifying its digest.
-func (a *Store) putBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
+func (s *Store) putBundle(ctx context.Context, deployment store.Key, digest string, r io.Reader, limit int64) (int64, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return 0, fmt.Errorf("generating an ID: %w", err)
 	}
 	blob := store.Key{ProjectID: deployment.ProjectID, ID: id}
 	hash := sha256.New()
-	size, err := a.WriteBlob(ctx, blob, io.TeeReader(io.LimitReader(r, limit+1), hash))
+	size, err := s.WriteBlob(ctx, blob, io.TeeReader(io.LimitReader(r, limit+1), hash))
 	var refused error
 	switch got := "sha256:" + hex.EncodeToString(hash.Sum(nil)); {
 	case err != nil:
@@ -110,36 +110,36 @@ func (a *Store) putBundle(ctx context.Context, deployment store.Key, digest stri
 	case got != digest:
 		refused = fmt.Errorf("the bytes have digest %s: %w", got, store.ErrConflict)
 	default:
-		refused = a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-			if err := a.onlyBundle(ctx, tx, deployment, digest); err != nil {
+		refused = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			if err := s.onlyBundle(ctx, tx, deployment, digest); err != nil {
 				return err
 			}
-			return a.nameBlob(ctx, tx, `INSERT INTO bundles AS t (project_id, digest, size, blob_id, created_at, kept_until)`+insertNamed,
+			return s.nameBlob(ctx, tx, `INSERT INTO bundles AS t (project_id, digest, size, blob_id, created_at, kept_until)`+insertNamed,
 				"bundle", blob, digest, size, store.BundleAge)
 		})
 	}
 	if refused != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTime) // the request may have been cancelled
 		defer cancel()
-		return 0, errors.Join(refused, a.DropBlob(ctx, blob))
+		return 0, errors.Join(refused, s.DropBlob(ctx, blob))
 	}
 	return size, nil
 }
 
 // OpenBundle implements store.Bundles.
-func (a *Store) OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error) {
-	id, err := sqldb.ScanUUID(a.db.Reader().QueryRowContext(ctx,
+func (s *Store) OpenBundle(ctx context.Context, projectID uuid.UUID, digest string) (io.ReadCloser, error) {
+	id, err := sqldb.ScanUUID(s.db.Reader().QueryRowContext(ctx,
 		`SELECT blob_id FROM bundles WHERE project_id = $1 AND digest = $2`, projectID, digest))
 	if err != nil {
 		return nil, sqldb.Wrap(sqldb.MapNoRows(err), "opening bundle %s", digest)
 	}
-	return a.OpenBlob(ctx, store.Key{ProjectID: projectID, ID: id})
+	return s.OpenBlob(ctx, store.Key{ProjectID: projectID, ID: id})
 }
 
 // NamesBundle implements store.Bundles.
-func (a *Store) NamesBundle(ctx context.Context, environment store.Key, digest string) error {
+func (s *Store) NamesBundle(ctx context.Context, environment store.Key, digest string) error {
 	var one int
-	err := sqldb.MapNoRows(a.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM deployments
+	err := sqldb.MapNoRows(s.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM deployments
 		WHERE project_id = $1 AND environment_id = $2 AND bundle_digest = $3 LIMIT 1`,
 		environment.ProjectID, environment.ID, digest).Scan(&one))
 	return sqldb.Wrap(err, "reading bundle %s of environment %s", digest, environment)
@@ -159,9 +159,9 @@ func scanBundle(row sqldb.Scanner) (b bundle, err error) {
 // DropBundles deletes expired bundles that nothing needs, and extends the others by BundleAge. A
 // transaction that is about to need a bundle holds it (HoldBundle): either before the bundle is
 // picked here, and then it is kept, or afterwards, and then it is missing.
-func (a *Store) DropBundles(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
+func (s *Store) DropBundles(ctx context.Context, tx *sqldb.Tx, narrow string, l sqldb.Args) (int64, error) {
 	due, err := sqldb.Collect(ctx, tx, scanBundle, `SELECT r.project_id, r.digest FROM bundles r
-		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+a.db.SkipLocked, l.Values...)
+		WHERE r.kept_until <= now_us()`+narrow+` ORDER BY r.kept_until LIMIT $1 `+s.db.SkipLocked, l.Values...)
 	if err != nil {
 		return 0, err
 	}
@@ -175,7 +175,7 @@ func (a *Store) DropBundles(ctx context.Context, tx *sqldb.Tx, narrow string, l 
 		if needed {
 			_, err = HoldBundle(ctx, tx, b.project, b.digest)
 		} else {
-			_, err = a.deleteAndUnmark(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2 RETURNING project_id, blob_id, size`, b.project, b.digest)
+			_, err = s.deleteAndUnmark(ctx, tx, `DELETE FROM bundles WHERE project_id = $1 AND digest = $2 RETURNING project_id, blob_id, size`, b.project, b.digest)
 		}
 		if err != nil {
 			return 0, sqldb.Wrap(err, "deleting bundle %s", b.digest)

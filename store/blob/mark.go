@@ -13,12 +13,12 @@ import (
 )
 
 // MarkBlobs marks the blobs that rows of the transaction name. All of them must exist.
-func (a *Store) MarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
+func (s *Store) MarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) error {
 	if len(blobs) == 0 {
 		return nil
 	}
 	var l sqldb.Args
-	n, err := tx.Exec(ctx, `UPDATE blobs SET mark = 'history' WHERE complete AND mark = '' AND `+a.db.KeyCondition(&l, "id", blobs), l.Values...)
+	n, err := tx.Exec(ctx, `UPDATE blobs SET mark = 'history' WHERE complete AND mark = '' AND `+s.db.KeyCondition(&l, "id", blobs), l.Values...)
 	if err == nil && n != int64(len(blobs)) {
 		err = fmt.Errorf("%d of %d exist: %w", n, len(blobs), store.ErrNotFound)
 	}
@@ -28,13 +28,13 @@ func (a *Store) MarkBlobs(ctx context.Context, tx *sqldb.Tx, blobs []store.Key) 
 
 // WriteWith is Write for a transaction with blobs. It deletes the blobs that the transaction does
 // not keep.
-func (a *Store) WriteWith(ctx context.Context, blobs []store.Key, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
+func (s *Store) WriteWith(ctx context.Context, blobs []store.Key, fn func(ctx context.Context, tx *sqldb.Tx) error) error {
 	var last *sqldb.Tx
-	err := a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		last = tx
 		return fn(ctx, tx)
 	})
-	a.DropUnmarked(ctx, slices.DeleteFunc(slices.Clone(blobs), func(blob store.Key) bool {
+	s.DropUnmarked(ctx, slices.DeleteFunc(slices.Clone(blobs), func(blob store.Key) bool {
 		return err == nil && slices.Contains(last.Kept, blob)
 	}))
 	return err
@@ -45,25 +45,25 @@ const dropTimeout = 5 * time.Second
 
 // DropUnmarked deletes unmarked blobs among these, even if the context has ended, which is the usual reason.
 // It ignores errors, because the sweep deletes the rest.
-func (a *Store) DropUnmarked(ctx context.Context, blobs []store.Key) {
+func (s *Store) DropUnmarked(ctx context.Context, blobs []store.Key) {
 	if len(blobs) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
 	defer cancel()
-	_ = a.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	_ = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var l sqldb.Args
-		loose, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `SELECT project_id, id FROM blobs WHERE mark = '' AND `+a.db.KeyCondition(&l, "id", blobs)+` `+a.db.Exclusive, l.Values...)
+		loose, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `SELECT project_id, id FROM blobs WHERE mark = '' AND `+s.db.KeyCondition(&l, "id", blobs)+` `+s.db.Exclusive, l.Values...)
 		if err != nil {
 			return err
 		}
-		return a.DropBlobs(ctx, tx, loose)
+		return s.DropBlobs(ctx, tx, loose)
 	})
 }
 
 // KeepFiles marks the blobs of events' accepted files, in the accepting transaction. ErrNotFound if
 // one is missing or incomplete.
-func (a *Store) KeepFiles(ctx context.Context, tx *sqldb.Tx, events []store.Event) error {
+func (s *Store) KeepFiles(ctx context.Context, tx *sqldb.Tx, events []store.Event) error {
 	for _, e := range events {
 		var blobs []store.Key
 		for _, f := range e.Files {
@@ -71,7 +71,7 @@ func (a *Store) KeepFiles(ctx context.Context, tx *sqldb.Tx, events []store.Even
 				blobs = append(blobs, store.Key{ProjectID: e.ProjectID, ID: *f.Blob})
 			}
 		}
-		if err := a.MarkBlobs(ctx, tx, blobs); err != nil {
+		if err := s.MarkBlobs(ctx, tx, blobs); err != nil {
 			return err
 		}
 	}

@@ -20,17 +20,17 @@ type Store struct{ db *sqldb.DB }
 func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // Cluster implements store.Clusters.
-func (c *Store) Cluster(ctx context.Context) (store.ClusterLease, error) {
-	lease, err := sqldb.ReadClusterLease(ctx, c.db.Reader(), "")
-	if err != nil && c.db.NoTable(err) {
+func (s *Store) Cluster(ctx context.Context) (store.ClusterLease, error) {
+	lease, err := sqldb.ReadClusterLease(ctx, s.db.Reader(), "")
+	if err != nil && s.db.NoTable(err) {
 		err = fmt.Errorf("the database has no schema yet: %w", store.ErrNotFound)
 	}
 	return lease, err
 }
 
 // HoldCluster implements store.Clusters.
-func (c *Store) HoldCluster(ctx context.Context, clusterUID string, platformID uuid.UUID) error {
-	return c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) HoldCluster(ctx context.Context, clusterUID string, platformID uuid.UUID) error {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		held, err := tx.Exec(ctx, `INSERT INTO cluster_lease (id, cluster_uid, platform_id, renewed_at, adopting)
 			VALUES (1, $1, $2, now_us(), FALSE) ON CONFLICT (id) DO UPDATE SET renewed_at = excluded.renewed_at
 			WHERE cluster_lease.cluster_uid = excluded.cluster_uid AND cluster_lease.platform_id = excluded.platform_id`,
@@ -50,11 +50,11 @@ func (c *Store) HoldCluster(ctx context.Context, clusterUID string, platformID u
 }
 
 // AdoptCluster implements store.Clusters.
-func (c *Store) AdoptCluster(ctx context.Context, clusterUID string) (int, error) {
+func (s *Store) AdoptCluster(ctx context.Context, clusterUID string) (int, error) {
 	var adopted int64
-	err := c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		adopted = 0
-		l, err := sqldb.ReadClusterLease(ctx, tx, c.db.Exclusive)
+		l, err := sqldb.ReadClusterLease(ctx, tx, s.db.Exclusive)
 		switch {
 		case err != nil:
 			return err
@@ -74,8 +74,8 @@ func (c *Store) AdoptCluster(ctx context.Context, clusterUID string) (int, error
 }
 
 // FinishAdoption implements store.Clusters.
-func (c *Store) FinishAdoption(ctx context.Context, clusterUID string) error {
-	err := c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) FinishAdoption(ctx context.Context, clusterUID string) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE cluster_lease SET adopting = FALSE WHERE id = 1 AND cluster_uid = $1`, clusterUID)
 		if err == nil && n == 0 {
 			err = store.ErrConflict

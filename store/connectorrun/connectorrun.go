@@ -19,22 +19,22 @@ type Store struct{ db *sqldb.DB }
 func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // ConnectorRun implements store.History.
-func (h *Store) ConnectorRun(ctx context.Context, key store.Key) (store.ConnectorRun, error) {
-	run, err := runrow.ReadConnectorRun(ctx, h.db, h.db.Reader(), key)
+func (s *Store) ConnectorRun(ctx context.Context, key store.Key) (store.ConnectorRun, error) {
+	run, err := runrow.ReadConnectorRun(ctx, s.db, s.db.Reader(), key)
 	if err == nil {
 		runs := []store.ConnectorRun{run}
-		err = h.addErrors(ctx, runs)
+		err = s.addErrors(ctx, runs)
 		run = runs[0]
 	}
 	return run, sqldb.Wrap(err, "reading connector run %s", key)
 }
 
 // Ended implements store.History.
-func (h *Store) Ended(ctx context.Context, connectorRuns []store.Key) (ended []store.Key, err error) {
+func (s *Store) Ended(ctx context.Context, connectorRuns []store.Key) (ended []store.Key, err error) {
 	open := map[store.Key]bool{}
 	for part := range slices.Chunk(connectorRuns, sqldb.MaxIDs) {
 		var l sqldb.Args
-		still, err := sqldb.Collect(ctx, h.db.Reader(), sqldb.ScanKey, `SELECT project_id, id FROM open_connector_runs WHERE `+h.db.KeyCondition(&l, "id", part), l.Values...)
+		still, err := sqldb.Collect(ctx, s.db.Reader(), sqldb.ScanKey, `SELECT project_id, id FROM open_connector_runs WHERE `+s.db.KeyCondition(&l, "id", part), l.Values...)
 		if err != nil {
 			return nil, sqldb.Wrap(err, "reading the ended connector runs")
 		}

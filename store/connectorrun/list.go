@@ -21,27 +21,27 @@ import (
 const maxShallowOffset = 200
 
 // ListConnectorRuns implements store.History.
-func (h *Store) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
+func (s *Store) ListConnectorRuns(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
 	if q.Run != uuid.Nil {
-		runs, total, err = h.connectorRunsOf(ctx, q)
+		runs, total, err = s.connectorRunsOf(ctx, q)
 		return runs, total, sqldb.Wrap(err, "listing runs of connector %s for run %s", q.Connector, q.Run)
 	}
-	s := selection{db: h.db, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger}
-	err = h.db.Snapshot(ctx, func(ctx context.Context, tx sqldb.Queryer) error {
-		if err := s.setWindow(ctx, tx, q); err != nil {
+	of := selection{db: s.db, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger}
+	err = s.db.Snapshot(ctx, func(ctx context.Context, tx sqldb.Queryer) error {
+		if err := of.setWindow(ctx, tx, q); err != nil {
 			return err
 		}
-		if err := s.countRuns(ctx, tx); err != nil {
+		if err := of.countRuns(ctx, tx); err != nil {
 			return err
 		}
-		if total = s.totalCount(); total <= int64(q.Offset) {
+		if total = of.totalCount(); total <= int64(q.Offset) {
 			return nil
 		}
-		runs, err = s.listPage(ctx, tx, q.Limit, q.Offset)
+		runs, err = of.listPage(ctx, tx, q.Limit, q.Offset)
 		return err
 	})
 	if err == nil {
-		err = h.addErrors(ctx, runs)
+		err = s.addErrors(ctx, runs)
 	}
 	return runs, total, sqldb.Wrap(err, "listing runs of connector %s", q.Connector)
 }
@@ -286,7 +286,7 @@ func (s *selection) selectNewest(l *sqldb.Args, narrow string, most int, window 
 
 // addErrors fills in the errors of failed or cancelled events. The error is from the first run, in link
 // order, with the same outcome and an error.
-func (h *Store) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
+func (s *Store) addErrors(ctx context.Context, runs []store.ConnectorRun) error {
 	var started []store.Key
 	for _, run := range runs {
 		if lacksError(run) {
@@ -295,10 +295,10 @@ func (h *Store) addErrors(ctx context.Context, runs []store.ConnectorRun) error 
 	}
 	type end struct{ status, text string }
 	ends := map[store.Key]end{}
-	for _, same := range h.db.KeysByPart("ended_runs", started) {
+	for _, same := range s.db.KeysByPart("ended_runs", started) {
 		for some := range slices.Chunk(same, sqldb.MaxKeys) {
 			var l sqldb.Args
-			if _, err := sqldb.PastRows(ctx, h.db, h.db.Reader(), some[0].ID, func(row sqldb.Scanner) (none struct{}, err error) {
+			if _, err := sqldb.PastRows(ctx, s.db, s.db.Reader(), some[0].ID, func(row sqldb.Scanner) (none struct{}, err error) {
 				var (
 					key store.Key
 					of  end
@@ -306,7 +306,7 @@ func (h *Store) addErrors(ctx context.Context, runs []store.ConnectorRun) error 
 				err = row.Scan(&key.ProjectID, &key.ID, &of.status, &of.text)
 				ends[key] = of
 				return none, err
-			}, `SELECT r.project_id, r.id, r.status, r.error FROM {ended_runs} r WHERE `+h.db.KeyCondition(&l, "r.id", some)+runrow.NotCompleted+sqldb.ReadableCondition("r.project_id"), l.Values...); err != nil {
+			}, `SELECT r.project_id, r.id, r.status, r.error FROM {ended_runs} r WHERE `+s.db.KeyCondition(&l, "r.id", some)+runrow.NotCompleted+sqldb.ReadableCondition("r.project_id"), l.Values...); err != nil {
 				return err
 			}
 		}

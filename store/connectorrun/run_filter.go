@@ -19,9 +19,9 @@ import (
 // connectorRunsOf returns a page of a connector's runs that belong to one agent run: the connector
 // run that started it, by ID, and its deliveries, by an index. So the cost is that of this run,
 // however many runs the connector has had.
-func (h *Store) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
-	reader := h.db.Lists()
-	now, seen, err := h.nowAndReadableFrom(ctx, reader, q.Connector.ProjectID)
+func (s *Store) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) (runs []store.ConnectorRun, total int64, err error) {
+	reader := s.db.Lists()
+	now, seen, err := s.nowAndReadableFrom(ctx, reader, q.Connector.ProjectID)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -29,10 +29,10 @@ func (h *Store) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) 
 	if q.Since > 0 {
 		of.From = max(of.From, now-q.Since.Microseconds())
 	}
-	if runs, err = h.deliveriesOf(ctx, reader, q, of); err != nil {
+	if runs, err = s.deliveriesOf(ctx, reader, q, of); err != nil {
 		return nil, 0, err
 	}
-	event, err := h.startOf(ctx, reader, store.Key{ProjectID: q.Connector.ProjectID, ID: q.Run})
+	event, err := s.startOf(ctx, reader, store.Key{ProjectID: q.Connector.ProjectID, ID: q.Run})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -46,26 +46,26 @@ func (h *Store) connectorRunsOf(ctx context.Context, q store.ConnectorRunQuery) 
 	total = int64(len(runs))
 	runs = runs[min(q.Offset, len(runs)):]
 	runs = runs[:min(q.Limit, len(runs))]
-	return runs, total, h.addErrors(ctx, runs)
+	return runs, total, s.addErrors(ctx, runs)
 }
 
 // nowAndReadableFrom returns the time and the time from which history of a project is readable, in
 // microseconds.
-func (h *Store) nowAndReadableFrom(ctx context.Context, q sqldb.Queryer, project uuid.UUID) (now, seen int64, err error) {
+func (s *Store) nowAndReadableFrom(ctx context.Context, q sqldb.Queryer, project uuid.UUID) (now, seen int64, err error) {
 	if err = q.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 		return 0, 0, err
 	}
-	seen, err = h.db.ReadableSince(ctx, q, project)
+	seen, err = s.db.ReadableSince(ctx, q, project)
 	return now, seen, err
 }
 
 // startOf returns the connector run that started a run; nil if there is none, or it is no longer
 // kept.
-func (h *Store) startOf(ctx context.Context, q sqldb.Queryer, run store.Key) (*store.ConnectorRun, error) {
+func (s *Store) startOf(ctx context.Context, q sqldb.Queryer, run store.Key) (*store.ConnectorRun, error) {
 	var event *uuid.UUID
 	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT r.connector_run_id FROM open_runs r WHERE r.project_id = $1 AND r.id = $2`, run.ProjectID, run.ID).Scan(&event))
 	if errors.Is(err, store.ErrNotFound) {
-		err = h.db.ReadHistory(ctx, q, run, `SELECT r.connector_run_id FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+sqldb.SinceCondition("r.id", "$1"), &event)
+		err = s.db.ReadHistory(ctx, q, run, `SELECT r.connector_run_id FROM {ended_runs} r WHERE r.project_id = $1 AND r.id = $2`+sqldb.SinceCondition("r.id", "$1"), &event)
 	}
 	if errors.Is(err, store.ErrNotFound) || err == nil && event == nil {
 		return nil, nil
@@ -73,7 +73,7 @@ func (h *Store) startOf(ctx context.Context, q sqldb.Queryer, run store.Key) (*s
 	if err != nil {
 		return nil, err
 	}
-	started, err := runrow.ReadConnectorRun(ctx, h.db, q, store.Key{ProjectID: run.ProjectID, ID: *event})
+	started, err := runrow.ReadConnectorRun(ctx, s.db, q, store.Key{ProjectID: run.ProjectID, ID: *event})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
@@ -82,7 +82,7 @@ func (h *Store) startOf(ctx context.Context, q sqldb.Queryer, run store.Key) (*s
 
 // deliveriesOf returns a run's deliveries by a connector in a period. It reads open ones first. A
 // delivery that ends meanwhile is read twice and counts as ended.
-func (h *Store) deliveriesOf(ctx context.Context, q sqldb.Queryer, of store.ConnectorRunQuery, within timewindow.Period) (runs []store.ConnectorRun, err error) {
+func (s *Store) deliveriesOf(ctx context.Context, q sqldb.Queryer, of store.ConnectorRunQuery, within timewindow.Period) (runs []store.ConnectorRun, err error) {
 	args := []any{of.Connector.ProjectID, of.Run, of.Connector.ID}
 	l := sqldb.Args{Values: slices.Clone(args)}
 	runs, err = sqldb.Collect(ctx, q, runrow.ScanConnectorRun, `SELECT `+runrow.OpenDeliveryColumns+` FROM `+runrow.OpenDeliveries+` c
@@ -90,14 +90,14 @@ func (h *Store) deliveriesOf(ctx context.Context, q sqldb.Queryer, of store.Conn
 	if err != nil {
 		return nil, err
 	}
-	windows, err := timewindow.OfHistory(ctx, h.db, q, "ended_connector_runs", of.Connector.ProjectID, within)
+	windows, err := timewindow.OfHistory(ctx, s.db, q, "ended_connector_runs", of.Connector.ProjectID, within)
 	if err != nil {
 		return nil, err
 	}
 	for _, window := range windows {
 		l := sqldb.Args{Values: slices.Clone(args)}
 		some, err := sqldb.Collect(ctx, q, runrow.ScanConnectorRun, `SELECT `+runrow.EndedConnectorRunColumns+` FROM ended_connector_runs c
-			WHERE c.project_id = $1 AND c.kind <> '' AND `+h.db.FirstElement("c.run_ids")+` = $2 AND c.connector_id = $3`+timewindow.DaysCondition("c.id", window, &l), l.Values...)
+			WHERE c.project_id = $1 AND c.kind <> '' AND `+s.db.FirstElement("c.run_ids")+` = $2 AND c.connector_id = $3`+timewindow.DaysCondition("c.id", window, &l), l.Values...)
 		if err != nil {
 			return nil, err
 		}

@@ -16,22 +16,22 @@ import (
 )
 
 // ConnectorStatistics implements store.Statistics, like RunStatistics.
-func (h *Store) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
+func (s *Store) ConnectorStatistics(ctx context.Context, q store.ConnectorStatisticsQuery) (out store.ConnectorStatistics, err error) {
 	window := timewindow.Between(q.Since, q.Until)
 	window.From = max(window.From, 0)
-	s := selection{db: h.db, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger, open: window, ended: window}
-	s.emptyImpossiblePeriods()
-	err = h.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
-		if err := s.readReadableFrom(ctx, q); err != nil {
+	of := selection{db: s.db, connector: q.Connector, statuses: q.Statuses, trigger: q.Trigger, open: window, ended: window}
+	of.emptyImpossiblePeriods()
+	err = s.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
+		if err := of.readReadableFrom(ctx, q); err != nil {
 			return err
 		}
-		if err := s.countRuns(ctx, q); err != nil {
+		if err := of.countRuns(ctx, q); err != nil {
 			return err
 		}
-		if s.totalCount() == 0 {
+		if of.totalCount() == 0 {
 			return nil
 		}
-		newest, err := s.listPage(ctx, q, 1, 0)
+		newest, err := of.listPage(ctx, q, 1, 0)
 		for _, run := range newest {
 			out.Last = run.Status
 		}
@@ -39,7 +39,7 @@ func (h *Store) ConnectorStatistics(ctx context.Context, q store.ConnectorStatis
 	})
 	out.Runs = map[store.ConnectorRunStatus]int64{}
 	var timed statistics.ConnectorRunSum
-	for status, n := range s.countByStatus {
+	for status, n := range of.countByStatus {
 		out.Runs[status] = n.Runs
 		if status == store.ConnectorRunCompleted || status == store.ConnectorRunFailed {
 			timed = timed.Plus(n)

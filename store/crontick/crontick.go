@@ -73,8 +73,8 @@ const dueTicksStatement = `SELECT t.project_id, t.connector_id, t.planned, t.due
 
 // DueTicks implements store.Ticks. Rows may change between its statements. The connector's version
 // in the result is then stale.
-func (p *Store) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (due store.DueTicks, err error) {
-	err = p.db.Reader().QueryRowContext(ctx, nextTickStatement).Scan(sqldb.ScanTime(&due.Now), sqldb.ScanNullTime(&due.Next))
+func (s *Store) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (due store.DueTicks, err error) {
+	err = s.db.Reader().QueryRowContext(ctx, nextTickStatement).Scan(sqldb.ScanTime(&due.Now), sqldb.ScanNullTime(&due.Next))
 	if err != nil || due.Next == nil || due.Next.After(due.Now) {
 		return due, sqldb.Wrap(err, "reading the next tick")
 	}
@@ -82,11 +82,11 @@ func (p *Store) DueTicks(ctx context.Context, limit int, without ...uuid.UUID) (
 	if len(without) > 0 {
 		statement = strings.Replace(statement, ` ORDER BY`, ` AND t.project_id NOT IN `+l.AddIDs(without)+` ORDER BY`, 1)
 	}
-	due.Ticks, err = sqldb.Collect(ctx, p.db.Reader(), scanDueTick, statement, l.Values...)
+	due.Ticks, err = sqldb.Collect(ctx, s.db.Reader(), scanDueTick, statement, l.Values...)
 	if err != nil || len(due.Ticks) == 0 {
 		return due, sqldb.Wrap(err, "reading the due ticks")
 	}
-	return due, sqldb.Wrap(p.addLinks(ctx, due.Ticks), "reading the links of connectors with due ticks")
+	return due, sqldb.Wrap(s.addLinks(ctx, due.Ticks), "reading the links of connectors with due ticks")
 }
 
 func scanDueTick(row sqldb.Scanner) (t store.DueTick, err error) {
@@ -99,15 +99,15 @@ func scanDueTick(row sqldb.Scanner) (t store.DueTick, err error) {
 // addLinks reads the links of all connectors, oldest first, and the concurrency settings of the
 // agents. It starts from the links. SQLite would start from environments and read all links of
 // each, but executes a CROSS JOIN in the written order.
-func (p *Store) addLinks(ctx context.Context, ticks []store.DueTick) error {
+func (s *Store) addLinks(ctx context.Context, ticks []store.DueTick) error {
 	routes, keys := map[store.Key]*store.Route{}, make([]store.Key, len(ticks))
 	for i := range ticks {
 		route := &ticks[i].Route
 		keys[i] = route.Connector.Key()
 		routes[keys[i]] = route
 	}
-	source, args := p.db.Keys(keys, 1)
-	_, err := sqldb.Collect(ctx, p.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	source, args := s.db.Keys(keys, 1)
+	_, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			link store.Link
 			of   store.Concurrency
@@ -135,9 +135,9 @@ func (p *Store) addLinks(ctx context.Context, ticks []store.DueTick) error {
 }
 
 // MoveTicks implements store.Ticks.
-func (p *Store) MoveTicks(ctx context.Context, moves []store.TickMove) (moved int, err error) {
-	err = p.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		moved, err = moveTicks(ctx, p.db, tx, moves)
+func (s *Store) MoveTicks(ctx context.Context, moves []store.TickMove) (moved int, err error) {
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		moved, err = moveTicks(ctx, s.db, tx, moves)
 		return err
 	})
 	return moved, err
@@ -190,11 +190,11 @@ func Take(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, events []store.Event)
 }
 
 // TickTimes implements store.Ticks.
-func (p *Store) TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error) {
+func (s *Store) TickTimes(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.TickTimes, error) {
 	out := map[uuid.UUID]store.TickTimes{}
 	for part := range slices.Chunk(connectors, sqldb.MaxIDs) {
 		l := sqldb.Args{Values: []any{projectID}}
-		if _, err := sqldb.Collect(ctx, p.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+		if _, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
 				id    uuid.UUID
 				times store.TickTimes

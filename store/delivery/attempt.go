@@ -18,7 +18,7 @@ import (
 
 // RecordAttempts implements store.Deliveries. An attempt that cannot be recorded blocks no other
 // attempt.
-func (c *Store) RecordAttempts(ctx context.Context, attempts []store.Attempt) error {
+func (s *Store) RecordAttempts(ctx context.Context, attempts []store.Attempt) error {
 	deliveries := map[store.Key]store.Attempt{}
 	for _, a := range attempts {
 		if before, twice := deliveries[a.Delivery.Key()]; !twice || before.Delivery.Attempt < a.Delivery.Attempt {
@@ -28,7 +28,7 @@ func (c *Store) RecordAttempts(ctx context.Context, attempts []store.Attempt) er
 	if len(deliveries) == 0 {
 		return nil
 	}
-	c.dropExcerpts(ctx, deliveries)
+	s.dropExcerpts(ctx, deliveries)
 	recorded := map[store.Key]bool{}
 	err := sweep.Isolation[store.Key]{
 		ProcessAll: func(ctx context.Context, keys []store.Key) error {
@@ -36,7 +36,7 @@ func (c *Store) RecordAttempts(ctx context.Context, attempts []store.Attempt) er
 			for _, key := range keys {
 				some[key] = deliveries[key]
 			}
-			if err := c.recordAll(ctx, some); err != nil {
+			if err := s.recordAll(ctx, some); err != nil {
 				return err
 			}
 			for _, key := range keys {
@@ -44,7 +44,7 @@ func (c *Store) RecordAttempts(ctx context.Context, attempts []store.Attempt) er
 			}
 			return nil
 		},
-		IsDataError: c.db.IsDataError, CanProceed: c.db.CanWrite,
+		IsDataError: s.db.IsDataError, CanProceed: s.db.CanWrite,
 		SetAside: func(_ context.Context, key store.Key, because error) error {
 			return &store.SetAsideError{Rows: []error{sqldb.Wrap(because, "delivery %s", key)}}
 		},
@@ -57,37 +57,37 @@ func (c *Store) RecordAttempts(ctx context.Context, attempts []store.Attempt) er
 }
 
 // recordAll records attempts in one transaction.
-func (c *Store) recordAll(ctx context.Context, deliveries map[store.Key]store.Attempt) error {
+func (s *Store) recordAll(ctx context.Context, deliveries map[store.Key]store.Attempt) error {
 	destinations, done := map[store.Key]bool{}, true
 	for _, a := range deliveries {
 		destinations[a.Delivery.Connector()] = true
 		done = done && a.Outcome == store.DeliveryDone
 	}
 	keys := slices.SortedFunc(maps.Keys(destinations), sqldb.CompareKeys)
-	return c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		if done {
-			return c.recordDone(ctx, tx, keys, deliveries)
+			return s.recordDone(ctx, tx, keys, deliveries)
 		}
 		l := sqldb.Args{}
 		to, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+
-			c.db.KeyCondition(&l, "connector_id", keys)+` ORDER BY project_id, connector_id `+c.db.Exclusive, l.Values...)
+			s.db.KeyCondition(&l, "connector_id", keys)+` ORDER BY project_id, connector_id `+s.db.Exclusive, l.Values...)
 		if err != nil {
 			return err
 		}
-		current, err := c.current(ctx, tx, deliveries)
+		current, err := s.current(ctx, tx, deliveries)
 		if err != nil {
 			return err
 		}
-		if err := c.writeAttempts(ctx, tx, current); err != nil {
+		if err := s.writeAttempts(ctx, tx, current); err != nil {
 			return err
 		}
-		return c.updateDestinations(ctx, tx, to, current)
+		return s.updateDestinations(ctx, tx, to, current)
 	})
 }
 
 // dropExcerpts drops the responses for projects whose storage is full or cannot be measured.
 // Recording the attempts matters more.
-func (c *Store) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.Attempt) {
+func (s *Store) dropExcerpts(ctx context.Context, deliveries map[store.Key]store.Attempt) {
 	projects := map[uuid.UUID]bool{}
 	for key, a := range deliveries {
 		if a.Response != "" {
@@ -96,7 +96,7 @@ func (c *Store) dropExcerpts(ctx context.Context, deliveries map[store.Key]store
 	}
 	for some := range slices.Chunk(slices.SortedFunc(maps.Keys(projects), sqldb.CompareIDs), sqldb.MaxIDs) {
 		var l sqldb.Args
-		full, err := sqldb.Collect(ctx, c.db.Reader(), sqldb.ScanUUID, `SELECT p.project_id FROM projects p
+		full, err := sqldb.Collect(ctx, s.db.Reader(), sqldb.ScanUUID, `SELECT p.project_id FROM projects p
 			WHERE p.project_id IN `+l.AddIDs(some)+` AND p.storage > 0 AND `+storedbytes.Counted+` >= p.storage`, l.Values...)
 		if err != nil {
 			full = some
@@ -119,14 +119,14 @@ type Receipt struct {
 // recordDone records attempts that all succeeded, as most do. It locks only destinations that
 // waited for a slot, or for a success, and locks these last. So claims find the other destinations
 // unlocked.
-func (c *Store) recordDone(ctx context.Context, tx *sqldb.Tx, keys []store.Key, deliveries map[store.Key]store.Attempt) error {
+func (s *Store) recordDone(ctx context.Context, tx *sqldb.Tx, keys []store.Key, deliveries map[store.Key]store.Attempt) error {
 	receipts, bytes := make([]Receipt, 0, len(deliveries)), map[store.Key]int64{}
 	for _, key := range slices.SortedFunc(maps.Keys(deliveries), sqldb.CompareKeys) {
 		a := deliveries[key]
 		receipts = append(receipts, Receipt{a, sqldb.TruncateText(a.Response, store.MaxExcerpt)})
 		bytes[key] = int64(len(receipts[len(receipts)-1].Response))
 	}
-	received, err := c.engine.Receive(ctx, tx, receipts)
+	received, err := s.engine.Receive(ctx, tx, receipts)
 	if err != nil {
 		return err
 	}
@@ -135,8 +135,8 @@ func (c *Store) recordDone(ctx context.Context, tx *sqldb.Tx, keys []store.Key, 
 	}
 	var l sqldb.Args
 	idle, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-		WHERE (failures > 0 OR rejected > 0 OR due_at IS NULL OR due_at > now_us()) AND `+c.db.KeyCondition(&l, "connector_id", keys)+`
-		ORDER BY project_id, connector_id `+c.db.Exclusive, l.Values...)
+		WHERE (failures > 0 OR rejected > 0 OR due_at IS NULL OR due_at > now_us()) AND `+s.db.KeyCondition(&l, "connector_id", keys)+`
+		ORDER BY project_id, connector_id `+s.db.Exclusive, l.Values...)
 	if err != nil || len(idle) == 0 {
 		return err
 	}
@@ -150,18 +150,18 @@ func (c *Store) recordDone(ctx context.Context, tx *sqldb.Tx, keys []store.Key, 
 	}
 	if len(well) > 0 {
 		l = sqldb.Args{}
-		if _, err := tx.Exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '' WHERE `+c.db.KeyCondition(&l, "connector_id", well), l.Values...); err != nil {
+		if _, err := tx.Exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '' WHERE `+s.db.KeyCondition(&l, "connector_id", well), l.Values...); err != nil {
 			return err
 		}
 	}
-	return c.dueAgain(ctx, tx, keys, false)
+	return s.dueAgain(ctx, tx, keys, false)
 }
 
 // current returns the attempts whose delivery was not claimed again, in a fixed order.
-func (c *Store) current(ctx context.Context, tx *sqldb.Tx, attempts map[store.Key]store.Attempt) (current []store.Attempt, err error) {
+func (s *Store) current(ctx context.Context, tx *sqldb.Tx, attempts map[store.Key]store.Attempt) (current []store.Attempt, err error) {
 	l := sqldb.Args{}
 	open, err := sqldb.Collect(ctx, tx, ScanDelivery, `SELECT `+DeliveryColumns+` FROM deliveries
-		WHERE lease_until IS NOT NULL AND `+c.db.KeyCondition(&l, "id", slices.Collect(maps.Keys(attempts))), l.Values...)
+		WHERE lease_until IS NOT NULL AND `+s.db.KeyCondition(&l, "id", slices.Collect(maps.Keys(attempts))), l.Values...)
 	for _, d := range open {
 		if a := attempts[d.Key()]; a.Delivery.Attempt == d.Attempt {
 			a.Delivery = d
@@ -173,7 +173,7 @@ func (c *Store) current(ctx context.Context, tx *sqldb.Tx, attempts map[store.Ke
 }
 
 // writeAttempts writes attempts to history and applies their outcomes to the deliveries.
-func (c *Store) writeAttempts(ctx context.Context, tx *sqldb.Tx, attempts []store.Attempt) error {
+func (s *Store) writeAttempts(ctx context.Context, tx *sqldb.Tx, attempts []store.Attempt) error {
 	type end struct {
 		status store.ConnectorRunStatus
 		reason string
@@ -213,11 +213,11 @@ func (c *Store) writeAttempts(ctx context.Context, tx *sqldb.Tx, attempts []stor
 		VALUES `, `(%, %, %, %, %, %, %, %, %)`, ` ON CONFLICT DO NOTHING`); err != nil {
 		return err
 	}
-	if err := c.retryAll(ctx, tx, again); err != nil {
+	if err := s.retryAll(ctx, tx, again); err != nil {
 		return err
 	}
 	for e, of := range ended {
-		if err := c.endDeliveries(ctx, tx, of, e.status, e.reason); err != nil {
+		if err := s.endDeliveries(ctx, tx, of, e.status, e.reason); err != nil {
 			return err
 		}
 	}
@@ -236,12 +236,12 @@ type retry struct {
 }
 
 // retryAll schedules the next attempts, with one statement for each group of equal retries.
-func (c *Store) retryAll(ctx context.Context, tx *sqldb.Tx, again map[retry][]store.Key) error {
+func (s *Store) retryAll(ctx context.Context, tx *sqldb.Tx, again map[retry][]store.Key) error {
 	for r, keys := range again {
 		for some := range slices.Chunk(keys, sqldb.MaxIDs) {
 			l := sqldb.Args{Values: []any{r.wait.Microseconds(), r.counts, r.waitsFor}}
 			if _, err := tx.Exec(ctx, `UPDATE deliveries SET lease_until = NULL, due_at = now_us() + $1, tries = tries + $2, waits_for = $3 WHERE `+
-				c.db.KeyCondition(&l, "id", some), l.Values...); err != nil {
+				s.db.KeyCondition(&l, "id", some), l.Values...); err != nil {
 				return err
 			}
 		}
@@ -250,7 +250,7 @@ func (c *Store) retryAll(ctx context.Context, tx *sqldb.Tx, again map[retry][]st
 }
 
 // updateDestinations updates destinations after attempts, and when they are due again.
-func (c *Store) updateDestinations(ctx context.Context, tx *sqldb.Tx, to []destination, attempts []store.Attempt) error {
+func (s *Store) updateDestinations(ctx context.Context, tx *sqldb.Tx, to []destination, attempts []store.Attempt) error {
 	of := map[store.Key][]store.Attempt{}
 	for _, a := range attempts {
 		of[a.Delivery.Connector()] = append(of[a.Delivery.Connector()], a)
@@ -259,7 +259,7 @@ func (c *Store) updateDestinations(ctx context.Context, tx *sqldb.Tx, to []desti
 	for i, d := range to {
 		keys[i] = d.Key
 	}
-	if err := c.dueAgain(ctx, tx, keys, false); err != nil {
+	if err := s.dueAgain(ctx, tx, keys, false); err != nil {
 		return err
 	}
 	for _, d := range to {

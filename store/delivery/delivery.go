@@ -122,7 +122,7 @@ const fullPause = time.Second
 // not before now, so that destinations without a turn come first. A full destination is due a
 // little later. The caller has locked them, because a statement that waits for a lock does not see
 // rows written meanwhile.
-func (c *Store) dueAgain(ctx context.Context, tx *sqldb.Tx, keys []store.Key, full bool) error {
+func (s *Store) dueAgain(ctx context.Context, tx *sqldb.Tx, keys []store.Key, full bool) error {
 	if len(keys) == 0 {
 		return nil
 	}
@@ -134,7 +134,7 @@ func (c *Store) dueAgain(ctx context.Context, tx *sqldb.Tx, keys []store.Key, fu
 	_, err := tx.Exec(ctx, `UPDATE destinations SET due_at = (SELECT CASE WHEN o.due_at < now_us() + $1 THEN now_us() + $1 ELSE o.due_at END
 			FROM deliveries o WHERE o.project_id = destinations.project_id AND o.connector_id = destinations.connector_id
 			ORDER BY o.due_at LIMIT 1)
-		WHERE `+c.db.KeyCondition(&l, "connector_id", keys), l.Values...)
+		WHERE `+s.db.KeyCondition(&l, "connector_id", keys), l.Values...)
 	return err
 }
 
@@ -146,17 +146,17 @@ func delayDestination(ctx context.Context, tx *sqldb.Tx, key store.Key, d time.D
 }
 
 // endDeliveries moves deliveries to history.
-func (c *Store) endDeliveries(ctx context.Context, tx *sqldb.Tx, keys []store.Key, status store.ConnectorRunStatus, reason string) error {
+func (s *Store) endDeliveries(ctx context.Context, tx *sqldb.Tx, keys []store.Key, status store.ConnectorRunStatus, reason string) error {
 	for part := range slices.Chunk(keys, sqldb.MaxIDs) {
 		l := sqldb.Args{Values: []any{string(status), sqldb.Text(reason)}}
 		if _, err := tx.Exec(ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type,
 				content_type, run_ids, kind, error, hops, replay_of, started_at, ended_at)
 			SELECT project_id, id, environment_id, connector_id, $1, 'outbound', '`+runrow.DeliveryType+`', id_list(run_id), kind, $2, hops, replay_of, started_at, now_us()
-			FROM deliveries WHERE `+c.db.KeyCondition(&l, "id", part), l.Values...); err != nil {
+			FROM deliveries WHERE `+s.db.KeyCondition(&l, "id", part), l.Values...); err != nil {
 			return err
 		}
 		l = sqldb.Args{}
-		ended, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `DELETE FROM deliveries WHERE `+c.db.KeyCondition(&l, "id", part)+` RETURNING project_id, id`, l.Values...)
+		ended, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `DELETE FROM deliveries WHERE `+s.db.KeyCondition(&l, "id", part)+` RETURNING project_id, id`, l.Values...)
 		if err != nil {
 			return err
 		}
@@ -182,7 +182,7 @@ func countDeliveries(ctx context.Context, tx *sqldb.Tx, keys []store.Key, more m
 }
 
 // addRuns reads the results for claimed deliveries, except for outputs in blobs.
-func (c *Store) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) error {
+func (s *Store) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) error {
 	var results []store.Key
 	for _, d := range claimed {
 		if d.Kind == store.DeliverResult {
@@ -190,10 +190,10 @@ func (c *Store) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) er
 		}
 	}
 	of := map[store.Key]runrow.PastRun{}
-	for _, same := range c.db.KeysByPart("ended_runs", results) {
+	for _, same := range s.db.KeysByPart("ended_runs", results) {
 		var l sqldb.Args
-		past, err := sqldb.PastRows(ctx, c.db, c.db.Reader(), same[0].ID, runrow.ScanPast, `SELECT `+runrow.PastColumns+` FROM {ended_runs} r
-			WHERE `+c.db.KeyCondition(&l, "r.id", same)+sqldb.ReadableCondition("r.project_id"), l.Values...)
+		past, err := sqldb.PastRows(ctx, s.db, s.db.Reader(), same[0].ID, runrow.ScanPast, `SELECT `+runrow.PastColumns+` FROM {ended_runs} r
+			WHERE `+s.db.KeyCondition(&l, "r.id", same)+sqldb.ReadableCondition("r.project_id"), l.Values...)
 		if err != nil {
 			return err
 		}
@@ -213,13 +213,13 @@ func (c *Store) addRuns(ctx context.Context, claimed []store.ClaimedDelivery) er
 const postPause = time.Second
 
 // NextDelivery implements store.Deliveries.
-func (c *Store) NextDelivery(ctx context.Context, claim store.DeliveryClaim) (in time.Duration, waits bool, err error) {
+func (s *Store) NextDelivery(ctx context.Context, claim store.DeliveryClaim) (in time.Duration, waits bool, err error) {
 	var (
 		results, word, due *int64
 		l                  sqldb.Args
 	)
-	others := c.otherDestinations(&l, claim)
-	err = c.db.Reader().QueryRowContext(ctx, `SELECT (SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+outbox.Deliveries+`' ORDER BY posted_at LIMIT 1),
+	others := s.otherDestinations(&l, claim)
+	err = s.db.Reader().QueryRowContext(ctx, `SELECT (SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+outbox.Deliveries+`' ORDER BY posted_at LIMIT 1),
 		(SELECT posted_at - now_us() FROM outbox WHERE consumer = '`+outbox.FailureNotices+`' ORDER BY posted_at LIMIT 1),
 		(SELECT due_at - now_us() FROM destinations WHERE due_at IS NOT NULL`+others+` ORDER BY due_at LIMIT 1)`, l.Values...).Scan(&results, &word, &due)
 	if err != nil {

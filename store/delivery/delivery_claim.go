@@ -15,27 +15,27 @@ import (
 
 // ClaimDeliveries implements store.Deliveries. Claims and records lock the connectors first, so the
 // number of attempts in progress is exact.
-func (c *Store) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
-	for _, skipped := range []*sweep.Skipped{&c.claims, &c.lost, &c.closed} {
+func (s *Store) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
+	for _, skipped := range []*sweep.Skipped{&s.claims, &s.lost, &s.closed} {
 		skipped.BeginCall()
 	}
 	limit := min(claim.Limit, store.MaxDeliveryClaim)
-	got, failed := c.claimApart(ctx, claim, limit)
+	got, failed := s.claimApart(ctx, claim, limit)
 	for _, of := range got.lost { // first: lost deliveries of a closed connector are then due, and end
-		failed = sweep.JoinSetAside(failed, c.loseAttempts(ctx, of))
+		failed = sweep.JoinSetAside(failed, s.loseAttempts(ctx, of))
 	}
 	for _, of := range got.closed {
-		failed = sweep.JoinSetAside(failed, c.skipDueDeliveries(ctx, of))
+		failed = sweep.JoinSetAside(failed, s.skipDueDeliveries(ctx, of))
 	}
 	if len(got.lost) > 0 && len(got.claimed) < limit { // they are due now
-		again, err := c.claimApart(ctx, claim.After(got.claimed), limit-len(got.claimed))
+		again, err := s.claimApart(ctx, claim.After(got.claimed), limit-len(got.claimed))
 		got.claimed, failed = append(got.claimed, again.claimed...), sweep.JoinSetAside(failed, err)
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sqldb.ReadTimeout)
 	defer cancel()
-	err := c.addRuns(ctx, got.claimed)
+	err := s.addRuns(ctx, got.claimed)
 	if err == nil {
-		err = c.addPayloads(ctx, got.claimed)
+		err = s.addPayloads(ctx, got.claimed)
 	}
 	return got.claimed, sweep.JoinSetAside(sqldb.Wrap(failed, "claiming deliveries"), sqldb.Wrap(err, "reading the contents of claimed deliveries"))
 }
@@ -50,8 +50,8 @@ type deliveryClaim struct {
 }
 
 // claimApart begins attempts. A failing destination is skipped for some calls.
-func (c *Store) claimApart(ctx context.Context, claim store.DeliveryClaim, limit int) (got deliveryClaim, err error) {
-	all, err := c.claimSome(ctx, claim, limit, nil)
+func (s *Store) claimApart(ctx context.Context, claim store.DeliveryClaim, limit int) (got deliveryClaim, err error) {
+	all, err := s.claimSome(ctx, claim, limit, nil)
 	if err == nil {
 		return all, nil
 	}
@@ -68,20 +68,20 @@ func (c *Store) claimApart(ctx context.Context, claim store.DeliveryClaim, limit
 			for i, d := range due {
 				keys[i] = d.Key
 			}
-			some, err := c.claimSome(ctx, claim.After(got.claimed), left, keys)
+			some, err := s.claimSome(ctx, claim.After(got.claimed), left, keys)
 			if err == nil {
 				got.claimed, got.lost = append(got.claimed, some.claimed...), append(got.lost, some.lost...)
 				got.closed = append(got.closed, some.closed...)
 			}
 			return err
 		},
-		IsDataError: c.db.IsDataError, CanProceed: c.db.CanWrite,
+		IsDataError: s.db.IsDataError, CanProceed: s.db.CanWrite,
 		SetAside: func(ctx context.Context, d destination, because error) error {
 			// If this fails too, only this process skips the destination.
-			_ = c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+			_ = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 				return delayDestination(ctx, tx, d.Key, outbox.AsideFor)
 			})
-			return c.claims.Skip(d.Key, because)
+			return s.claims.Skip(d.Key, because)
 		},
 	}.IsolateAfter(ctx, all.due, err)
 	return got, err
@@ -89,20 +89,20 @@ func (c *Store) claimApart(ctx context.Context, claim store.DeliveryClaim, limit
 
 // claimSome begins attempts in one transaction, for these destinations or, if there are none, for
 // any. With an error none have begun, but due is valid.
-func (c *Store) claimSome(ctx context.Context, claim store.DeliveryClaim, limit int, only []store.Key) (got deliveryClaim, err error) {
-	err = c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+func (s *Store) claimSome(ctx context.Context, claim store.DeliveryClaim, limit int, only []store.Key) (got deliveryClaim, err error) {
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		got = deliveryClaim{}
 		var l sqldb.Args
-		narrow := c.otherDestinations(&l, claim)
+		narrow := s.otherDestinations(&l, claim)
 		if len(only) > 0 {
-			narrow += ` AND ` + c.db.KeyCondition(&l, "connector_id", only)
+			narrow += ` AND ` + s.db.KeyCondition(&l, "connector_id", only)
 		}
 		got.due, err = sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-			WHERE due_at <= now_us()`+narrow+` ORDER BY due_at LIMIT `+l.Add(min(destinationsPerAttempt*limit, store.MaxDeliveryClaim))+` `+c.db.SkipLocked, l.Values...)
+			WHERE due_at <= now_us()`+narrow+` ORDER BY due_at LIMIT `+l.Add(min(destinationsPerAttempt*limit, store.MaxDeliveryClaim))+` `+s.db.SkipLocked, l.Values...)
 		if err != nil || len(got.due) == 0 {
 			return err
 		}
-		return c.claimFrom(ctx, tx, &got, claim, limit)
+		return s.claimFrom(ctx, tx, &got, claim, limit)
 	})
 	if err != nil {
 		return deliveryClaim{due: got.due}, err
@@ -111,12 +111,12 @@ func (c *Store) claimSome(ctx context.Context, claim store.DeliveryClaim, limit 
 }
 
 // otherDestinations excludes the destinations that the claim leaves out.
-func (c *Store) otherDestinations(l *sqldb.Args, claim store.DeliveryClaim) (where string) {
+func (s *Store) otherDestinations(l *sqldb.Args, claim store.DeliveryClaim) (where string) {
 	if full := claim.Without(); len(full) > 0 {
 		where = ` AND project_id NOT IN ` + l.AddIDs(full)
 	}
-	if full := slices.Concat(claim.Full(), c.claims.Keys()); len(full) > 0 {
-		where += ` AND NOT (` + c.db.KeyCondition(l, "connector_id", full) + `)`
+	if full := slices.Concat(claim.Full(), s.claims.Keys()); len(full) > 0 {
+		where += ` AND NOT (` + s.db.KeyCondition(l, "connector_id", full) + `)`
 	}
 	return where
 }
@@ -125,17 +125,17 @@ func (c *Store) otherDestinations(l *sqldb.Args, claim store.DeliveryClaim) (whe
 const maxClosed = 4
 
 // claimFrom begins attempts of the due destinations.
-func (c *Store) claimFrom(ctx context.Context, tx *sqldb.Tx, got *deliveryClaim, claim store.DeliveryClaim, limit int) error {
+func (s *Store) claimFrom(ctx context.Context, tx *sqldb.Tx, got *deliveryClaim, claim store.DeliveryClaim, limit int) error {
 	keys := make([]store.Key, len(got.due))
 	for i, d := range got.due {
 		keys[i] = d.Key
 	}
-	connectors, err := connectorrow.ByKeys(ctx, c.db, tx, keys)
+	connectors, err := connectorrow.ByKeys(ctx, s.db, tx, keys)
 	if err != nil {
 		return err
 	}
 	var underWay map[store.Key]int
-	if underWay, got.lost, err = c.underWay(ctx, tx, keys); err != nil {
+	if underWay, got.lost, err = s.underWay(ctx, tx, keys); err != nil {
 		return err
 	}
 	var open []destination
@@ -146,12 +146,12 @@ func (c *Store) claimFrom(ctx context.Context, tx *sqldb.Tx, got *deliveryClaim,
 			got.closed = append(got.closed, d.Key)
 		}
 	}
-	if err := c.dueAgain(ctx, tx, got.closed, true); err != nil { // and behind the others
+	if err := s.dueAgain(ctx, tx, got.closed, true); err != nil { // and behind the others
 		return err
 	}
 	got.closed = got.closed[:min(len(got.closed), maxClosed)]
 	shares, left := shareOut(open, underWay, claim, limit)
-	begun, err := c.engine.TakeDue(ctx, tx, shares, claim.Lease)
+	begun, err := s.engine.TakeDue(ctx, tx, shares, claim.Lease)
 	if err != nil {
 		return err
 	}
@@ -168,15 +168,15 @@ func (c *Store) claimFrom(ctx context.Context, tx *sqldb.Tx, got *deliveryClaim,
 			free = append(free, key)
 		}
 	}
-	if err := c.dueAgain(ctx, tx, full, true); err != nil {
+	if err := s.dueAgain(ctx, tx, full, true); err != nil {
 		return err
 	}
-	return c.dueAgain(ctx, tx, free, false)
+	return s.dueAgain(ctx, tx, free, false)
 }
 
 // underWay returns the number of attempts in progress per connector, and the connectors with
 // expired claims, whose attempts have no result.
-func (c *Store) underWay(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (of map[store.Key]int, lost []store.Key, err error) {
+func (s *Store) underWay(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (of map[store.Key]int, lost []store.Key, err error) {
 	var l sqldb.Args
 	of = map[store.Key]int{}
 	_, err = sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
@@ -190,7 +190,7 @@ func (c *Store) underWay(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (o
 		}
 		return none, err
 	}, `SELECT project_id, connector_id, count(*) FILTER (WHERE lease_until > now_us()), count(*) FILTER (WHERE lease_until <= now_us() AND due_at <= now_us())
-		FROM deliveries WHERE lease_until IS NOT NULL AND `+c.db.KeyCondition(&l, "connector_id", keys)+` GROUP BY project_id, connector_id`, l.Values...)
+		FROM deliveries WHERE lease_until IS NOT NULL AND `+s.db.KeyCondition(&l, "connector_id", keys)+` GROUP BY project_id, connector_id`, l.Values...)
 	return of, lost, err
 }
 
@@ -199,39 +199,39 @@ const lostError = `the result of this attempt was not recorded`
 
 // loseAttempts records the attempts of a connector whose claims have expired as lost. It skips
 // attempts whose result is being recorded now.
-func (c *Store) loseAttempts(ctx context.Context, connector store.Key) error {
-	_, err := c.deliverySweep(&c.lost, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, c.recordLost).Sweep(ctx, store.MaxDeliveryClaim)
+func (s *Store) loseAttempts(ctx context.Context, connector store.Key) error {
+	_, err := s.deliverySweep(&s.lost, connector, `r.lease_until <= now_us() AND r.due_at <= now_us()`, nil, s.recordLost).Sweep(ctx, store.MaxDeliveryClaim)
 	return sqldb.Wrap(err, "recording lost attempts of %s", connector)
 }
 
 // deliverySweep is a sweep of the deliveries of a connector. A row that is set aside is not
 // due for a while.
-func (c *Store) deliverySweep(skipped *sweep.Skipped, connector store.Key, where string, lock func(ctx context.Context, tx *sqldb.Tx) (bool, error),
+func (s *Store) deliverySweep(skipped *sweep.Skipped, connector store.Key, where string, lock func(ctx context.Context, tx *sqldb.Tx) (bool, error),
 	move func(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error,
 ) sweep.OpenRows[store.Key] {
-	s := sweep.RunsByKey(c.db, skipped, `r.project_id = $2 AND r.connector_id = $3 AND `+where, `r.due_at, r.id`,
+	of := sweep.RunsByKey(s.db, skipped, `r.project_id = $2 AND r.connector_id = $3 AND `+where, `r.due_at, r.id`,
 		func(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (store.Swept, error) {
 			return store.Swept{}, move(ctx, tx, keys)
 		},
 		connector.ProjectID, connector.ID)
-	s.Table, s.Lock = `deliveries`, lock
-	s.Aside = func(ctx context.Context, row store.Key) {
+	of.Table, of.Lock = `deliveries`, lock
+	of.Aside = func(ctx context.Context, row store.Key) {
 		// If this fails too, it stays due, and only this process skips it.
-		_ = c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		_ = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			_, err := tx.Exec(ctx, `UPDATE deliveries SET due_at = now_us() + $3 WHERE project_id = $1 AND id = $2 AND (lease_until IS NULL OR lease_until <= now_us())`,
 				row.ProjectID, row.ID, (outbox.AsideFor * sweep.MaxSkippedCalls).Microseconds())
 			return err
 		})
 	}
-	return s
+	return of
 }
 
 // recordLost records lost attempts.
-func (c *Store) recordLost(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error {
+func (s *Store) recordLost(ctx context.Context, tx *sqldb.Tx, keys []store.Key) error {
 	var l sqldb.Args
 	lost, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
 		SELECT project_id, id, tries + 1, now_us(), 0, 0, '`+store.ErrorClassLost+`', '`+lostError+`', ''
-		FROM deliveries WHERE `+c.db.KeyCondition(&l, "id", keys)+` ON CONFLICT DO NOTHING RETURNING project_id, delivery_id`, l.Values...)
+		FROM deliveries WHERE `+s.db.KeyCondition(&l, "id", keys)+` ON CONFLICT DO NOTHING RETURNING project_id, delivery_id`, l.Values...)
 	if err != nil {
 		return err
 	}
@@ -243,21 +243,21 @@ func (c *Store) recordLost(ctx context.Context, tx *sqldb.Tx, keys []store.Key) 
 		return err
 	}
 	l = sqldb.Args{}
-	_, err = tx.Exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1, waits_for = '' WHERE `+c.db.KeyCondition(&l, "id", keys), l.Values...)
+	_, err = tx.Exec(ctx, `UPDATE deliveries SET lease_until = NULL, tries = tries + 1, waits_for = '' WHERE `+s.db.KeyCondition(&l, "id", keys), l.Values...)
 	return err
 }
 
 // skipDueDeliveries skips due deliveries of a closed destination, a few at a time.
-func (c *Store) skipDueDeliveries(ctx context.Context, of store.Key) error {
+func (s *Store) skipDueDeliveries(ctx context.Context, of store.Key) error {
 	reason := ""
-	_, err := c.deliverySweep(&c.closed, of, `r.due_at <= now_us() AND r.lease_until IS NULL`,
+	_, err := s.deliverySweep(&s.closed, of, `r.due_at <= now_us() AND r.lease_until IS NULL`,
 		func(ctx context.Context, tx *sqldb.Tx) (bool, error) {
 			locked, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-				WHERE project_id = $1 AND connector_id = $2 `+c.db.Exclusive, of.ProjectID, of.ID)
+				WHERE project_id = $1 AND connector_id = $2 `+s.db.Exclusive, of.ProjectID, of.ID)
 			if err != nil || len(locked) == 0 {
 				return false, err
 			}
-			connectors, err := connectorrow.ByKeys(ctx, c.db, tx, []store.Key{of})
+			connectors, err := connectorrow.ByKeys(ctx, s.db, tx, []store.Key{of})
 			connector, known := connectors[of]
 			reason = locked[0].closedReason(connector, known)
 			return reason != "", err
@@ -267,10 +267,10 @@ func (c *Store) skipDueDeliveries(ctx context.Context, of store.Key) error {
 			if reason == closedGone {
 				status = store.ConnectorRunCancelled
 			}
-			if err := c.endDeliveries(ctx, tx, keys, status, reason); err != nil {
+			if err := s.endDeliveries(ctx, tx, keys, status, reason); err != nil {
 				return err
 			}
-			return c.dueAgain(ctx, tx, []store.Key{of}, false)
+			return s.dueAgain(ctx, tx, []store.Key{of}, false)
 		}).Sweep(ctx, sqldb.MaxIDs)
 	return sqldb.Wrap(err, "ending deliveries of %s", of)
 }

@@ -58,27 +58,27 @@ const (
 // PostDeliveries implements store.Deliveries. The work is read first. If several processes read the
 // same rows, the one that takes the outbox rows does the work. A row that fails alone is set aside
 // and blocks no other row.
-func (c *Store) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
-	since := c.turns.Last()
-	waiting, err := c.dueOutboxRows(ctx, min(limit, sqldb.MaxIDs))
+func (s *Store) PostDeliveries(ctx context.Context, limit int) (runs int, err error) {
+	since := s.turns.Last()
+	waiting, err := s.dueOutboxRows(ctx, min(limit, sqldb.MaxIDs))
 	if err != nil || len(waiting) == 0 {
 		return 0, sqldb.Wrap(err, "reading undelivered results")
 	}
 	slices.SortFunc(waiting, func(a, b deliveryOutboxRow) int { return sqldb.CompareKeys(a.Key, b.Key) })
-	by := outbox.Consumer[deliveryOutboxRow]{DB: c.db, ConsumeAll: c.postAll, TryConsume: c.postForTrial, DelayRow: delayOutboxRow}
+	by := outbox.Consumer[deliveryOutboxRow]{DB: s.db, ConsumeAll: s.postAll, TryConsume: s.postForTrial, DelayRow: delayOutboxRow}
 	err = by.Consume(ctx, waiting)
 	if by.TooSlow(ctx, waiting, err) {
 		err = by.SetAside(ctx, waiting[0], err)
 	}
 	if err != nil && len(waiting) > 1 && !errors.As(err, new(*store.SetAsideError)) {
-		c.turns.Rewind(since) // retry with fewer rows until the failing row is alone
+		s.turns.Rewind(since) // retry with fewer rows until the failing row is alone
 	}
 	return len(waiting), sqldb.Wrap(err, "creating deliveries")
 }
 
 // postAll creates deliveries from outbox rows, all or none. It locks in the same order as
 // transactions that record attempts: destinations first, in key order.
-func (c *Store) postAll(ctx context.Context, waiting []deliveryOutboxRow) error {
+func (s *Store) postAll(ctx context.Context, waiting []deliveryOutboxRow) error {
 	var ended []store.Key
 	var failing []deliveryOutboxRow
 	for _, p := range waiting {
@@ -88,23 +88,23 @@ func (c *Store) postAll(ctx context.Context, waiting []deliveryOutboxRow) error 
 			failing = append(failing, p)
 		}
 	}
-	runs, err := c.endedRuns(ctx, ended)
+	runs, err := s.endedRuns(ctx, ended)
 	if err != nil {
 		return sqldb.Wrap(err, "reading ended runs")
 	}
-	targets, err := c.targets(ctx, runs, failing)
+	targets, err := s.targets(ctx, runs, failing)
 	if err != nil {
 		return sqldb.Wrap(err, "reading the targets of results")
 	}
-	return c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		own, told := map[store.Key]int64{}, map[store.Key]int64{}
-		if err := c.takeEnded(ctx, tx, ended, own); err != nil {
+		if err := s.takeEnded(ctx, tx, ended, own); err != nil {
 			return err
 		}
-		if err := c.db.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(slices.Collect(maps.Keys(own)), runs), sqldb.ReadableCondition("r.project_id")); err != nil {
+		if err := s.db.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(slices.Collect(maps.Keys(own)), runs), sqldb.ReadableCondition("r.project_id")); err != nil {
 			return err
 		}
-		if err := c.takeFailing(ctx, tx, failing, targets, told); err != nil {
+		if err := s.takeFailing(ctx, tx, failing, targets, told); err != nil {
 			return err
 		}
 		var mine []target
@@ -125,13 +125,13 @@ func (c *Store) postAll(ctx context.Context, waiting []deliveryOutboxRow) error 
 			}
 			mine = append(mine, t)
 		}
-		return c.insertDeliveries(ctx, tx, mine)
+		return s.insertDeliveries(ctx, tx, mine)
 	})
 }
 
 // postForTrial creates one delivery of each kind that uses other tables, for a project that does
 // not exist, and rolls back.
-func (c *Store) postForTrial(ctx context.Context) error {
+func (s *Store) postForTrial(ctx context.Context) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
@@ -140,21 +140,21 @@ func (c *Store) postForTrial(ctx context.Context) error {
 	result := target{kind: store.DeliverResult, run: run, environment: id, link: id, connector: id}
 	skipped, payload := result, result
 	skipped.closed, payload.kind, payload.payload = closedDisabled, store.DeliverPayload, json.RawMessage(`{}`)
-	runs, err := c.endedRuns(ctx, []store.Key{run})
+	runs, err := s.endedRuns(ctx, []store.Key{run})
 	if err != nil {
 		return err
 	}
-	if _, err := c.targets(ctx, runs, nil); err != nil {
+	if _, err := s.targets(ctx, runs, nil); err != nil {
 		return err
 	}
-	return c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.takeEnded(ctx, tx, []store.Key{run}, map[store.Key]int64{}); err != nil {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.takeEnded(ctx, tx, []store.Key{run}, map[store.Key]int64{}); err != nil {
 			return err
 		}
-		if err := c.forgetSends(ctx, tx, []store.Key{run}); err != nil {
+		if err := s.forgetSends(ctx, tx, []store.Key{run}); err != nil {
 			return err
 		}
-		if err := c.insertDeliveries(ctx, tx, []target{result, skipped, payload}); err != nil {
+		if err := s.insertDeliveries(ctx, tx, []target{result, skipped, payload}); err != nil {
 			return err
 		}
 		return sqldb.ErrTrial
@@ -162,20 +162,20 @@ func (c *Store) postForTrial(ctx context.Context) error {
 }
 
 // takeEnded takes the rows of ended runs and marks them as own.
-func (c *Store) takeEnded(ctx context.Context, tx *sqldb.Tx, ended []store.Key, own map[store.Key]int64) error {
+func (s *Store) takeEnded(ctx context.Context, tx *sqldb.Tx, ended []store.Key, own map[store.Key]int64) error {
 	if len(ended) == 0 {
 		return nil
 	}
 	var l sqldb.Args
 	taken, err := sqldb.Collect(ctx, tx, sqldb.ScanKey, `DELETE FROM outbox WHERE consumer = '`+outbox.Deliveries+`' AND `+
-		c.db.KeyCondition(&l, "ended_id", ended)+` RETURNING project_id, ended_id`, l.Values...)
+		s.db.KeyCondition(&l, "ended_id", ended)+` RETURNING project_id, ended_id`, l.Values...)
 	if err != nil {
 		return err
 	}
 	for _, key := range taken {
 		own[key] = 1
 	}
-	return c.forgetSends(ctx, tx, taken)
+	return s.forgetSends(ctx, tx, taken)
 }
 
 // endedRun has the fields that decide which links send the result of a run.
@@ -194,11 +194,11 @@ func (r endedRun) PrimaryKey() store.Key { return r.Key }
 
 // targets returns the links that send results of ended runs and failure notices about connectors,
 // in the order of their destinations.
-func (c *Store) targets(ctx context.Context, runs []endedRun, failing []deliveryOutboxRow) (all []target, err error) {
-	if all, err = c.noticeLinks(ctx, failing); err != nil {
+func (s *Store) targets(ctx context.Context, runs []endedRun, failing []deliveryOutboxRow) (all []target, err error) {
+	if all, err = s.noticeLinks(ctx, failing); err != nil {
 		return nil, err
 	}
-	links, err := c.outboundLinks(ctx, runs)
+	links, err := s.outboundLinks(ctx, runs)
 	if err != nil {
 		return nil, err
 	}
@@ -214,10 +214,10 @@ func (c *Store) targets(ctx context.Context, runs []endedRun, failing []delivery
 			}
 		}
 	}
-	if all, err = c.setClosedReasons(ctx, c.db.Reader(), all); err != nil || len(all) == 0 {
+	if all, err = s.setClosedReasons(ctx, s.db.Reader(), all); err != nil || len(all) == 0 {
 		return nil, err
 	}
-	if err := c.addOrigins(ctx, all, starts); err != nil {
+	if err := s.addOrigins(ctx, all, starts); err != nil {
 		return nil, err
 	}
 	slices.SortFunc(all, func(a, b target) int { return sqldb.CompareKeys(a.destination(), b.destination()) })
@@ -226,7 +226,7 @@ func (c *Store) targets(ctx context.Context, runs []endedRun, failing []delivery
 
 // setClosedReasons sets the reason of each closed target. It drops targets without an outbound connector in
 // their environment.
-func (c *Store) setClosedReasons(ctx context.Context, q sqldb.Queryer, all []target) (those []target, err error) {
+func (s *Store) setClosedReasons(ctx context.Context, q sqldb.Queryer, all []target) (those []target, err error) {
 	var keys []store.Key
 	for _, t := range all {
 		keys = append(keys, t.destination())
@@ -234,7 +234,7 @@ func (c *Store) setClosedReasons(ctx context.Context, q sqldb.Queryer, all []tar
 	slices.SortFunc(keys, sqldb.CompareKeys)
 	outlets := map[store.Key]outlet{}
 	for some := range slices.Chunk(slices.Compact(keys), maxOutlets) {
-		if err := c.readOutlets(ctx, q, some, outlets); err != nil {
+		if err := s.readOutlets(ctx, q, some, outlets); err != nil {
 			return nil, err
 		}
 	}
@@ -247,14 +247,14 @@ func (c *Store) setClosedReasons(ctx context.Context, q sqldb.Queryer, all []tar
 	return those, nil
 }
 
-func (c *Store) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRun, err error) {
-	for _, same := range c.db.KeysByPart("ended_runs", ended) {
+func (s *Store) endedRuns(ctx context.Context, ended []store.Key) (runs []endedRun, err error) {
+	for _, same := range s.db.KeysByPart("ended_runs", ended) {
 		var l sqldb.Args
-		past, err := sqldb.PastRows(ctx, c.db, c.db.Reader(), same[0].ID, func(row sqldb.Scanner) (r endedRun, err error) {
+		past, err := sqldb.PastRows(ctx, s.db, s.db.Reader(), same[0].ID, func(row sqldb.Scanner) (r endedRun, err error) {
 			err = row.Scan(&r.ProjectID, &r.ID, &r.environment, &r.agent, &r.status, &r.source, &r.input, &r.unpublished)
 			return r, err
 		}, `SELECT r.project_id, r.id, r.environment_id, r.agent_name, r.status, r.connector_id, r.input_id, r.unpublished FROM {ended_runs} r
-			WHERE `+c.db.KeyCondition(&l, "r.id", same)+sqldb.ReadableCondition("r.project_id"), l.Values...)
+			WHERE `+s.db.KeyCondition(&l, "r.id", same)+sqldb.ReadableCondition("r.project_id"), l.Values...)
 		if err != nil {
 			return nil, err
 		}
@@ -270,7 +270,7 @@ type projectAgent struct {
 }
 
 // outboundLinks returns the outbound links of the agents of runs, read once per project.
-func (c *Store) outboundLinks(ctx context.Context, runs []endedRun) (map[projectAgent][]store.Link, error) {
+func (s *Store) outboundLinks(ctx context.Context, runs []endedRun) (map[projectAgent][]store.Link, error) {
 	of, agents := map[projectAgent][]store.Link{}, map[uuid.UUID][]string{}
 	for _, run := range runs {
 		if !slices.Contains(agents[run.ProjectID], run.agent) {
@@ -283,7 +283,7 @@ func (c *Store) outboundLinks(ctx context.Context, runs []endedRun) (map[project
 		for i, name := range names {
 			marks[i] = l.Add(name)
 		}
-		links, err := sqldb.Collect(ctx, c.db.Reader(), connectorrow.ScanLink, connectorrow.SelectLinks+`WHERE l.project_id = $1 AND l.agent_name IN (`+strings.Join(marks, ", ")+`)
+		links, err := sqldb.Collect(ctx, s.db.Reader(), connectorrow.ScanLink, connectorrow.SelectLinks+`WHERE l.project_id = $1 AND l.agent_name IN (`+strings.Join(marks, ", ")+`)
 			AND l.outbound IS NOT NULL`, l.Values...)
 		if err != nil {
 			return nil, err
@@ -306,13 +306,13 @@ type outlet struct {
 const maxOutlets = 64
 
 // readOutlets reads the connectors that are in effect.
-func (c *Store) readOutlets(ctx context.Context, q sqldb.Queryer, keys []store.Key, outlets map[store.Key]outlet) error {
-	connectors, err := connectorrow.ByKeys(ctx, c.db, q, keys)
+func (s *Store) readOutlets(ctx context.Context, q sqldb.Queryer, keys []store.Key, outlets map[store.Key]outlet) error {
+	connectors, err := connectorrow.ByKeys(ctx, s.db, q, keys)
 	if err != nil {
 		return err
 	}
 	var l sqldb.Args
-	all, err := sqldb.Collect(ctx, q, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+c.db.KeyCondition(&l, "connector_id", keys), l.Values...)
+	all, err := sqldb.Collect(ctx, q, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+s.db.KeyCondition(&l, "connector_id", keys), l.Values...)
 	if err != nil {
 		return err
 	}
@@ -332,7 +332,7 @@ func (t target) destination() store.Key {
 
 // insertDeliveries inserts the deliveries of targets, which are in the order of their destinations, and skips
 // closed ones. It sets their IDs.
-func (c *Store) insertDeliveries(ctx context.Context, tx *sqldb.Tx, targets []target) error {
+func (s *Store) insertDeliveries(ctx context.Context, tx *sqldb.Tx, targets []target) error {
 	var now int64
 	if err := tx.QueryRowContext(ctx, `SELECT now_us()`).Scan(&now); err != nil {
 		return err

@@ -54,6 +54,6 @@ func scanDeliveryOutboxRow(row sqldb.Scanner) (p deliveryOutboxRow, err error) {
 var deliveryOutbox = outbox.Source{Table: `outbox`, Narrow: `o.consumer IN (` + posting + `) AND `, Columns: deliveryOutboxColumns}
 
 // dueOutboxRows returns at most limit outbox rows for deliveries, of the projects whose turn it is.
-func (c *Store) dueOutboxRows(ctx context.Context, limit int) ([]deliveryOutboxRow, error) {
-	return outbox.TakeTurn(ctx, c.db, c.turns, deliveryOutbox, outbox.Turn{Limit: limit, Until: math.MaxInt64}, scanDeliveryOutboxRow)
+func (s *Store) dueOutboxRows(ctx context.Context, limit int) ([]deliveryOutboxRow, error) {
+	return outbox.TakeTurn(ctx, s.db, s.turns, deliveryOutbox, outbox.Turn{Limit: limit, Until: math.MaxInt64}, scanDeliveryOutboxRow)
 }

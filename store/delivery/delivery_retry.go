@@ -13,8 +13,8 @@ import (
 )
 
 // RetryDeliveryNow implements store.Replays.
-func (c *Store) RetryDeliveryNow(ctx context.Context, delivery store.Key, key *store.Idempotency) (a store.Admission, err error) {
-	err = c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) RetryDeliveryNow(ctx context.Context, delivery store.Key, key *store.Idempotency) (a store.Admission, err error) {
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		d, err := ScanDelivery(tx.QueryRowContext(ctx, `SELECT `+DeliveryColumns+` FROM deliveries WHERE project_id = $1 AND id = $2`,
 			delivery.ProjectID, delivery.ID))
 		if err != nil {
@@ -29,7 +29,7 @@ func (c *Store) RetryDeliveryNow(ctx context.Context, delivery store.Key, key *s
 		if err != nil {
 			return err
 		}
-		return c.makeDue(ctx, tx, d)
+		return s.makeDue(ctx, tx, d)
 	})
 	return a, sqldb.Wrap(err, "making delivery %s due", delivery)
 }
@@ -38,13 +38,13 @@ func (c *Store) RetryDeliveryNow(ctx context.Context, delivery store.Key, key *s
 // deliveries of its destination. If these wait for a success, it is the one that is tried. It locks
 // the destination first, as claims do, and then the delivery. It skips a delivery whose success is
 // being recorded, because that transaction locks in the other order: the delivery has ended.
-func (c *Store) makeDue(ctx context.Context, tx *sqldb.Tx, d store.Delivery) error {
+func (s *Store) makeDue(ctx context.Context, tx *sqldb.Tx, d store.Delivery) error {
 	if _, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-		WHERE project_id = $1 AND connector_id = $2 `+c.db.Exclusive, d.ProjectID, d.ConnectorID); err != nil {
+		WHERE project_id = $1 AND connector_id = $2 `+s.db.Exclusive, d.ProjectID, d.ConnectorID); err != nil {
 		return err
 	}
 	var underWay bool
-	if err := tx.QueryRowContext(ctx, `SELECT lease_until IS NOT NULL AND lease_until > now_us() FROM deliveries WHERE project_id = $1 AND id = $2 `+c.db.SkipLocked,
+	if err := tx.QueryRowContext(ctx, `SELECT lease_until IS NOT NULL AND lease_until > now_us() FROM deliveries WHERE project_id = $1 AND id = $2 `+s.db.SkipLocked,
 		d.ProjectID, d.ID).Scan(&underWay); err != nil {
 		return sqldb.MapNoRows(err)
 	}

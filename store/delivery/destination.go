@@ -27,11 +27,11 @@ func scanDestinationState(row sqldb.Scanner, more ...any) (d store.Destination, 
 }
 
 // DestinationsOf implements store.Destinations.
-func (c *Store) DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error) {
+func (s *Store) DestinationsOf(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[uuid.UUID]store.Destination, error) {
 	of := map[uuid.UUID]store.Destination{}
 	for some := range slices.Chunk(connectors, sqldb.MaxIDs) {
 		l := sqldb.Args{Values: []any{projectID}}
-		all, err := sqldb.Collect(ctx, c.db.Reader(), func(row sqldb.Scanner) (store.Destination, error) { return scanDestinationState(row) },
+		all, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (store.Destination, error) { return scanDestinationState(row) },
 			selectDestinations+`WHERE d.project_id = $1 AND d.connector_id IN `+l.AddIDs(some), l.Values...)
 		if err != nil {
 			return nil, sqldb.Wrap(err, "reading destinations")
@@ -44,8 +44,8 @@ func (c *Store) DestinationsOf(ctx context.Context, projectID uuid.UUID, connect
 }
 
 // TroubledDestinations implements store.Destinations.
-func (c *Store) TroubledDestinations(ctx context.Context, after store.Key, limit int) ([]store.TroubledDestination, error) {
-	all, err := sqldb.Collect(ctx, c.db.Reader(), func(row sqldb.Scanner) (t store.TroubledDestination, err error) {
+func (s *Store) TroubledDestinations(ctx context.Context, after store.Key, limit int) ([]store.TroubledDestination, error) {
+	all, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (t store.TroubledDestination, err error) {
 		t.Destination, err = scanDestinationState(row, object.RefFields(&t.Ref)...)
 		return t, err
 	}, `SELECT `+stateColumns+`, `+object.RefColumns+`
@@ -56,8 +56,8 @@ func (c *Store) TroubledDestinations(ctx context.Context, after store.Key, limit
 }
 
 // ResumeDestination implements store.Destinations.
-func (c *Store) ResumeDestination(ctx context.Context, connector store.Key) error {
-	err := c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) ResumeDestination(ctx context.Context, connector store.Key) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '', paused_generation = NULL, paused_reason = ''
 			WHERE project_id = $1 AND connector_id = $2 AND paused_generation IS NOT NULL`, connector.ProjectID, connector.ID)
 		return err

@@ -29,27 +29,27 @@ const (
 // ExpireDeliveries implements store.Housekeeping. It checks destinations in order, after the last
 // one of the previous call, until it has ended the maximum number of deliveries. The ID of a
 // delivery has its creation time.
-func (c *Store) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (n int, err error) {
-	c.expiring.Lock()
-	defer c.expiring.Unlock()
-	c.expired.BeginCall()
+func (s *Store) ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+	s.expiring.Lock()
+	defer s.expiring.Unlock()
+	s.expired.BeginCall()
 	var failed []error
 	for range maxPages {
-		late, last, err := c.expiredDestinations(ctx, age)
+		late, last, err := s.expiredDestinations(ctx, age)
 		if err != nil {
 			return n, sweep.JoinSetAside(append(failed, sqldb.Wrap(err, "reading expired deliveries"))...)
 		}
 		for _, key := range late {
-			expired, err := c.expireDue(ctx, key, age, min(limit-n, sqldb.MaxIDs))
+			expired, err := s.expireDue(ctx, key, age, min(limit-n, sqldb.MaxIDs))
 			failed = append(failed, sqldb.Wrap(err, "ending expired deliveries of %s", key))
 			if n += expired; n >= limit { // there may be more for this destination
 				return n, sweep.JoinSetAside(failed...)
 			}
-			if c.expiring.after = key; ctx.Err() != nil { // the next call continues behind it, however long it takes
+			if s.expiring.after = key; ctx.Err() != nil { // the next call continues behind it, however long it takes
 				return n, sweep.JoinSetAside(failed...)
 			}
 		}
-		if c.expiring.after = last; last == (store.Key{}) {
+		if s.expiring.after = last; last == (store.Key{}) {
 			break
 		}
 	}
@@ -58,9 +58,9 @@ func (c *Store) ExpireDeliveries(ctx context.Context, age time.Duration, limit i
 
 // expiredDestinations returns the next destinations with expired deliveries, and the last one checked; the zero
 // key at the end.
-func (c *Store) expiredDestinations(ctx context.Context, age time.Duration) (late []store.Key, last store.Key, err error) {
+func (s *Store) expiredDestinations(ctx context.Context, age time.Duration) (late []store.Key, last store.Key, err error) {
 	n := 0
-	_, err = sqldb.Collect(ctx, c.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var isLate bool
 		err = row.Scan(&last.ProjectID, &last.ID, &isLate)
 		if n++; isLate {
@@ -70,7 +70,7 @@ func (c *Store) expiredDestinations(ctx context.Context, age time.Duration) (lat
 	}, `SELECT d.project_id, d.connector_id, (SELECT o.id FROM deliveries o
 			WHERE o.project_id = d.project_id AND o.connector_id = d.connector_id AND o.id < id_at(now_us() - `+sqldb.OpenForOf("d.project_id", "CAST($1 AS bigint)")+`) LIMIT 1) IS NOT NULL
 		FROM destinations d WHERE d.project_id >= $2 AND (d.project_id > $2 OR d.connector_id > $3) ORDER BY d.project_id, d.connector_id LIMIT $4`,
-		age.Microseconds(), c.expiring.after.ProjectID, c.expiring.after.ID, maxExpiring)
+		age.Microseconds(), s.expiring.after.ProjectID, s.expiring.after.ID, maxExpiring)
 	if n < maxExpiring {
 		last = store.Key{}
 	}
@@ -80,35 +80,35 @@ func (c *Store) expiredDestinations(ctx context.Context, age time.Duration) (lat
 // expireDue ends expired deliveries of a destination. It skips deliveries in progress, and
 // deliveries whose result is being recorded, because that transaction may wait for the destination,
 // which is locked here.
-func (c *Store) expireDue(ctx context.Context, of store.Key, age time.Duration, limit int) (int, error) {
-	age, err := c.db.OpenFor(ctx, c.db.Reader(), of.ProjectID, age)
+func (s *Store) expireDue(ctx context.Context, of store.Key, age time.Duration, limit int) (int, error) {
+	age, err := s.db.OpenFor(ctx, s.db.Reader(), of.ProjectID, age)
 	if err != nil {
 		return 0, err
 	}
 	swept, err := sweep.OpenRows[store.Delivery]{
-		DB: c.db, Skipped: &c.expired, Columns: DeliveryColumns, Table: `deliveries`,
+		DB: s.db, Skipped: &s.expired, Columns: DeliveryColumns, Table: `deliveries`,
 		Where: `r.project_id = $2 AND r.connector_id = $3 AND r.id < id_at(now_us() - $4) AND (r.lease_until IS NULL OR r.lease_until <= now_us())`,
 		Order: `r.id`, Args: []any{of.ProjectID, of.ID, age.Microseconds()}, Scan: ScanDelivery, Key: store.Delivery.Key,
 		Lock: func(ctx context.Context, tx *sqldb.Tx) (bool, error) {
 			locked, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations
-				WHERE project_id = $1 AND connector_id = $2 `+c.db.Exclusive, of.ProjectID, of.ID)
+				WHERE project_id = $1 AND connector_id = $2 `+s.db.Exclusive, of.ProjectID, of.ID)
 			return len(locked) > 0, err
 		},
 		Move: func(ctx context.Context, tx *sqldb.Tx, old []store.Delivery) (store.Swept, error) {
-			return store.Swept{Failed: len(old)}, c.endExpired(ctx, tx, of, age, old)
+			return store.Swept{Failed: len(old)}, s.endExpired(ctx, tx, of, age, old)
 		},
 	}.Sweep(ctx, limit)
 	return swept.Failed, err
 }
 
 // endExpired ends deliveries of a locked destination.
-func (c *Store) endExpired(ctx context.Context, tx *sqldb.Tx, of store.Key, age time.Duration, old []store.Delivery) error {
+func (s *Store) endExpired(ctx context.Context, tx *sqldb.Tx, of store.Key, age time.Duration, old []store.Delivery) error {
 	reason := fmt.Sprintf("%s: it was not taken within %d days", store.DeliveryExpired, int(age.Hours()/24))
 	keys, attempts := make([]store.Key, len(old)), make([]store.Attempt, len(old))
 	for i, d := range old {
 		keys[i], attempts[i] = d.Key(), store.Attempt{Delivery: d, Outcome: store.DeliveryFailed}
 	}
-	if err := c.endDeliveries(ctx, tx, keys, store.ConnectorRunFailed, reason); err != nil {
+	if err := s.endDeliveries(ctx, tx, keys, store.ConnectorRunFailed, reason); err != nil {
 		return err
 	}
 	if err := postFailures(ctx, tx, attempts); err != nil {
@@ -118,5 +118,5 @@ func (c *Store) endExpired(ctx context.Context, tx *sqldb.Tx, of store.Key, age 
 		of.ProjectID, of.ID, len(old), reason); err != nil {
 		return err
 	}
-	return c.dueAgain(ctx, tx, []store.Key{of}, false)
+	return s.dueAgain(ctx, tx, []store.Key{of}, false)
 }

@@ -66,7 +66,7 @@ func noticeProjects(ctx context.Context, tx *sqldb.Tx, attempts []store.Attempt)
 // read. own is the number of failed deliveries at that time. The next notice follows after
 // TellEvery at the earliest. A row without further failures is then deleted. The destinations of
 // the notices are locked before.
-func (c *Store) takeFailing(ctx context.Context, tx *sqldb.Tx, failing []deliveryOutboxRow, targets []target, own map[store.Key]int64) error {
+func (s *Store) takeFailing(ctx context.Context, tx *sqldb.Tx, failing []deliveryOutboxRow, targets []target, own map[store.Key]int64) error {
 	if len(failing) == 0 {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (c *Store) takeFailing(ctx context.Context, tx *sqldb.Tx, failing []deliver
 			to[i] = t.destination()
 		}
 		if _, err := sqldb.Collect(ctx, tx, scanDestination, `SELECT `+destinationColumns+` FROM destinations WHERE `+
-			c.db.KeyCondition(&l, "connector_id", slices.Compact(to))+` ORDER BY project_id, connector_id `+c.db.Exclusive, l.Values...); err != nil {
+			s.db.KeyCondition(&l, "connector_id", slices.Compact(to))+` ORDER BY project_id, connector_id `+s.db.Exclusive, l.Values...); err != nil {
 			return err
 		}
 	}
@@ -87,7 +87,7 @@ func (c *Store) takeFailing(ctx context.Context, tx *sqldb.Tx, failing []deliver
 	}
 	var l sqldb.Args
 	rows, err := sqldb.Collect(ctx, tx, scanDeliveryOutboxRow, `SELECT `+deliveryOutboxColumns+` FROM outbox WHERE consumer = '`+outbox.FailureNotices+`' AND posted_at <= now_us() AND `+
-		c.db.KeyCondition(&l, "ended_id", keys)+` ORDER BY project_id, ended_id `+c.db.Exclusive, l.Values...)
+		s.db.KeyCondition(&l, "ended_id", keys)+` ORDER BY project_id, ended_id `+s.db.Exclusive, l.Values...)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (c *Store) takeFailing(ctx context.Context, tx *sqldb.Tx, failing []deliver
 	}
 	if len(over) > 0 {
 		l = sqldb.Args{}
-		if _, err := tx.Exec(ctx, `DELETE FROM outbox WHERE consumer = '`+outbox.FailureNotices+`' AND `+c.db.KeyCondition(&l, "ended_id", over), l.Values...); err != nil {
+		if _, err := tx.Exec(ctx, `DELETE FROM outbox WHERE consumer = '`+outbox.FailureNotices+`' AND `+s.db.KeyCondition(&l, "ended_id", over), l.Values...); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (c *Store) takeFailing(ctx context.Context, tx *sqldb.Tx, failing []deliver
 	}
 	l = sqldb.Args{Values: []any{store.TellEvery.Microseconds()}}
 	_, err = tx.Exec(ctx, `UPDATE outbox SET failed = 0, failures = 0, posted_at = now_us() + $1 WHERE consumer = '`+outbox.FailureNotices+`' AND `+
-		c.db.KeyCondition(&l, "ended_id", told), l.Values...)
+		s.db.KeyCondition(&l, "ended_id", told), l.Values...)
 	return err
 }
 
@@ -123,14 +123,14 @@ type failedDelivery struct {
 }
 
 // noticeLinks returns the links that send failure notices about these connectors.
-func (c *Store) noticeLinks(ctx context.Context, failing []deliveryOutboxRow) (all []target, err error) {
+func (s *Store) noticeLinks(ctx context.Context, failing []deliveryOutboxRow) (all []target, err error) {
 	var last []store.Key
 	for _, p := range failing {
 		if p.failed > 0 {
 			last = append(last, store.Key{ProjectID: p.ProjectID, ID: *p.last})
 		}
 	}
-	failures, err := c.failedDeliveries(ctx, last)
+	failures, err := s.failedDeliveries(ctx, last)
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +138,7 @@ func (c *Store) noticeLinks(ctx context.Context, failing []deliveryOutboxRow) (a
 	for _, f := range failures {
 		of := store.Key{ProjectID: f.ProjectID, ID: f.environment}
 		if _, known := links[of]; !known {
-			if links[of], err = c.noticeLinksOf(ctx, of); err != nil {
+			if links[of], err = s.noticeLinksOf(ctx, of); err != nil {
 				return nil, err
 			}
 		}
@@ -153,10 +153,10 @@ func (c *Store) noticeLinks(ctx context.Context, failing []deliveryOutboxRow) (a
 }
 
 // failedDeliveries reads failed deliveries with the last attempt of each.
-func (c *Store) failedDeliveries(ctx context.Context, keys []store.Key) (all []failedDelivery, err error) {
-	for _, same := range c.db.KeysByPart("ended_connector_runs", keys) {
+func (s *Store) failedDeliveries(ctx context.Context, keys []store.Key) (all []failedDelivery, err error) {
+	for _, same := range s.db.KeysByPart("ended_connector_runs", keys) {
 		var l sqldb.Args
-		past, err := sqldb.PastRows(ctx, c.db, c.db.Reader(), same[0].ID, func(row sqldb.Scanner) (f failedDelivery, err error) {
+		past, err := sqldb.PastRows(ctx, s.db, s.db.Reader(), same[0].ID, func(row sqldb.Scanner) (f failedDelivery, err error) {
 			var (
 				runs  []uuid.UUID
 				ended time.Time
@@ -165,7 +165,7 @@ func (c *Store) failedDeliveries(ctx context.Context, keys []store.Key) (all []f
 			f.word.Type, f.word.DeliveryID, f.word.FailedAt, f.word.RunID = store.StatusDeliveryFailed, f.ID, ended, firstOf(runs)
 			return f, err
 		}, `SELECT project_id, id, environment_id, connector_id, run_ids, error, ended_at FROM {ended_connector_runs}
-			WHERE status = 'failed' AND trigger_type = 'outbound' AND `+c.db.KeyCondition(&l, "id", same), l.Values...)
+			WHERE status = 'failed' AND trigger_type = 'outbound' AND `+s.db.KeyCondition(&l, "id", same), l.Values...)
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +173,7 @@ func (c *Store) failedDeliveries(ctx context.Context, keys []store.Key) (all []f
 	}
 	for i := range all {
 		f := &all[i]
-		last, err := sqldb.PastRows(ctx, c.db, c.db.Reader(), f.ID, func(row sqldb.Scanner) (a store.PastAttempt, err error) {
+		last, err := sqldb.PastRows(ctx, s.db, s.db.Reader(), f.ID, func(row sqldb.Scanner) (a store.PastAttempt, err error) {
 			return a, row.Scan(&a.Number, &a.StatusCode, &a.ErrorClass)
 		}, `SELECT number, status_code, error_class FROM {delivery_attempts} WHERE project_id = $1 AND delivery_id = $2 ORDER BY number DESC LIMIT 1`,
 			f.ProjectID, f.ID)
@@ -186,8 +186,8 @@ func (c *Store) failedDeliveries(ctx context.Context, keys []store.Key) (all []f
 }
 
 // noticeLinksOf returns the links of an environment that send failure notices, one per connector.
-func (c *Store) noticeLinksOf(ctx context.Context, environment store.Key) (all []target, err error) {
-	links, err := sqldb.Collect(ctx, c.db.Reader(), func(row sqldb.Scanner) (to target, err error) {
+func (s *Store) noticeLinksOf(ctx context.Context, environment store.Key) (all []target, err error) {
+	links, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (to target, err error) {
 		return to, row.Scan(&to.link, &to.connector)
 	}, `SELECT l.id, l.connector_id FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
 		WHERE l.project_id = $1 AND l.tells_failures AND c.environment_id = $2 AND c.mode = 'outbound' AND NOT c.shadowed ORDER BY `+connectorrow.LinkOrder, environment.ProjectID, environment.ID)

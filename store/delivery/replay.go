@@ -17,9 +17,9 @@ import (
 )
 
 // KnownRequest implements store.Replays.
-func (c *Store) KnownRequest(ctx context.Context, connector store.Key, key store.Idempotency) (store.Admission, error) {
+func (s *Store) KnownRequest(ctx context.Context, connector store.Key, key store.Idempotency) (store.Admission, error) {
 	e := store.Event{ProjectID: connector.ProjectID, ConnectorID: connector.ID, Idempotency: &key}
-	a, err := idempotency.Earlier(ctx, c.db.Reader(), e)
+	a, err := idempotency.Earlier(ctx, s.db.Reader(), e)
 	if err != nil {
 		return store.Admission{}, err
 	}
@@ -40,8 +40,8 @@ type requestedDelivery struct {
 
 // Redeliver implements store.Replays. It reads the original first, because the original does not
 // change.
-func (c *Store) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admission, err error) {
-	of, err := runrow.ReadConnectorRun(ctx, c.db, c.db.Reader(), r.Of)
+func (s *Store) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admission, err error) {
+	of, err := runrow.ReadConnectorRun(ctx, s.db, s.db.Reader(), r.Of)
 	if err == nil && (of.Trigger != store.TriggerOutbound || len(of.RunIDs) == 0 && of.Kind != store.DeliverTest) {
 		err = store.ErrNotFound
 	}
@@ -51,20 +51,20 @@ func (c *Store) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admi
 	d := requestedDelivery{of: of.ID, Delivery: store.Delivery{
 		ProjectID: of.ProjectID, EnvironmentID: of.EnvironmentID, ConnectorID: of.ConnectorID, RunID: firstOf(of.RunIDs), Kind: of.Kind, Hops: 1,
 	}}
-	blobs, err := c.copyPayload(ctx, &d)
+	blobs, err := s.copyPayload(ctx, &d)
 	if err != nil {
-		c.blobs.DropUnmarked(ctx, blobs)
+		s.blobs.DropUnmarked(ctx, blobs)
 		return a, sqldb.Wrap(err, "reading the contents of delivery %s", r.Of)
 	}
 	if of.Kind != store.DeliverTest {
-		from, err := runrow.OriginOf(ctx, c.db, c.db.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID})
+		from, err := runrow.OriginOf(ctx, s.db, s.db.Reader(), store.Key{ProjectID: d.ProjectID, ID: d.RunID})
 		if err != nil {
 			return a, sqldb.Wrap(err, "reading the connector run that started run %s", d.RunID)
 		}
 		d.Hops, d.Traceparent = from.Hops+1, from.Traceparent
 	}
-	err = c.blobs.WriteWith(ctx, blobs, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		a, _, err = c.insertOnce(ctx, tx, d, blobs, r.Idempotency, r.Step)
+	err = s.blobs.WriteWith(ctx, blobs, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		a, _, err = s.insertOnce(ctx, tx, d, blobs, r.Idempotency, r.Step)
 		return err
 	})
 	return a, sqldb.Wrap(err, "redelivering %s", r.Of)
@@ -72,7 +72,7 @@ func (c *Store) Redeliver(ctx context.Context, r store.Redelivery) (a store.Admi
 
 // insertOnce inserts a requested delivery with a new ID, and advances a replay step with it. If the
 // key is known, it does neither, and first is false.
-func (c *Store) insertOnce(
+func (s *Store) insertOnce(
 	ctx context.Context, tx *sqldb.Tx, d requestedDelivery, blobs []store.Key, key *store.Idempotency, step *store.ReplayStep,
 ) (a store.Admission, first bool, err error) {
 	random, err := uuid.NewV7()
@@ -96,16 +96,16 @@ func (c *Store) insertOnce(
 			return a, false, err
 		}
 	}
-	return store.Admission{ConnectorRunID: d.ID, RunIDs: runsOfDelivery(d.Delivery)}, true, c.insertRequested(ctx, tx, d, blobs, now)
+	return store.Admission{ConnectorRunID: d.ID, RunIDs: runsOfDelivery(d.Delivery)}, true, s.insertRequested(ctx, tx, d, blobs, now)
 }
 
 // SendTest implements store.Replays.
-func (c *Store) SendTest(ctx context.Context, t store.TestDelivery) (a store.Admission, err error) {
+func (s *Store) SendTest(ctx context.Context, t store.TestDelivery) (a store.Admission, err error) {
 	if err := t.Check(); err != nil {
 		return a, err
 	}
-	err = c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		connectors, err := connectorrow.ByKeys(ctx, c.db, tx, []store.Key{t.Connector})
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		connectors, err := connectorrow.ByKeys(ctx, s.db, tx, []store.Key{t.Connector})
 		if err != nil {
 			return err
 		}
@@ -117,7 +117,7 @@ func (c *Store) SendTest(ctx context.Context, t store.TestDelivery) (a store.Adm
 			ProjectID: connector.ProjectID, EnvironmentID: connector.EnvironmentID, ConnectorID: connector.ID, Kind: store.DeliverTest, Hops: 1,
 		}}
 		var first bool
-		if a, first, err = c.insertOnce(ctx, tx, d, nil, t.Idempotency, nil); err != nil || !first {
+		if a, first, err = s.insertOnce(ctx, tx, d, nil, t.Idempotency, nil); err != nil || !first {
 			return err
 		}
 		return makeDestinationDue(ctx, tx, t.Connector)
@@ -128,12 +128,12 @@ func (c *Store) SendTest(ctx context.Context, t store.TestDelivery) (a store.Adm
 // copyPayload prepares the contents of a delivery. A result stays with its run. Any other payload
 // is under the original's ID; if it is in a blob, it is copied, and the copy returned. ErrGone if
 // it is no longer stored.
-func (c *Store) copyPayload(ctx context.Context, d *requestedDelivery) (blobs []store.Key, err error) {
+func (s *Store) copyPayload(ctx context.Context, d *requestedDelivery) (blobs []store.Key, err error) {
 	if d.Kind == store.DeliverResult {
-		d.LinkID, err = sendingLink(ctx, c.db, d.Delivery)
+		d.LinkID, err = sendingLink(ctx, s.db, d.Delivery)
 		return nil, err
 	}
-	in, err := c.runs.EventInput(ctx, store.Key{ProjectID: d.ProjectID, ID: d.of})
+	in, err := s.runs.EventInput(ctx, store.Key{ProjectID: d.ProjectID, ID: d.of})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, store.ErrGone
 	}
@@ -144,7 +144,7 @@ func (c *Store) copyPayload(ctx context.Context, d *requestedDelivery) (blobs []
 	if in.Blob == nil {
 		return nil, nil
 	}
-	body, err := c.blobs.OpenBlob(ctx, store.Key{ProjectID: d.ProjectID, ID: *in.Blob})
+	body, err := s.blobs.OpenBlob(ctx, store.Key{ProjectID: d.ProjectID, ID: *in.Blob})
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, store.ErrGone
 	}
@@ -157,7 +157,7 @@ func (c *Store) copyPayload(ctx context.Context, d *requestedDelivery) (blobs []
 		return nil, err
 	}
 	d.blob, blobs = &id, []store.Key{{ProjectID: d.ProjectID, ID: id}}
-	d.size, err = c.blobs.WriteBlob(ctx, blobs[0], body)
+	d.size, err = s.blobs.WriteBlob(ctx, blobs[0], body)
 	return blobs, err
 }
 
@@ -182,7 +182,7 @@ func sendingLink(ctx context.Context, db *sqldb.DB, d store.Delivery) (link uuid
 }
 
 // insertRequested inserts a requested delivery with its contents, due now.
-func (c *Store) insertRequested(ctx context.Context, tx *sqldb.Tx, d requestedDelivery, blobs []store.Key, now int64) error {
+func (s *Store) insertRequested(ctx context.Context, tx *sqldb.Tx, d requestedDelivery, blobs []store.Key, now int64) error {
 	var of *uuid.UUID
 	if d.of != uuid.Nil {
 		of = &d.of
@@ -193,7 +193,7 @@ func (c *Store) insertRequested(ctx context.Context, tx *sqldb.Tx, d requestedDe
 		return err
 	}
 	if d.Kind != store.DeliverResult {
-		if err := c.blobs.MarkBlobs(ctx, tx, blobs); err != nil {
+		if err := s.blobs.MarkBlobs(ctx, tx, blobs); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `INSERT INTO inputs (project_id, id, content_type, data, blob_id) VALUES ($1, $2, $3, $4, $5)`,

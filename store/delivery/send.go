@@ -20,59 +20,59 @@ import (
 
 // Send implements store.Sends. A payload that is too large for a row is written first, unless it is
 // already clear that it will not be sent.
-func (c *Store) Send(ctx context.Context, s store.Send) (sent store.Sent, err error) {
-	if err := s.Check(); err != nil {
+func (s *Store) Send(ctx context.Context, send store.Send) (sent store.Sent, err error) {
+	if err := send.Check(); err != nil {
 		return sent, err
 	}
-	refused, err := c.checkSend(ctx, s)
+	refused, err := s.checkSend(ctx, send)
 	if err != nil {
-		return sent, sqldb.Wrap(err, "checking the payload of run %s", s.Lease.Run)
+		return sent, sqldb.Wrap(err, "checking the payload of run %s", send.Lease.Run)
 	}
 	var blobs []store.Key
-	if len(s.Payload) > store.MaxInlineInput && refused == nil {
+	if len(send.Payload) > store.MaxInlineInput && refused == nil {
 		id, err := uuid.NewV7()
 		if err != nil {
 			return sent, sqldb.Wrap(err, "generating an ID")
 		}
-		blob := store.Key{ProjectID: s.Lease.Run.ProjectID, ID: id}
+		blob := store.Key{ProjectID: send.Lease.Run.ProjectID, ID: id}
 		blobs = append(blobs, blob)
-		if _, err := c.blobs.WriteBlob(ctx, blob, bytes.NewReader(s.Payload)); err != nil {
-			c.blobs.DropUnmarked(ctx, blobs)
-			return sent, sqldb.Wrap(err, "storing the payload of run %s", s.Lease.Run)
+		if _, err := s.blobs.WriteBlob(ctx, blob, bytes.NewReader(send.Payload)); err != nil {
+			s.blobs.DropUnmarked(ctx, blobs)
+			return sent, sqldb.Wrap(err, "storing the payload of run %s", send.Lease.Run)
 		}
 	}
-	err = c.blobs.WriteWith(ctx, blobs, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		sent, err = c.sendPayload(ctx, tx, s, blobs, refused)
+	err = s.blobs.WriteWith(ctx, blobs, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		sent, err = s.sendPayload(ctx, tx, send, blobs, refused)
 		return err
 	})
-	return sent, sqldb.Wrap(err, "sending for run %s", s.Lease.Run)
+	return sent, sqldb.Wrap(err, "sending for run %s", send.Lease.Run)
 }
 
 // checkSend returns in advance why a payload cannot be sent. For a small payload it only checks the project's
 // storage. The transaction checks again.
-func (c *Store) checkSend(ctx context.Context, s store.Send) (refused, err error) {
-	run := s.Lease.Run
-	if refused, err = storedbytes.CheckLimit(ctx, c.db, run.ProjectID); refused != nil || err != nil || len(s.Payload) <= store.MaxInlineInput {
+func (s *Store) checkSend(ctx context.Context, send store.Send) (refused, err error) {
+	run := send.Lease.Run
+	if refused, err = storedbytes.CheckLimit(ctx, s.db, run.ProjectID); refused != nil || err != nil || len(send.Payload) <= store.MaxInlineInput {
 		return refused, err
 	}
-	claims, err := c.openRuns.CurrentClaims(ctx, []store.Lease{s.Lease})
+	claims, err := s.openRuns.CurrentClaims(ctx, []store.Lease{send.Lease})
 	if err != nil {
 		return nil, err
 	}
-	if held, current := claims[s.Lease]; !current || s.Position > held.Length {
+	if held, current := claims[send.Lease]; !current || send.Position > held.Length {
 		return store.ErrFenced, nil
 	}
-	known, err := knownSend(ctx, c.db.Reader(), s)
+	known, err := knownSend(ctx, s.db.Reader(), send)
 	if err != nil {
 		return nil, err
 	}
 	if len(known) > 0 {
 		return store.ErrConflict, nil // known already, so the caller gets the first result
 	}
-	if err := checkSendLimits(ctx, c.db.Reader(), run, len(s.Payload)); err != nil {
+	if err := checkSendLimits(ctx, s.db.Reader(), run, len(send.Payload)); err != nil {
 		return refusalOf(err)
 	}
-	_, err = c.sendTarget(ctx, c.db.Reader(), s)
+	_, err = s.sendTarget(ctx, s.db.Reader(), send)
 	return refusalOf(err)
 }
 
@@ -86,40 +86,40 @@ func refusalOf(err error) (refused, failed error) {
 
 // sendPayload creates the delivery of a payload, which is in the first of the blobs if there is one.
 // refused is why a payload that was not sent before cannot be sent.
-func (c *Store) sendPayload(ctx context.Context, tx *sqldb.Tx, s store.Send, blobs []store.Key, refused error) (sent store.Sent, err error) {
-	run := s.Lease.Run
-	held, err := openrun.LockClaim(ctx, tx, s.Lease)
+func (s *Store) sendPayload(ctx context.Context, tx *sqldb.Tx, send store.Send, blobs []store.Key, refused error) (sent store.Sent, err error) {
+	run := send.Lease.Run
+	held, err := openrun.LockClaim(ctx, tx, send.Lease)
 	if errors.Is(err, store.ErrNotFound) {
-		return sent, c.openRuns.ClaimError(ctx, tx, s.Lease)
+		return sent, s.openRuns.ClaimError(ctx, tx, send.Lease)
 	}
 	if err != nil {
 		return sent, err
 	}
-	if s.Position > held.Length {
-		return sent, fmt.Errorf("the journal has no entry %d: %w", s.Position, store.ErrInvalid)
+	if send.Position > held.Length {
+		return sent, fmt.Errorf("the journal has no entry %d: %w", send.Position, store.ErrInvalid)
 	}
-	known, err := knownSend(ctx, tx, s)
+	known, err := knownSend(ctx, tx, send)
 	if err != nil || len(known) > 0 {
 		return firstOf(known), err
 	}
 	if refused != nil {
 		return sent, refused
 	}
-	if err := checkSendLimits(ctx, tx, run, len(s.Payload)); err != nil {
+	if err := checkSendLimits(ctx, tx, run, len(send.Payload)); err != nil {
 		return sent, err
 	}
-	to, err := c.sendTarget(ctx, tx, s)
+	to, err := s.sendTarget(ctx, tx, send)
 	if err != nil {
 		return sent, err
 	}
 	if len(blobs) > 0 {
 		to.blob = &blobs[0].ID
-		if err := c.blobs.MarkBlobs(ctx, tx, blobs); err != nil {
+		if err := s.blobs.MarkBlobs(ctx, tx, blobs); err != nil {
 			return sent, err
 		}
 	}
 	targets := []target{to}
-	if err := c.insertDeliveries(ctx, tx, targets); err != nil {
+	if err := s.insertDeliveries(ctx, tx, targets); err != nil {
 		return sent, err
 	}
 	if to.closed == "" {
@@ -127,7 +127,7 @@ func (c *Store) sendPayload(ctx context.Context, tx *sqldb.Tx, s store.Send, blo
 	}
 	sent = store.Sent{DeliveryID: targets[0].id, Skipped: to.closed}
 	_, err = tx.Exec(ctx, `INSERT INTO sends (project_id, run_id, position, delivery_id, skipped, bytes) VALUES ($1, $2, $3, $4, $5, $6)`,
-		run.ProjectID, run.ID, s.Position, sent.DeliveryID, sqldb.Text(sent.Skipped), len(s.Payload))
+		run.ProjectID, run.ID, send.Position, sent.DeliveryID, sqldb.Text(sent.Skipped), len(send.Payload))
 	return sent, err
 }
 
@@ -163,10 +163,10 @@ func firstOf[T any](all []T) (first T) {
 }
 
 // sendTarget returns the target of a run's payload; ErrNotFound if its agent has no such link.
-func (c *Store) sendTarget(ctx context.Context, q sqldb.Queryer, s store.Send) (to target, err error) {
-	run := s.Lease.Run
+func (s *Store) sendTarget(ctx context.Context, q sqldb.Queryer, send store.Send) (to target, err error) {
+	run := send.Lease.Run
 	var agent string
-	to = target{kind: store.DeliverPayload, run: run, payload: s.Payload}
+	to = target{kind: store.DeliverPayload, run: run, payload: send.Payload}
 	if err := q.QueryRowContext(ctx, `SELECT environment_id, agent_name FROM open_runs WHERE project_id = $1 AND id = $2`,
 		run.ProjectID, run.ID).Scan(&to.environment, &agent); err != nil {
 		return to, sqldb.MapNoRows(err)
@@ -176,16 +176,16 @@ func (c *Store) sendTarget(ctx context.Context, q sqldb.Queryer, s store.Send) (
 		return to, err
 	}
 	for _, l := range links {
-		if l.Policy.Mode != s.Mode || s.Mode == store.LinkAgentTool && l.Policy.ActionName != s.Name || s.Mode == store.LinkMiddleware && l.ConnectorName != s.Name {
+		if l.Policy.Mode != send.Mode || send.Mode == store.LinkAgentTool && l.Policy.ActionName != send.Name || send.Mode == store.LinkMiddleware && l.ConnectorName != send.Name {
 			continue
 		}
 		to.link, to.connector = l.ID, l.Connector
-		from, err := runrow.OriginOf(ctx, c.db, q, run)
+		from, err := runrow.OriginOf(ctx, s.db, q, run)
 		if err != nil {
 			return to, err
 		}
 		to.hops, to.traceparent = from.Hops+1, from.Traceparent
-		open, err := c.setClosedReasons(ctx, q, []target{to})
+		open, err := s.setClosedReasons(ctx, q, []target{to})
 		if err == nil && len(open) == 0 { // not in effect
 			err = store.ErrNotFound
 		}
@@ -195,17 +195,17 @@ func (c *Store) sendTarget(ctx context.Context, q sqldb.Queryer, s store.Send) (
 }
 
 // forgetSends deletes the sends of ended runs.
-func (c *Store) forgetSends(ctx context.Context, tx *sqldb.Tx, runs []store.Key) error {
+func (s *Store) forgetSends(ctx context.Context, tx *sqldb.Tx, runs []store.Key) error {
 	if len(runs) == 0 {
 		return nil
 	}
 	var l sqldb.Args
-	_, err := tx.Exec(ctx, `DELETE FROM sends WHERE `+c.db.KeyCondition(&l, "run_id", runs), l.Values...)
+	_, err := tx.Exec(ctx, `DELETE FROM sends WHERE `+s.db.KeyCondition(&l, "run_id", runs), l.Values...)
 	return err
 }
 
 // Actions implements store.Sends.
-func (c *Store) Actions(ctx context.Context, environment store.Key, agents []string) (all []store.Action, err error) {
+func (s *Store) Actions(ctx context.Context, environment store.Key, agents []string) (all []store.Action, err error) {
 	if len(agents) == 0 {
 		return nil, nil
 	}
@@ -213,7 +213,7 @@ func (c *Store) Actions(ctx context.Context, environment store.Key, agents []str
 	for i, agent := range agents {
 		texts[i] = sqldb.Text(agent)
 	}
-	links, err := connectorrow.SendingLinks(ctx, c.db.Reader(), environment.ProjectID, environment.ID, texts...)
+	links, err := connectorrow.SendingLinks(ctx, s.db.Reader(), environment.ProjectID, environment.ID, texts...)
 	if err != nil {
 		return nil, sqldb.Wrap(err, "reading the outbound links of agents")
 	}
@@ -233,7 +233,7 @@ func (c *Store) Actions(ctx context.Context, environment store.Key, agents []str
 }
 
 // addPayloads reads the payloads of claimed deliveries that are not results, except for blobs.
-func (c *Store) addPayloads(ctx context.Context, claimed []store.ClaimedDelivery) error {
+func (s *Store) addPayloads(ctx context.Context, claimed []store.ClaimedDelivery) error {
 	ids := map[uuid.UUID][]uuid.UUID{}
 	for _, d := range claimed {
 		if d.Kind != store.DeliverResult {
@@ -241,7 +241,7 @@ func (c *Store) addPayloads(ctx context.Context, claimed []store.ClaimedDelivery
 		}
 	}
 	for project, of := range ids {
-		inputs, err := runrow.Inputs(ctx, c.db, c.db.Reader(), project, of)
+		inputs, err := runrow.Inputs(ctx, s.db, s.db.Reader(), project, of)
 		if err != nil {
 			return err
 		}

@@ -19,14 +19,14 @@ import (
 )
 
 // ReportBuild implements store.Builds.
-func (rec *Store) ReportBuild(ctx context.Context, key store.Key, r store.BuildReport) error {
+func (s *Store) ReportBuild(ctx context.Context, key store.Key, r store.BuildReport) error {
 	r.Branch, r.Commit, r.CommitMessage, r.Author = sqldb.Text(r.Branch), sqldb.Text(r.Commit), sqldb.Text(r.CommitMessage), sqldb.Text(r.Author)
 	r, err := r.Bounded()
 	if err != nil {
 		return sqldb.Wrap(err, "reporting the build of deployment %s", key)
 	}
-	err = rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		d, err := Lock(ctx, rec.db, tx, key)
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		d, err := Lock(ctx, s.db, tx, key)
 		switch {
 		case err != nil:
 			return err
@@ -52,12 +52,12 @@ func (rec *Store) ReportBuild(ctx context.Context, key store.Key, r store.BuildR
 }
 
 // AppendBuildLog implements store.Builds.
-func (rec *Store) AppendBuildLog(ctx context.Context, key store.Key, number int64, chunk string) error {
+func (s *Store) AppendBuildLog(ctx context.Context, key store.Key, number int64, chunk string) error {
 	if number < 0 || number > store.MaxLogNumber {
 		return sqldb.Wrap(fmt.Errorf("the chunk number is %d; the range is 0 to %d: %w", number, store.MaxLogNumber, store.ErrInvalid),
 			"appending to the log of deployment %s", key)
 	}
-	err := rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		// This changes nothing. It locks the row, so that chunks are counted one by one.
 		var used int64
 		if err := tx.QueryRowContext(ctx, `UPDATE deployments SET log_size = log_size WHERE project_id = $1 AND id = $2
@@ -103,26 +103,23 @@ func appendOutcome(ctx context.Context, tx *sqldb.Tx, key store.Key, line string
 }
 
 // BuildLog implements store.Builds.
-func (rec *Store) BuildLog(ctx context.Context, key store.Key) (string, error) {
-	chunks, err := sqldb.Collect(ctx, rec.db.Reader(), func(row sqldb.Scanner) (s string, err error) {
-		err = row.Scan(&s)
-		return s, err
-	}, `SELECT chunk FROM build_log WHERE project_id = $1 AND deployment_id = $2 ORDER BY number`, key.ProjectID, key.ID)
+func (s *Store) BuildLog(ctx context.Context, key store.Key) (string, error) {
+	chunks, err := sqldb.Collect(ctx, s.db.Reader(), sqldb.ScanText, `SELECT chunk FROM build_log WHERE project_id = $1 AND deployment_id = $2 ORDER BY number`, key.ProjectID, key.ID)
 	return strings.Join(chunks, ""), sqldb.Wrap(err, "reading the log of deployment %s", key)
 }
 
 // BuildLogFrom implements store.Builds. It reads the status first, so the log of an ended
 // deployment is complete.
-func (rec *Store) BuildLogFrom(ctx context.Context, key store.Key, number int64) (store.BuildLogPart, error) {
+func (s *Store) BuildLogFrom(ctx context.Context, key store.Key, number int64) (store.BuildLogPart, error) {
 	part := store.BuildLogPart{Next: number}
-	err := sqldb.MapNoRows(rec.db.Reader().QueryRowContext(ctx, `SELECT status FROM deployments WHERE project_id = $1 AND id = $2`,
+	err := sqldb.MapNoRows(s.db.Reader().QueryRowContext(ctx, `SELECT status FROM deployments WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(&part.Status))
 	if err != nil {
 		return part, sqldb.Wrap(err, "reading deployment %s", key)
 	}
-	chunks, err := sqldb.Collect(ctx, rec.db.Reader(), func(row sqldb.Scanner) (s string, err error) {
-		err = row.Scan(&part.Next, &s)
-		return s, err
+	chunks, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (chunk string, err error) {
+		err = row.Scan(&part.Next, &chunk)
+		return chunk, err
 	}, `SELECT number, chunk FROM build_log WHERE project_id = $1 AND deployment_id = $2 AND number >= $3 ORDER BY number`,
 		key.ProjectID, key.ID, number)
 	if len(chunks) > 0 {
@@ -133,13 +130,13 @@ func (rec *Store) BuildLogFrom(ctx context.Context, key store.Key, number int64)
 }
 
 // FinishBuild implements store.Builds.
-func (rec *Store) FinishBuild(ctx context.Context, key store.Key, r store.BuildResult) error {
+func (s *Store) FinishBuild(ctx context.Context, key store.Key, r store.BuildResult) error {
 	r, err := boundedResult(r)
 	if err != nil {
 		return sqldb.Wrap(err, "finishing the build of deployment %s", key)
 	}
-	err = rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		d, err := Lock(ctx, rec.db, tx, key)
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		d, err := Lock(ctx, s.db, tx, key)
 		if err != nil {
 			return err
 		}
@@ -224,15 +221,15 @@ func connectorFiles(files []store.ConnectorFile) (json.RawMessage, error) {
 }
 
 // ConnectorFiles implements store.Deployments.
-func (rec *Store) ConnectorFiles(ctx context.Context, key store.Key) (files []store.ConnectorFile, err error) {
-	err = sqldb.MapNoRows(rec.db.Reader().QueryRowContext(ctx, `SELECT connector_files FROM deployments WHERE project_id = $1 AND id = $2`,
+func (s *Store) ConnectorFiles(ctx context.Context, key store.Key) (files []store.ConnectorFile, err error) {
+	err = sqldb.MapNoRows(s.db.Reader().QueryRowContext(ctx, `SELECT connector_files FROM deployments WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(sqldb.ScanJSON(&files)))
 	return files, sqldb.Wrap(err, "reading the connectors of deployment %s", key)
 }
 
 // RecordConnectors implements store.Deployments.
-func (rec *Store) RecordConnectors(ctx context.Context, key store.Key, results json.RawMessage) error {
-	err := rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) RecordConnectors(ctx context.Context, key store.Key, results json.RawMessage) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE deployments SET connector_results = $3 WHERE project_id = $1 AND id = $2`,
 			key.ProjectID, key.ID, sqldb.JSON(sqldb.StorableJSON(results)))
 		if err == nil && n == 0 {

@@ -63,16 +63,16 @@ func readDeployment(ctx context.Context, q sqldb.Queryer, key store.Key) (store.
 }
 
 // Deployment implements store.Deployments.
-func (rec *Store) Deployment(ctx context.Context, key store.Key) (d store.Deployment, err error) {
-	err = rec.db.Reader().QueryRowContext(ctx, `SELECT `+deploymentColumns+`, test_results
+func (s *Store) Deployment(ctx context.Context, key store.Key) (d store.Deployment, err error) {
+	err = s.db.Reader().QueryRowContext(ctx, `SELECT `+deploymentColumns+`, test_results
 		FROM deployments WHERE project_id = $1 AND id = $2`, key.ProjectID, key.ID).
 		Scan(append(deploymentFields(&d), sqldb.ScanJSON(&d.TestResults))...)
 	return d, sqldb.Wrap(sqldb.MapNoRows(err), "reading deployment %s", key)
 }
 
 // ListDeployments implements store.Deployments.
-func (rec *Store) ListDeployments(ctx context.Context, environment store.Key) ([]store.Deployment, error) {
-	list, err := sqldb.Collect(ctx, rec.db.Reader(), scanDeployment, `SELECT `+deploymentColumns+` FROM (
+func (s *Store) ListDeployments(ctx context.Context, environment store.Key) ([]store.Deployment, error) {
+	list, err := sqldb.Collect(ctx, s.db.Reader(), scanDeployment, `SELECT `+deploymentColumns+` FROM (
 			SELECT d.*, SUM(length(message) + length(commit_message) + length(author)
 				+ COALESCE(length(agents), 0) + COALESCE(length(connector_results), 0))
 				OVER (ORDER BY sequence DESC) AS size_so_far
@@ -86,34 +86,34 @@ func (rec *Store) ListDeployments(ctx context.Context, environment store.Key) ([
 
 // BeginDeployment implements store.Deployments. It reads first, like ClaimID, because the
 // controller of an open deployment calls it every second.
-func (rec *Store) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
+func (s *Store) BeginDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
 	spec.Ref.Kind = store.KindDeployment
-	d, err := rec.begunDeployment(ctx, spec)
+	d, err := s.begunDeployment(ctx, spec)
 	if errors.Is(err, store.ErrNotFound) {
-		d, err = rec.beginDeployment(ctx, spec)
+		d, err = s.beginDeployment(ctx, spec)
 	}
 	return d, sqldb.Wrap(err, "beginning %s", spec.Ref)
 }
 
 // begunDeployment returns the deployment that this very object has begun; ErrNotFound if there is anything to
 // write.
-func (rec *Store) begunDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
-	held, err := object.Read(ctx, rec.db.Reader(), spec.Key())
+func (s *Store) begunDeployment(ctx context.Context, spec store.DeploymentSpec) (store.Deployment, error) {
+	held, err := object.Read(ctx, s.db.Reader(), spec.Key())
 	if err != nil {
 		return store.Deployment{}, err
 	}
-	d, err := readDeployment(ctx, rec.db.Reader(), spec.Key())
+	d, err := readDeployment(ctx, s.db.Reader(), spec.Key())
 	if err == nil && !(held.NamesObject(spec.Ref) && hasSameSource(&d, spec) && d.Ref == spec.Ref) {
 		err = store.ErrNotFound
 	}
 	return d, err
 }
 
-func (rec *Store) beginDeployment(ctx context.Context, spec store.DeploymentSpec) (d store.Deployment, err error) {
-	err = rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) beginDeployment(ctx context.Context, spec store.DeploymentSpec) (d store.Deployment, err error) {
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		// The spec of a deployment is immutable, so an older generation has the same content.
 		var stale *store.StaleError
-		if err := rec.claimID(ctx, tx, spec.Key(), spec.Ref); err != nil && !errors.As(err, &stale) {
+		if err := s.claimID(ctx, tx, spec.Key(), spec.Ref); err != nil && !errors.As(err, &stale) {
 			return err
 		}
 		var err error
@@ -218,9 +218,9 @@ func Cancel(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, message, condi
 }
 
 // StartBuild implements store.Deployments.
-func (rec *Store) StartBuild(ctx context.Context, key store.Key, path string) error {
-	err := rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		d, err := Lock(ctx, rec.db, tx, key)
+func (s *Store) StartBuild(ctx context.Context, key store.Key, path string) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		d, err := Lock(ctx, s.db, tx, key)
 		switch {
 		case err != nil:
 			return err
@@ -238,11 +238,11 @@ func (rec *Store) StartBuild(ctx context.Context, key store.Key, path string) er
 }
 
 // EndDeployment implements store.Deployments.
-func (rec *Store) EndDeployment(ctx context.Context, key store.Key, status store.DeploymentStatus,
+func (s *Store) EndDeployment(ctx context.Context, key store.Key, status store.DeploymentStatus,
 	reason store.FailureReason, message string,
 ) error {
-	err := rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		d, err := Lock(ctx, rec.db, tx, key)
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		d, err := Lock(ctx, s.db, tx, key)
 		switch {
 		case err != nil:
 			return err

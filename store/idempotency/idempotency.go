@@ -91,8 +91,8 @@ func resultOfDuplicate(first store.Event, a store.Admission, e store.Event) (sto
 }
 
 // KnownKey implements store.Ingest.
-func (m *Store) KnownKey(ctx context.Context, connector store.Key, key string) (known bool, err error) {
-	err = m.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM idempotency_keys
+func (s *Store) KnownKey(ctx context.Context, connector store.Key, key string) (known bool, err error) {
+	err = s.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM idempotency_keys
 		WHERE project_id = $1 AND connector_id = $2 AND key = $3 AND expires_at > now_us())`,
 		connector.ProjectID, connector.ID, sqldb.Text(key)).Scan(&known)
 	return known, sqldb.Wrap(err, "reading an idempotency key of connector %s", connector)

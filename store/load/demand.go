@@ -44,9 +44,9 @@ type agentDemand struct {
 }
 
 // Demand implements store.Demands.
-func (m *Store) Demand(ctx context.Context, environment store.Key, enough int) (d store.Demand, err error) {
+func (s *Store) Demand(ctx context.Context, environment store.Key, enough int) (d store.Demand, err error) {
 	of := map[string]agentDemand{}
-	_, err = sqldb.Collect(ctx, m.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			agent          string
 			running, lower bool
@@ -64,7 +64,7 @@ func (m *Store) Demand(ctx context.Context, environment store.Key, enough int) (
 		}
 		of[agent] = a
 		return none, nil
-	}, demandStatement(m.db.Address), environment.ProjectID, environment.ID, min(enough, runqueue.MaxHeads), enough)
+	}, demandStatement(s.db.Address), environment.ProjectID, environment.ID, min(enough, runqueue.MaxHeads), enough)
 	for _, a := range of {
 		d = a.addDemand(d)
 	}

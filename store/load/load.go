@@ -25,9 +25,9 @@ const backlogStatement = `SELECT c.environment_id, CAST(SUM(c.runs_left) AS bigi
 	FROM open_connector_runs c WHERE c.project_id = $1 GROUP BY c.environment_id`
 
 // ProjectLoad implements store.Loads.
-func (m *Store) ProjectLoad(ctx context.Context, project uuid.UUID) (store.ProjectLoad, error) {
+func (s *Store) ProjectLoad(ctx context.Context, project uuid.UUID) (store.ProjectLoad, error) {
 	load := store.ProjectLoad{Backlog: map[uuid.UUID]store.Backlog{}}
-	err := m.db.Reader().QueryRowContext(ctx, `SELECT p.backlog_runs, p.backlog_input, p.storage, p.requests_per_minute,
+	err := s.db.Reader().QueryRowContext(ctx, `SELECT p.backlog_runs, p.backlog_input, p.storage, p.requests_per_minute,
 			`+storedbytes.Counted+`
 		FROM projects p WHERE p.project_id = $1`, project).
 		Scan(&load.Limits.BacklogRuns, &load.Limits.BacklogInput, &load.Limits.Storage, &load.Limits.RequestsPerMinute, &load.Stored)
@@ -37,7 +37,7 @@ func (m *Store) ProjectLoad(ctx context.Context, project uuid.UUID) (store.Proje
 	if load.Limits.BacklogRuns == 0 && load.Limits.BacklogInput == 0 {
 		return load, nil
 	}
-	_, err = sqldb.Collect(ctx, m.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			environment uuid.UUID
 			backlog     store.Backlog

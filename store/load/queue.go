@@ -56,20 +56,20 @@ var keysStatement = `SELECT
 const figureTimeout = time.Second
 
 // QueueFigures implements store.Queue.
-func (m *Store) QueueFigures(ctx context.Context) (figures store.QueueFigures, err error) {
+func (s *Store) QueueFigures(ctx context.Context) (figures store.QueueFigures, err error) {
 	read := func(ctx context.Context, statement string, into ...any) error {
-		return m.db.Reader().QueryRowContext(ctx, statement).Scan(into...)
+		return s.db.Reader().QueryRowContext(ctx, statement).Scan(into...)
 	}
 	limited := func(ctx context.Context, statement string, into ...any) error {
-		return m.db.Reader().QueryRowContext(ctx, statement, store.MaxQueueCounted).Scan(into...)
+		return s.db.Reader().QueryRowContext(ctx, statement, store.MaxQueueCounted).Scan(into...)
 	}
 	measure := map[store.QueueFigure]func(ctx context.Context) error{
-		store.FigureQueued:  func(ctx context.Context) (err error) { figures.Queued, err = m.countQueued(ctx); return err },
+		store.FigureQueued:  func(ctx context.Context) (err error) { figures.Queued, err = s.countQueued(ctx); return err },
 		store.FigureRunning: func(ctx context.Context) error { return read(ctx, runningStatement, &figures.Running) },
 		store.FigureKeys: func(ctx context.Context) error {
 			return limited(ctx, keysStatement, &figures.KeysHeld, &figures.Blocked)
 		},
-		store.FigureOutbox:   func(ctx context.Context) (err error) { figures.OutboxAges, err = m.outboxAges(ctx); return err },
+		store.FigureOutbox:   func(ctx context.Context) (err error) { figures.OutboxAges, err = s.outboxAges(ctx); return err },
 		store.FigureSetAside: func(ctx context.Context) error { return limited(ctx, asideStatement, &figures.OutboxAside) },
 		store.FigureTicks:    func(ctx context.Context) error { return read(ctx, tickStatement, sqldb.ScanDuration(&figures.TickAge)) },
 	}
@@ -87,7 +87,7 @@ func (m *Store) QueueFigures(ctx context.Context) (figures store.QueueFigures, e
 }
 
 // countQueued counts the queued runs of each state and class.
-func (m *Store) countQueued(ctx context.Context) (map[store.QueueState]map[store.Class]store.QueueDepth, error) {
+func (s *Store) countQueued(ctx context.Context) (map[store.QueueState]map[store.Class]store.QueueDepth, error) {
 	queued := map[store.QueueState]map[store.Class]store.QueueDepth{}
 	for _, state := range store.QueueStates {
 		queued[state] = map[store.Class]store.QueueDepth{}
@@ -96,10 +96,10 @@ func (m *Store) countQueued(ctx context.Context) (map[store.QueueState]map[store
 		}
 	}
 	var queues int64
-	if err := m.db.Reader().QueryRowContext(ctx, queueCountStatement(m.db.Address)).Scan(&queues); err != nil {
+	if err := s.db.Reader().QueryRowContext(ctx, queueCountStatement(s.db.Address)).Scan(&queues); err != nil {
 		return nil, err
 	}
-	_, err := sqldb.Collect(ctx, m.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	_, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			live, present bool
 			class         store.Class
@@ -115,7 +115,7 @@ func (m *Store) countQueued(ctx context.Context) (map[store.QueueState]map[store
 		depth.Oldest = max(depth.Oldest, time.Duration(oldest)*time.Microsecond)
 		queued[state][class] = depth
 		return none, nil
-	}, queueStatement(m.db.Address), store.RunnerPresence.Microseconds(), countOf(queues))
+	}, queueStatement(s.db.Address), store.RunnerPresence.Microseconds(), countOf(queues))
 	return queued, err
 }
 
@@ -160,12 +160,12 @@ var outboxStatement = func() string {
 }()
 
 // outboxAges reads the result of outboxStatement.
-func (m *Store) outboxAges(ctx context.Context) (map[store.OutboxConsumer]time.Duration, error) {
+func (s *Store) outboxAges(ctx context.Context) (map[store.OutboxConsumer]time.Duration, error) {
 	ages, columns := make([]time.Duration, len(store.OutboxConsumers)), make([]any, len(store.OutboxConsumers))
 	for i := range ages {
 		columns[i] = sqldb.ScanDuration(&ages[i])
 	}
-	err := m.db.Reader().QueryRowContext(ctx, outboxStatement).Scan(columns...)
+	err := s.db.Reader().QueryRowContext(ctx, outboxStatement).Scan(columns...)
 	out := map[store.OutboxConsumer]time.Duration{}
 	for i, consumer := range store.OutboxConsumers {
 		out[consumer] = ages[i]

@@ -75,20 +75,20 @@ func (s Start) Order(id uuid.UUID) int {
 // it decides. Start statements of several environments, in all projects, share a transaction; the
 // package comment documents their lock timeouts. A claim that finds nothing writes nothing, except
 // the runner's record when that is due.
-func (d *Store) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult, error) {
+func (s *Store) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult, error) {
 	claim = claim.Bounded()
 	var result store.ClaimResult
 	for try := range claimTries {
-		look, err := d.engine.Look(ctx, claim)
+		look, err := s.engine.Look(ctx, claim)
 		if err != nil {
 			return result, sqldb.Wrap(err, "reading the runs of environment %s", claim.Environment)
 		}
 		if try == 0 {
-			if result, err = d.reportRunner(ctx, claim, look); err != nil {
+			if result, err = s.reportRunner(ctx, claim, look); err != nil {
 				return result, sqldb.Wrap(err, "recording runner %q", claim.RunnerID)
 			}
 		}
-		runs, done, err := d.startPicked(ctx, claim, look)
+		runs, done, err := s.startPicked(ctx, claim, look)
 		if err != nil {
 			return result, sqldb.Wrap(err, "claiming runs of environment %s", claim.Environment)
 		}
@@ -104,10 +104,10 @@ func (d *Store) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult
 
 // reportRunner records the runner. It returns the lost claims of the runner, and the leased runs that the
 // runner does not name.
-func (d *Store) reportRunner(ctx context.Context, claim store.Claim, look Look) (result store.ClaimResult, err error) {
+func (s *Store) reportRunner(ctx context.Context, claim store.Claim, look Look) (result store.ClaimResult, err error) {
 	result.Lost = otherLeases(claim.Holding, look.Leased)
 	if !look.Seen {
-		if err := d.recordRunner(ctx, claim); err != nil {
+		if err := s.recordRunner(ctx, claim); err != nil {
 			return result, err
 		}
 	}
@@ -118,13 +118,13 @@ func (d *Store) reportRunner(ctx context.Context, claim store.Claim, look Look) 
 	if len(again) > store.MaxClaim {
 		again, result.More = again[:store.MaxClaim], true
 	}
-	result.Runs, err = d.readUnnamedRuns(ctx, claim, again)
+	result.Runs, err = s.readUnnamedRuns(ctx, claim, again)
 	return result, err
 }
 
 // recordRunner records a runner as present, unless there are too many: tenants choose the names.
-func (d *Store) recordRunner(ctx context.Context, claim store.Claim) error {
-	return d.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) recordRunner(ctx context.Context, claim store.Claim) error {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests)
 			SELECT $1, $2, $3, now_us(), $4, $5 WHERE $6 > (SELECT count(*) FROM (
 				SELECT 1 FROM runners w WHERE w.project_id = $1 AND w.environment_id = $2 AND w.id <> $3 LIMIT $6) known)
@@ -136,7 +136,7 @@ func (d *Store) recordRunner(ctx context.Context, claim store.Claim) error {
 }
 
 // Attend implements store.Dispatch.
-func (d *Store) Attend(ctx context.Context, runners []store.RunnerKey) (queued []store.Key, err error) {
+func (s *Store) Attend(ctx context.Context, runners []store.RunnerKey) (queued []store.Key, err error) {
 	if len(runners) == 0 {
 		return nil, nil
 	}
@@ -148,13 +148,13 @@ func (d *Store) Attend(ctx context.Context, runners []store.RunnerKey) (queued [
 			environments = append(environments, r.Environment)
 		}
 	}
-	err = d.db.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return d.engine.Attend(ctx, tx, runners) })
+	err = s.db.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return s.engine.Attend(ctx, tx, runners) })
 	if err != nil {
 		return nil, sqldb.Wrap(err, "recording waiting runners")
 	}
 	var l sqldb.Args
-	queued, err = sqldb.Collect(ctx, d.db.Reader(), sqldb.ScanKey, `SELECT e.project_id, e.id FROM environments e WHERE `+
-		d.db.KeyCondition(&l, "e.id", environments)+` AND EXISTS (SELECT 1 FROM open_runs r
+	queued, err = sqldb.Collect(ctx, s.db.Reader(), sqldb.ScanKey, `SELECT e.project_id, e.id FROM environments e WHERE `+
+		s.db.KeyCondition(&l, "e.id", environments)+` AND EXISTS (SELECT 1 FROM open_runs r
 			WHERE r.project_id = e.project_id AND r.environment_id = e.id AND r.status = 'queued' AND r.blocked = FALSE)`, l.Values...)
 	return queued, sqldb.Wrap(err, "reading queued runs")
 }
@@ -167,13 +167,13 @@ func Digests(claim store.Claim) string {
 
 // startPicked starts the runs that Pick chooses, and fails runs without an agent. done is false if the claim
 // has to be decided again, for example after the evaluation of keys.
-func (d *Store) startPicked(ctx context.Context, claim store.Claim, look Look) (runs []store.Claimed, done bool, err error) {
+func (s *Store) startPicked(ctx context.Context, claim store.Claim, look Look) (runs []store.Claimed, done bool, err error) {
 	known, missing, keyless := splitWaiting(claim, look)
 	if len(keyless) > 0 {
-		return nil, false, d.evaluateKeys(ctx, claim.Environment, keyless)
+		return nil, false, s.evaluateKeys(ctx, claim.Environment, keyless)
 	}
 	if len(missing) > 0 {
-		if err := d.failMissing(ctx, claim.Environment, missing); err != nil {
+		if err := s.failMissing(ctx, claim.Environment, missing); err != nil {
 			return nil, false, err
 		}
 	}
@@ -185,13 +185,13 @@ func (d *Store) startPicked(ctx context.Context, claim store.Claim, look Look) (
 	for _, p := range picked {
 		start.Runs = append(start.Runs, known[slices.IndexFunc(known, func(w Waiting) bool { return w.ID == p.ID })])
 	}
-	runs, current, err := d.engine.Start(ctx, claim, start)
+	runs, current, err := s.engine.Start(ctx, claim, start)
 	var hints []store.Hint
 	for i := range runs {
 		hints = append(hints, store.Hint{Topic: store.TopicRun, Key: runs[i].Run.Key()})
 	}
 	if len(hints) > 0 {
-		d.db.Publish(hints)
+		s.db.Publish(hints)
 	}
 	return runs, current, err
 }
@@ -235,8 +235,8 @@ func NewSalts(n int) []int64 {
 const TokenBits = 31
 
 // failMissing fails runs whose agent is not in the live deployment.
-func (d *Store) failMissing(ctx context.Context, environment store.Key, missing []Waiting) error {
-	return d.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) failMissing(ctx context.Context, environment store.Key, missing []Waiting) error {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		endings := make([]Ending, len(missing))
 		for i, w := range missing {
 			endings[i] = Ending{
@@ -245,7 +245,7 @@ func (d *Store) failMissing(ctx context.Context, environment store.Key, missing 
 				Error: fmt.Sprintf("the live deployment has no agent named %q", w.Agent),
 			}
 		}
-		_, err := d.EndRuns(ctx, tx, endings)
+		_, err := s.EndRuns(ctx, tx, endings)
 		return err
 	})
 }
@@ -266,24 +266,24 @@ func ScanStarted(row sqldb.Scanner) (claimed store.Claimed, input uuid.UUID, err
 
 // readUnnamedRuns reads runs that a runner leases and does not name. The condition uses their leases,
 // because a condition on the status might read all running runs.
-func (d *Store) readUnnamedRuns(ctx context.Context, claim store.Claim, leases []store.Lease) ([]store.Claimed, error) {
+func (s *Store) readUnnamedRuns(ctx context.Context, claim store.Claim, leases []store.Lease) ([]store.Claimed, error) {
 	var l sqldb.Args
 	keys := make([]store.Key, len(leases))
 	for i, lease := range leases {
 		keys[i] = store.Key{ProjectID: claim.Environment.ProjectID, ID: lease.Run.ID}
 	}
 	var inputIDs []uuid.UUID
-	runs, err := sqldb.Collect(ctx, d.db.Reader(), func(row sqldb.Scanner) (store.Claimed, error) {
+	runs, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (store.Claimed, error) {
 		claimed, input, err := ScanStarted(row)
 		inputIDs = append(inputIDs, input)
 		return claimed, err
 	}, `SELECT `+StartedColumns+` FROM open_runs r LEFT JOIN deployments d ON d.project_id = r.project_id AND d.id = r.deployment_id
-		WHERE r.lease_until IS NOT NULL AND `+d.db.KeyCondition(&l, "r.id", keys), l.Values...)
+		WHERE r.lease_until IS NOT NULL AND `+s.db.KeyCondition(&l, "r.id", keys), l.Values...)
 	if err != nil {
 		return nil, err
 	}
 	runs, inputIDs = dropChangedLeases(leases, runs, inputIDs)
-	return runs, runrow.AddInputs(ctx, d.db, d.db.Reader(), claim.Environment.ProjectID, runs, inputIDs)
+	return runs, runrow.AddInputs(ctx, s.db, s.db.Reader(), claim.Environment.ProjectID, runs, inputIDs)
 }
 
 // dropChangedLeases drops runs, with their inputs, if their leases have changed since the read. A runner

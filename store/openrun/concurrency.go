@@ -21,8 +21,8 @@ import (
 const maxEvaluatedKeys = 64
 
 // TakeSlots gives free slots to blocked runs, and cancels runs that do not wait for one.
-func (d *Store) TakeSlots(ctx context.Context, tx *sqldb.Tx, contenders []concurrency.Contender) error {
-	dropped, err := concurrency.TakeSlots(ctx, d.db, tx, contenders)
+func (s *Store) TakeSlots(ctx context.Context, tx *sqldb.Tx, contenders []concurrency.Contender) error {
+	dropped, err := concurrency.TakeSlots(ctx, s.db, tx, contenders)
 	if err != nil {
 		return err
 	}
@@ -33,14 +33,14 @@ func (d *Store) TakeSlots(ctx context.Context, tx *sqldb.Tx, contenders []concur
 			Error: "another open run of the agent has the concurrency key",
 		}
 	}
-	_, err = d.EndRuns(ctx, tx, endings)
+	_, err = s.EndRuns(ctx, tx, endings)
 	return err
 }
 
 // evaluateKeys evaluates the keys of queued runs that were accepted without a live deployment, and
 // gives them free slots.
-func (d *Store) evaluateKeys(ctx context.Context, environment store.Key, runs []Waiting) error {
-	if d.evaluate == nil {
+func (s *Store) evaluateKeys(ctx context.Context, environment store.Key, runs []Waiting) error {
+	if s.evaluate == nil {
 		return errors.New("this process evaluates no concurrency keys")
 	}
 	runs = slices.SortedFunc(slices.Values(runs[:min(len(runs), maxEvaluatedKeys)]), func(a, b Waiting) int { return sqldb.CompareIDs(a.ID, b.ID) })
@@ -48,16 +48,16 @@ func (d *Store) evaluateKeys(ctx context.Context, environment store.Key, runs []
 	for i, w := range runs {
 		ids[i] = w.Input
 	}
-	inputs, err := runrow.Inputs(ctx, d.db, d.db.Reader(), environment.ProjectID, ids)
+	inputs, err := runrow.Inputs(ctx, s.db, s.db.Reader(), environment.ProjectID, ids)
 	if err != nil {
 		return sqldb.Wrap(err, "reading the inputs of runs without a key")
 	}
 	keys, problems := make([]store.ConcurrencyKey, len(runs)), make([]error, len(runs))
 	for i, w := range runs {
 		input := inputs[w.Input].Data
-		keys[i], problems[i] = w.Concurrency.KeyOf(input, d.evaluate(input))
+		keys[i], problems[i] = w.Concurrency.KeyOf(input, s.evaluate(input))
 	}
-	return d.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var (
 			contenders []concurrency.Contender
 			failed     []Ending
@@ -81,10 +81,10 @@ func (d *Store) evaluateKeys(ctx context.Context, environment store.Key, runs []
 				contenders = append(contenders, concurrency.Contender{Environment: environment.ID, Agent: w.Agent, Key: key, Run: run, Drop: keys[i].Drop})
 			}
 		}
-		if err := d.TakeSlots(ctx, tx, contenders); err != nil {
+		if err := s.TakeSlots(ctx, tx, contenders); err != nil {
 			return err
 		}
-		_, err := d.EndRuns(ctx, tx, failed)
+		_, err := s.EndRuns(ctx, tx, failed)
 		return err
 	})
 }

@@ -19,16 +19,16 @@ import (
 
 // Heartbeat implements store.Dispatch. A swept claim is revived while the run is queued under its
 // token, because no other claim came since. Runs are locked in ID order, as in completions.
-func (d *Store) Heartbeat(ctx context.Context, environment store.Key, held []store.Held, lease time.Duration) ([]store.Lease, error) {
+func (s *Store) Heartbeat(ctx context.Context, environment store.Key, held []store.Held, lease time.Duration) ([]store.Lease, error) {
 	held, current := slices.Clone(held), map[store.Lease]bool{}
 	slices.SortFunc(held, func(a, b store.Held) int { return sqldb.CompareKeys(a.Run, b.Run) })
 	for i := range held {
 		held[i].TestName = store.Cut(sqldb.Text(held[i].TestName), store.MaxTestName)
 	}
 	if len(held) > 0 {
-		err := d.db.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		err := s.db.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 			clear(current)
-			renewed, err := d.engine.Renew(ctx, tx, environment, held, lease)
+			renewed, err := s.engine.Renew(ctx, tx, environment, held, lease)
 			for _, l := range renewed {
 				current[l] = true
 			}
@@ -54,12 +54,12 @@ type Append struct {
 }
 
 // AppendJournal implements store.Dispatch.
-func (d *Store) AppendJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry) error {
-	return d.AppendJournals(ctx, []store.JournalAppend{{Lease: l, Entries: entries}})[0]
+func (s *Store) AppendJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry) error {
+	return s.AppendJournals(ctx, []store.JournalAppend{{Lease: l, Entries: entries}})[0]
 }
 
 // AppendJournals implements store.Dispatch.
-func (d *Store) AppendJournals(ctx context.Context, appends []store.JournalAppend) []error {
+func (s *Store) AppendJournals(ctx context.Context, appends []store.JournalAppend) []error {
 	errs, bounded := make([]error, len(appends)), slices.Clone(appends)
 	first := map[store.Key]int{} // of the appends to a journal, which has to be written before the others
 	var together []Append
@@ -74,7 +74,7 @@ func (d *Store) AppendJournals(ctx context.Context, appends []store.JournalAppen
 		}
 	}
 	slices.SortFunc(together, func(a, b Append) int { return sqldb.CompareKeys(a.Lease.Run, b.Lease.Run) })
-	results := d.appendSplit(ctx, together)
+	results := s.appendSplit(ctx, together)
 	for i, a := range bounded {
 		var result appendResult
 		if first[a.Lease.Run] == i {
@@ -85,7 +85,7 @@ func (d *Store) AppendJournals(ctx context.Context, appends []store.JournalAppen
 		case result.err != nil:
 			errs[i] = result.err
 		case !result.appended:
-			errs[i] = d.writeJournal(ctx, a.Lease, a.Entries, nil)
+			errs[i] = s.writeJournal(ctx, a.Lease, a.Entries, nil)
 		}
 		errs[i] = sqldb.Wrap(errs[i], "appending to the journal of run %s", a.Lease.Run)
 	}
@@ -100,22 +100,22 @@ type appendResult struct {
 
 // appendSplit appends to the journals of different runs in one statement. If the data of one is invalid, it halves the batch until
 // that one is alone.
-func (d *Store) appendSplit(ctx context.Context, appends []Append) map[store.Key]appendResult {
+func (s *Store) appendSplit(ctx context.Context, appends []Append) map[store.Key]appendResult {
 	results := map[store.Key]appendResult{}
 	if len(appends) == 0 {
 		return results
 	}
 	var appended []store.Key
-	err := d.db.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		appended, err = d.engine.Append(ctx, tx, appends)
+	err := s.db.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		appended, err = s.engine.Append(ctx, tx, appends)
 		for _, run := range appended {
 			tx.Hint(store.TopicRun, run)
 		}
 		return err
 	})
-	if half := len(appends) / 2; half > 0 && d.db.BadData(err) {
-		maps.Copy(results, d.appendSplit(ctx, appends[:half]))
-		maps.Copy(results, d.appendSplit(ctx, appends[half:]))
+	if half := len(appends) / 2; half > 0 && s.db.BadData(err) {
+		maps.Copy(results, s.appendSplit(ctx, appends[:half]))
+		maps.Copy(results, s.appendSplit(ctx, appends[half:]))
 		return results
 	}
 	for _, a := range appends {
@@ -125,13 +125,13 @@ func (d *Store) appendSplit(ctx context.Context, appends []Append) map[store.Key
 }
 
 // writeJournal appends entries in a transaction, with the writes that belong to them.
-func (d *Store) writeJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry, then func(ctx context.Context, tx *sqldb.Tx) error) error {
-	large, err := d.putLarge(ctx, l, "", entries)
+func (s *Store) writeJournal(ctx context.Context, l store.Lease, entries []store.JournalEntry, then func(ctx context.Context, tx *sqldb.Tx) error) error {
+	large, err := s.putLarge(ctx, l, "", entries)
 	if err != nil {
 		return err
 	}
-	return d.blobs.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
-		err := d.appendJournal(ctx, tx, l, entries, large)
+	return s.blobs.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
+		err := s.appendJournal(ctx, tx, l, entries, large)
 		if err == nil && then != nil {
 			err = then(ctx, tx)
 		}
@@ -140,15 +140,15 @@ func (d *Store) writeJournal(ctx context.Context, l store.Lease, entries []store
 }
 
 // appendJournal appends the entries that the journal does not have yet.
-func (d *Store) appendJournal(ctx context.Context, tx *sqldb.Tx, l store.Lease, entries []store.JournalEntry, large Large) error {
+func (s *Store) appendJournal(ctx context.Context, tx *sqldb.Tx, l store.Lease, entries []store.JournalEntry, large Large) error {
 	held, err := LockClaim(ctx, tx, l)
 	if errors.Is(err, store.ErrNotFound) {
-		return d.ClaimError(ctx, tx, l)
+		return s.ClaimError(ctx, tx, l)
 	}
 	if err != nil {
 		return err
 	}
-	entries, err = d.newEntries(ctx, tx, l, held.Length, entries)
+	entries, err = s.newEntries(ctx, tx, l, held.Length, entries)
 	switch {
 	case err != nil || len(entries) == 0:
 		return err
@@ -157,7 +157,7 @@ func (d *Store) appendJournal(ctx context.Context, tx *sqldb.Tx, l store.Lease, 
 	case !large.hasBlobs("", entries): // the entries did not continue the journal when the blobs were written
 		return store.ErrConflict
 	}
-	appended, err := d.engine.Append(ctx, tx, []Append{{store.JournalAppend{Lease: l, Entries: entries}, large}})
+	appended, err := s.engine.Append(ctx, tx, []Append{{store.JournalAppend{Lease: l, Entries: entries}, large}})
 	if err == nil && len(appended) == 0 {
 		err = store.ErrFenced // impossible, because the run is locked
 	}
@@ -165,7 +165,7 @@ func (d *Store) appendJournal(ctx context.Context, tx *sqldb.Tx, l store.Lease, 
 		return err
 	}
 	tx.Hint(store.TopicRun, l.Run)
-	return d.blobs.MarkBlobs(ctx, tx, large.blobsOf(l.Run.ProjectID, false, entries))
+	return s.blobs.MarkBlobs(ctx, tx, large.blobsOf(l.Run.ProjectID, false, entries))
 }
 
 // inOrder reports whether entries are consecutive.
@@ -190,22 +190,22 @@ func LockClaim(ctx context.Context, tx *sqldb.Tx, l store.Lease) (held ClaimedSt
 }
 
 // CheckClaim implements store.Dispatch.
-func (d *Store) CheckClaim(ctx context.Context, l store.Lease) error {
+func (s *Store) CheckClaim(ctx context.Context, l store.Lease) error {
 	var one int
-	err := sqldb.MapNoRows(d.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
+	err := sqldb.MapNoRows(s.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND token = $3 AND status = 'running'`, l.Run.ProjectID, l.Run.ID, l.Token).Scan(&one))
 	if errors.Is(err, store.ErrNotFound) {
-		err = d.ClaimError(ctx, d.db.Reader(), l)
+		err = s.ClaimError(ctx, s.db.Reader(), l)
 	}
 	return sqldb.Wrap(err, "checking the claim of run %s", l.Run)
 }
 
 // ClaimError returns why no running run has this claim.
-func (d *Store) ClaimError(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
+func (s *Store) ClaimError(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
 	var exists int
 	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT 1 FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&exists))
 	if errors.Is(err, store.ErrNotFound) {
-		err = d.db.ReadHistory(ctx, q, l.Run, `SELECT 1 FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &exists)
+		err = s.db.ReadHistory(ctx, q, l.Run, `SELECT 1 FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &exists)
 	}
 	if err != nil {
 		return err
@@ -216,14 +216,14 @@ func (d *Store) ClaimError(ctx context.Context, q sqldb.Queryer, l store.Lease) 
 // newEntries returns the entries that continue the journal of a locked run. It returns ErrConflict for a
 // gap, and for a sequence that another claim has written, or that has an entry of another kind: a runner
 // that believes that a save was rejected writes a step in the place of a file that was saved nevertheless.
-func (d *Store) newEntries(ctx context.Context, q sqldb.Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
+func (s *Store) newEntries(ctx context.Context, q sqldb.Queryer, l store.Lease, length int64, entries []store.JournalEntry) ([]store.JournalEntry, error) {
 	repeated, fresh, err := splitEntries(length, entries)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range repeated {
 		var isSame bool
-		err := d.db.ReadHistory(ctx, q, l.Run, `SELECT token = $4 AND kind = $5 FROM {journal} WHERE project_id = $1 AND run_id = $2 AND sequence = $3`,
+		err := s.db.ReadHistory(ctx, q, l.Run, `SELECT token = $4 AND kind = $5 FROM {journal} WHERE project_id = $1 AND run_id = $2 AND sequence = $3`,
 			&isSame, e.Sequence, l.Token, string(e.Kind))
 		if err == nil && !isSame {
 			err = store.ErrConflict
@@ -274,16 +274,16 @@ func SizeOf(entries []store.JournalEntry) (n int64) {
 }
 
 // Release implements store.Dispatch.
-func (d *Store) Release(ctx context.Context, l store.Lease, delay time.Duration) error {
-	err := d.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) Release(ctx context.Context, l store.Lease, delay time.Duration) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		held, err := LockClaim(ctx, tx, l)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
-			return d.checkReleased(ctx, tx, l)
+			return s.checkReleased(ctx, tx, l)
 		case err != nil:
 			return err
 		case held.Open > 0:
-			_, err := d.EndRuns(ctx, tx, []Ending{interruptedEnding(l.Run, &l.Token)})
+			_, err := s.EndRuns(ctx, tx, []Ending{interruptedEnding(l.Run, &l.Token)})
 			return err
 		}
 		// Without a runner ID, no late heartbeat revives a released run.
@@ -293,12 +293,12 @@ func (d *Store) Release(ctx context.Context, l store.Lease, delay time.Duration)
 }
 
 // checkReleased returns nil if the claim was released before.
-func (d *Store) checkReleased(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
+func (s *Store) checkReleased(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
 	var released bool
 	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT status = 'queued' AND token = $3 FROM open_runs WHERE project_id = $1 AND id = $2`,
 		l.Run.ProjectID, l.Run.ID, l.Token).Scan(&released))
 	if errors.Is(err, store.ErrNotFound) {
-		err = d.db.ReadHistory(ctx, q, l.Run, `SELECT token = $3 AND error_code = '`+string(runerror.ToolInterrupted)+`'
+		err = s.db.ReadHistory(ctx, q, l.Run, `SELECT token = $3 AND error_code = '`+string(runerror.ToolInterrupted)+`'
 			FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &released, l.Token)
 	}
 	if err == nil && !released {
@@ -329,13 +329,13 @@ func interruptedEnding(run store.Key, token *int64) Ending {
 }
 
 // Reclaim implements store.Dispatch.
-func (d *Store) Reclaim(ctx context.Context, environment store.Key, runnerID string, holding []store.Lease) (n int, err error) {
-	leased, err := d.leasesOfRunner(ctx, environment, runnerID)
+func (s *Store) Reclaim(ctx context.Context, environment store.Key, runnerID string, holding []store.Lease) (n int, err error) {
+	leased, err := s.leasesOfRunner(ctx, environment, runnerID)
 	if err != nil {
 		return 0, sqldb.Wrap(err, "reading the leases of runner %q", runnerID)
 	}
 	for _, l := range otherLeases(leased, holding) {
-		err := d.Release(ctx, l, 0)
+		err := s.Release(ctx, l, 0)
 		switch {
 		case errors.Is(err, store.ErrFenced), errors.Is(err, store.ErrNotFound):
 		case err != nil:
@@ -344,7 +344,7 @@ func (d *Store) Reclaim(ctx context.Context, environment store.Key, runnerID str
 			n++
 		}
 	}
-	err = d.db.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = s.db.WriteSingle(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM runners WHERE project_id = $1 AND environment_id = $2 AND id = $3`,
 			environment.ProjectID, environment.ID, sqldb.Text(runnerID))
 		return err
@@ -353,8 +353,8 @@ func (d *Store) Reclaim(ctx context.Context, environment store.Key, runnerID str
 }
 
 // leasesOfRunner returns the claims of a runner.
-func (d *Store) leasesOfRunner(ctx context.Context, environment store.Key, runnerID string) ([]store.Lease, error) {
-	return sqldb.Collect(ctx, d.db.Reader(), func(row sqldb.Scanner) (l store.Lease, err error) {
+func (s *Store) leasesOfRunner(ctx context.Context, environment store.Key, runnerID string) ([]store.Lease, error) {
+	return sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (l store.Lease, err error) {
 		l.Run.ProjectID = environment.ProjectID
 		err = row.Scan(&l.Run.ID, &l.Token)
 		return l, err
@@ -380,11 +380,11 @@ func otherLeases(all, these []store.Lease) (rest []store.Lease) {
 }
 
 // Suspend implements store.Dispatch.
-func (d *Store) Suspend(ctx context.Context, s store.Suspension) error {
-	entries, err := boundedJournal(s.Journal)
+func (s *Store) Suspend(ctx context.Context, suspension store.Suspension) error {
+	entries, err := boundedJournal(suspension.Journal)
 	if err == nil {
-		err = d.writeJournal(ctx, s.Lease, entries, func(ctx context.Context, tx *sqldb.Tx) error {
-			held, err := LockClaim(ctx, tx, s.Lease)
+		err = s.writeJournal(ctx, suspension.Lease, entries, func(ctx context.Context, tx *sqldb.Tx) error {
+			held, err := LockClaim(ctx, tx, suspension.Lease)
 			switch {
 			case err != nil:
 				return err
@@ -392,43 +392,43 @@ func (d *Store) Suspend(ctx context.Context, s store.Suspension) error {
 				return store.ErrConflict // the result of the tool would be lost
 			}
 			environment, err := sqldb.ScanUUID(tx.QueryRowContext(ctx, `UPDATE open_runs SET status = 'awaiting_approval', lease_until = NULL, runner_id = '',
-				wake_at = now_us() + $3 WHERE project_id = $1 AND id = $2 RETURNING environment_id`, s.Run.ProjectID, s.Run.ID, s.For.Microseconds()))
-			tx.Hint(store.TopicFreed, store.Key{ProjectID: s.Run.ProjectID, ID: environment})
-			tx.Hint(store.TopicRun, s.Run)
+				wake_at = now_us() + $3 WHERE project_id = $1 AND id = $2 RETURNING environment_id`, suspension.Run.ProjectID, suspension.Run.ID, suspension.For.Microseconds()))
+			tx.Hint(store.TopicFreed, store.Key{ProjectID: suspension.Run.ProjectID, ID: environment})
+			tx.Hint(store.TopicRun, suspension.Run)
 			return err
 		})
 	}
-	return sqldb.Wrap(err, "suspending run %s", s.Run)
+	return sqldb.Wrap(err, "suspending run %s", suspension.Run)
 }
 
 // Resume implements store.Dispatch.
-func (d *Store) Resume(ctx context.Context, run store.Key, data json.RawMessage) error {
+func (s *Store) Resume(ctx context.Context, run store.Key, data json.RawMessage) error {
 	entries, err := boundedJournal([]store.JournalEntry{{Sequence: 1, Kind: store.JournalResumed, Data: data}})
 	var large Large
 	if err == nil {
-		large, err = d.putResumption(ctx, run, entries)
+		large, err = s.putResumption(ctx, run, entries)
 	}
 	if err == nil {
-		err = d.blobs.WriteWith(ctx, large.blobsOf(run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
-			return d.resumeWith(ctx, tx, run, entries[0], large)
+		err = s.blobs.WriteWith(ctx, large.blobsOf(run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
+			return s.resumeWith(ctx, tx, run, entries[0], large)
 		})
 	}
 	return sqldb.Wrap(err, "resuming run %s", run)
 }
 
 // resumeInline is resumeWith an entry that fits into its row.
-func (d *Store) resumeInline(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry) error {
-	return d.resumeWith(ctx, tx, run, e, nil)
+func (s *Store) resumeInline(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry) error {
+	return s.resumeWith(ctx, tx, run, e, nil)
 }
 
 // resumeWith appends an entry to the journal of a suspended run and queues it. The blob of the
 // entry is stored under the sequence that the entry has before its final sequence is known.
-func (d *Store) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry, large Large) error {
+func (s *Store) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key, e store.JournalEntry, large Large) error {
 	var length int64
 	err := sqldb.MapNoRows(tx.QueryRowContext(ctx, `SELECT journal_length FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval' `+tx.Exclusive, run.ProjectID, run.ID).Scan(&length))
 	if errors.Is(err, store.ErrNotFound) {
-		if err = d.ClaimError(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
+		if err = s.ClaimError(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
 			err = store.ErrConflict
 		}
 	}
@@ -443,7 +443,7 @@ func (d *Store) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key, e s
 		VALUES ($1, $2, $3, 0, $4, $5, $6, FALSE, now_us())`, run.ProjectID, run.ID, length+1, string(e.Kind), data, blob); err != nil {
 		return err
 	}
-	if err := d.blobs.MarkBlobs(ctx, tx, large.blobsOf(run.ProjectID, false, []store.JournalEntry{e})); err != nil {
+	if err := s.blobs.MarkBlobs(ctx, tx, large.blobsOf(run.ProjectID, false, []store.JournalEntry{e})); err != nil {
 		return err
 	}
 	return requeue(ctx, tx, run, `journal_length = journal_length + 1, journal_size = journal_size + $3, not_before = 0`,
@@ -451,13 +451,13 @@ func (d *Store) resumeWith(ctx context.Context, tx *sqldb.Tx, run store.Key, e s
 }
 
 // Cancel implements store.Dispatch. The runner of the run learns of it with its next claim or call.
-func (d *Store) Cancel(ctx context.Context, run store.Key, code runerror.Code, reason string) error {
-	err := d.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		ended, err := d.EndRuns(ctx, tx, []Ending{{
+func (s *Store) Cancel(ctx context.Context, run store.Key, code runerror.Code, reason string) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		ended, err := s.EndRuns(ctx, tx, []Ending{{
 			Run: run, Status: store.RunCancelled, Code: code, Error: store.Cut(sqldb.Text(reason), store.MaxError),
 		}})
 		if err == nil && len(ended) == 0 {
-			if err = d.ClaimError(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
+			if err = s.ClaimError(ctx, tx, store.Lease{Run: run}); errors.Is(err, store.ErrFenced) {
 				err = store.ErrConflict
 			}
 		}

@@ -70,13 +70,13 @@ func OutcomeOf(failed, completed string) string {
 // runs, and adds outbox rows. It also hands over concurrency slots, which takes more than one statement. It
 // returns the ended runs. A run does not end in three cases: it is not open, it does not match the Ending, or
 // it has a key and the transaction is a single statement.
-func (d *Store) EndRuns(ctx context.Context, tx *sqldb.Tx, endings []Ending) ([]EndedRun, error) {
+func (s *Store) EndRuns(ctx context.Context, tx *sqldb.Tx, endings []Ending) ([]EndedRun, error) {
 	if len(endings) == 0 {
 		return nil, nil
 	}
-	ended, err := d.engine.End(ctx, tx, endings, !tx.Single)
+	ended, err := s.engine.End(ctx, tx, endings, !tx.Single)
 	if err == nil {
-		err = d.blobs.MarkBlobs(ctx, tx, blobsOf(endings, ended))
+		err = s.blobs.MarkBlobs(ctx, tx, blobsOf(endings, ended))
 	}
 	if err != nil {
 		return nil, sqldb.Wrap(err, "ending runs")
@@ -88,7 +88,7 @@ func (d *Store) EndRuns(ctx context.Context, tx *sqldb.Tx, endings []Ending) ([]
 			keyed = append(keyed, run.Run)
 		}
 	}
-	return ended, concurrency.HandOver(ctx, d.db, tx, keyed)
+	return ended, concurrency.HandOver(ctx, s.db, tx, keyed)
 }
 
 // blobsOf returns the blobs that endings name, for runs that have ended.
@@ -128,7 +128,7 @@ func hintedEnd(run store.Key, endings []Ending) *store.RunEnd {
 // Complete implements store.Dispatch. If the common statement cannot end a completion, the completion is
 // processed alone. Such a completion is repeated or no longer current, its journal does not continue
 // exactly, or its data is invalid.
-func (d *Store) Complete(ctx context.Context, completions []store.Completion) ([]error, error) {
+func (s *Store) Complete(ctx context.Context, completions []store.Completion) ([]error, error) {
 	answers, common := make([]error, len(completions)), map[store.Key]int{}
 	endings := make([]Ending, 0, len(completions))
 	for i, completion := range completions {
@@ -142,13 +142,13 @@ func (d *Store) Complete(ctx context.Context, completions []store.Completion) ([
 			endings = append(endings, ending)
 		}
 	}
-	ended, err := d.endTogether(ctx, endings)
+	ended, err := s.endTogether(ctx, endings)
 	if err != nil {
 		return nil, sqldb.Wrap(err, "completing %d runs", len(completions))
 	}
 	for i, completion := range completions {
 		if at, together := common[completion.Run]; answers[i] == nil && (!together || at != i || ended[completion.Run] != resultEnded) {
-			answers[i] = sqldb.Wrap(d.completeAlone(ctx, completion), "completing run %s", completion.Run)
+			answers[i] = sqldb.Wrap(s.completeAlone(ctx, completion), "completing run %s", completion.Run)
 		}
 	}
 	return answers, nil
@@ -166,7 +166,7 @@ const (
 
 // endTogether ends runs and returns their results. One transaction ends the runs without concurrency
 // keys and blobs, another one the rest, if there are any.
-func (d *Store) endTogether(ctx context.Context, endings []Ending) (map[store.Key]batchResult, error) {
+func (s *Store) endTogether(ctx context.Context, endings []Ending) (map[store.Key]batchResult, error) {
 	fate := make(map[store.Key]batchResult, len(endings))
 	// Runs are locked in ID order, as in heartbeats, which prevents deadlocks.
 	slices.SortFunc(endings, func(a, b Ending) int { return sqldb.CompareKeys(a.Run, b.Run) })
@@ -175,25 +175,25 @@ func (d *Store) endTogether(ctx context.Context, endings []Ending) (map[store.Ke
 		large = slices.DeleteFunc(slices.Clone(endings), func(e Ending) bool { return !e.isLarge() })
 		endings = slices.DeleteFunc(endings, Ending.isLarge)
 	}
-	if err := d.endSplit(ctx, d.db.WriteSingle, endings, fate); err != nil {
+	if err := s.endSplit(ctx, s.db.WriteSingle, endings, fate); err != nil {
 		return nil, err
 	}
 	rest := slices.DeleteFunc(endings, func(e Ending) bool { return fate[e.Run] != resultOpen })
-	large = d.putLargeBlobs(ctx, large)
-	err := d.endSplit(ctx, d.db.Write, append(rest, large...), fate)
+	large = s.putLargeBlobs(ctx, large)
+	err := s.endSplit(ctx, s.db.Write, append(rest, large...), fate)
 	var loose []store.Key
 	for _, e := range large {
 		if fate[e.Run] != resultEnded {
 			loose = append(loose, e.blobKeys()...)
 		}
 	}
-	d.blobs.DropUnmarked(ctx, loose)
+	s.blobs.DropUnmarked(ctx, loose)
 	return fate, err
 }
 
 // endSplit ends runs in one transaction. If the data of a run is invalid, it halves the batch until
 // that run is alone.
-func (d *Store) endSplit(ctx context.Context, transaction func(context.Context, func(context.Context, *sqldb.Tx) error) error,
+func (s *Store) endSplit(ctx context.Context, transaction func(context.Context, func(context.Context, *sqldb.Tx) error) error,
 	endings []Ending, fate map[store.Key]batchResult,
 ) error {
 	if len(endings) == 0 {
@@ -201,7 +201,7 @@ func (d *Store) endSplit(ctx context.Context, transaction func(context.Context, 
 	}
 	var ended []EndedRun
 	err := transaction(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		ended, err = d.EndRuns(ctx, tx, endings)
+		ended, err = s.EndRuns(ctx, tx, endings)
 		return err
 	})
 	switch {
@@ -210,17 +210,17 @@ func (d *Store) endSplit(ctx context.Context, transaction func(context.Context, 
 			fate[run.Run] = resultEnded
 		}
 		return nil
-	case !d.db.BadData(err):
+	case !s.db.BadData(err):
 		return err
 	case len(endings) == 1:
 		fate[endings[0].Run] = resultBadData
 		return nil
 	}
 	half := len(endings) / 2
-	if err := d.endSplit(ctx, transaction, endings[:half], fate); err != nil {
+	if err := s.endSplit(ctx, transaction, endings[:half], fate); err != nil {
 		return err
 	}
-	return d.endSplit(ctx, transaction, endings[half:], fate)
+	return s.endSplit(ctx, transaction, endings[half:], fate)
 }
 
 func endingOf(completion store.Completion) Ending {
@@ -233,23 +233,23 @@ func endingOf(completion store.Completion) Ending {
 }
 
 // completeAlone ends a run whose completion repeats part of its journal, or returns why not.
-func (d *Store) completeAlone(ctx context.Context, completion store.Completion) error {
+func (s *Store) completeAlone(ctx context.Context, completion store.Completion) error {
 	whole := endingOf(completion)
-	large, err := d.putLarge(ctx, completion.Lease, whole.Output, whole.Journal)
+	large, err := s.putLarge(ctx, completion.Lease, whole.Output, whole.Journal)
 	if err != nil {
 		return err
 	}
-	return d.blobs.WriteWith(ctx, large.blobsOf(whole.Run.ProjectID, true, whole.Journal), func(ctx context.Context, tx *sqldb.Tx) error {
+	return s.blobs.WriteWith(ctx, large.blobsOf(whole.Run.ProjectID, true, whole.Journal), func(ctx context.Context, tx *sqldb.Tx) error {
 		held, err := LockClaim(ctx, tx, completion.Lease)
 		if errors.Is(err, store.ErrNotFound) {
-			return d.repeatedEnd(ctx, tx, completion.Lease)
+			return s.repeatedEnd(ctx, tx, completion.Lease)
 		}
 		if err != nil {
 			return err
 		}
 		ending := whole
 		ending.Large = large
-		ending.Journal, err = d.newEntries(ctx, tx, completion.Lease, held.Length, ending.Journal)
+		ending.Journal, err = s.newEntries(ctx, tx, completion.Lease, held.Length, ending.Journal)
 		switch {
 		case err != nil:
 			return err
@@ -261,7 +261,7 @@ func (d *Store) completeAlone(ctx context.Context, completion store.Completion) 
 		case !large.hasBlobs(ending.Output, ending.Journal): // the journal did not continue when the blobs were written
 			return store.ErrConflict
 		}
-		ended, err := d.EndRuns(ctx, tx, []Ending{ending})
+		ended, err := s.EndRuns(ctx, tx, []Ending{ending})
 		if err == nil && len(ended) == 0 {
 			err = store.ErrConflict
 		}
@@ -271,14 +271,14 @@ func (d *Store) completeAlone(ctx context.Context, completion store.Completion) 
 
 // repeatedEnd checks a completion whose claim is not running: nil if that claim completed the run
 // before.
-func (d *Store) repeatedEnd(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
+func (s *Store) repeatedEnd(ctx context.Context, q sqldb.Queryer, l store.Lease) error {
 	var token int64
 	err := sqldb.MapNoRows(q.QueryRowContext(ctx, `SELECT token FROM open_runs WHERE project_id = $1 AND id = $2`, l.Run.ProjectID, l.Run.ID).Scan(&token))
 	if !errors.Is(err, store.ErrNotFound) {
 		return errors.Join(err, store.ErrFenced)
 	}
 	// Runs that the platform ended have the token 0.
-	err = d.db.ReadHistory(ctx, q, l.Run, `SELECT CASE WHEN error_code = '`+string(runerror.ToolInterrupted)+`' THEN 0 ELSE token END
+	err = s.db.ReadHistory(ctx, q, l.Run, `SELECT CASE WHEN error_code = '`+string(runerror.ToolInterrupted)+`' THEN 0 ELSE token END
 		FROM {ended_runs} WHERE project_id = $1 AND id = $2`, &token)
 	if err == nil && (token == 0 || token != l.Token) {
 		err = store.ErrFenced

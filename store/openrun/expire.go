@@ -29,19 +29,19 @@ var openProjects = `WITH RECURSIVE p (project_id) AS (
 // ExpireRuns implements store.Housekeeping. The ID of a run has its acceptance time. Projects are
 // processed round robin from a random one, so the work that one call leaves does not always belong
 // to the same projects.
-func (d *Store) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n int, err error) {
-	projects, err := sqldb.Collect(ctx, d.db.Reader(), sqldb.ScanUUID, openProjects)
+func (s *Store) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+	projects, err := sqldb.Collect(ctx, s.db.Reader(), sqldb.ScanUUID, openProjects)
 	if err != nil {
 		return 0, sqldb.Wrap(err, "reading projects with open runs")
 	}
 	//nolint:gosec // whose turn it is first is no secret
 	rand.Shuffle(len(projects), func(i, j int) { projects[i], projects[j] = projects[j], projects[i] })
 	part := min(max(limit/max(len(projects), 1), 1), sqldb.MaxIDs)
-	d.expired.BeginCall()
+	s.expired.BeginCall()
 	var failed []error
 	for len(projects) > 0 && n < limit && ctx.Err() == nil {
 		project, most := projects[0], min(limit-n, part)
-		expired, err := d.expireOf(ctx, project, age, most)
+		expired, err := s.expireOf(ctx, project, age, most)
 		n += expired
 		if err != nil {
 			failed = append(failed, sqldb.Wrap(err, "ending expired runs of project %s", project))
@@ -54,17 +54,17 @@ func (d *Store) ExpireRuns(ctx context.Context, age time.Duration, limit int) (n
 }
 
 // expireOf ends runs of a project, which may have a shorter retention.
-func (d *Store) expireOf(ctx context.Context, project uuid.UUID, age time.Duration, limit int) (int, error) {
-	age, err := d.db.OpenFor(ctx, d.db.Reader(), project, age)
+func (s *Store) expireOf(ctx context.Context, project uuid.UUID, age time.Duration, limit int) (int, error) {
+	age, err := s.db.OpenFor(ctx, s.db.Reader(), project, age)
 	if err != nil {
 		return 0, err
 	}
-	swept, err := sweep.RunsByKey(d.db, &d.expired, `r.project_id = $2 AND r.id < id_at(now_us() - $3)`, `r.id`, d.expireAfter(age), project, age.Microseconds()).Sweep(ctx, limit)
+	swept, err := sweep.RunsByKey(s.db, &s.expired, `r.project_id = $2 AND r.id < id_at(now_us() - $3)`, `r.id`, s.expireAfter(age), project, age.Microseconds()).Sweep(ctx, limit)
 	return swept.Failed, err
 }
 
 // expireAfter ends runs that have been open for so long.
-func (d *Store) expireAfter(age time.Duration) func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
+func (s *Store) expireAfter(age time.Duration) func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
 	return func(ctx context.Context, tx *sqldb.Tx, runs []store.Key) (store.Swept, error) {
 		endings := make([]Ending, len(runs))
 		for i, run := range runs {
@@ -73,7 +73,7 @@ func (d *Store) expireAfter(age time.Duration) func(ctx context.Context, tx *sql
 				Error: fmt.Sprintf("the run has not ended within %d days of its acceptance", int(age.Hours()/24)),
 			}
 		}
-		_, err := d.EndRuns(ctx, tx, endings)
+		_, err := s.EndRuns(ctx, tx, endings)
 		return store.Swept{Failed: len(runs)}, err
 	}
 }

@@ -89,11 +89,11 @@ func (e Ending) blobKeys() []store.Key { return e.Large.blobsOf(e.Run.ProjectID,
 // putLarge writes the blobs that a claim needs to append entries to its run's journal and to end
 // the run with an output. It writes none if the transaction would not store anything: the claim has
 // expired, or the entries do not continue the journal or make it too large.
-func (d *Store) putLarge(ctx context.Context, l store.Lease, output string, entries []store.JournalEntry) (Large, error) {
+func (s *Store) putLarge(ctx context.Context, l store.Lease, output string, entries []store.JournalEntry) (Large, error) {
 	if !isLarge(output, entries) {
 		return nil, nil
 	}
-	claims, err := d.CurrentClaims(ctx, []store.Lease{l})
+	claims, err := s.CurrentClaims(ctx, []store.Lease{l})
 	held, current := claims[l]
 	if err != nil || !current {
 		return nil, err
@@ -102,16 +102,16 @@ func (d *Store) putLarge(ctx context.Context, l store.Lease, output string, entr
 	if err != nil || held.Size+SizeOf(fresh) > store.MaxJournal {
 		return nil, nil
 	}
-	return d.putParts(ctx, l.Run.ProjectID, output, fresh, blobWriters)
+	return s.putParts(ctx, l.Run.ProjectID, output, fresh, blobWriters)
 }
 
 // putResumption writes the blob for the entry that resumes a run, if the run is suspended.
-func (d *Store) putResumption(ctx context.Context, run store.Key, entries []store.JournalEntry) (Large, error) {
+func (s *Store) putResumption(ctx context.Context, run store.Key, entries []store.JournalEntry) (Large, error) {
 	if !isLarge("", entries) {
 		return nil, nil
 	}
 	var one int
-	err := sqldb.MapNoRows(d.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
+	err := sqldb.MapNoRows(s.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM open_runs
 		WHERE project_id = $1 AND id = $2 AND status = 'awaiting_approval'`, run.ProjectID, run.ID).Scan(&one))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -119,12 +119,12 @@ func (d *Store) putResumption(ctx context.Context, run store.Key, entries []stor
 	if err != nil {
 		return nil, err
 	}
-	return d.putParts(ctx, run.ProjectID, "", entries, 1)
+	return s.putParts(ctx, run.ProjectID, "", entries, 1)
 }
 
 // putLargeBlobs is putLarge for endings that can end in a batch, which it returns. All others, and
 // endings whose blobs could not be written, are processed one by one.
-func (d *Store) putLargeBlobs(ctx context.Context, endings []Ending) (ready []Ending) {
+func (s *Store) putLargeBlobs(ctx context.Context, endings []Ending) (ready []Ending) {
 	if len(endings) == 0 {
 		return nil
 	}
@@ -132,7 +132,7 @@ func (d *Store) putLargeBlobs(ctx context.Context, endings []Ending) (ready []En
 	for i, e := range endings {
 		leases[i] = store.Lease{Run: e.Run, Token: *e.Token}
 	}
-	claims, err := d.CurrentClaims(ctx, leases)
+	claims, err := s.CurrentClaims(ctx, leases)
 	if err != nil {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (d *Store) putLargeBlobs(ctx context.Context, endings []Ending) (ready []En
 			continue
 		}
 		group.Go(func() (err error) {
-			if e.Large, err = d.putParts(ctx, e.Run.ProjectID, e.Output, e.Journal, 1); err == nil {
+			if e.Large, err = s.putParts(ctx, e.Run.ProjectID, e.Output, e.Journal, 1); err == nil {
 				mutex.Lock()
 				defer mutex.Unlock()
 				ready = append(ready, e)
@@ -160,7 +160,7 @@ func (d *Store) putLargeBlobs(ctx context.Context, endings []Ending) (ready []En
 }
 
 // putParts writes the parts that are too large for a row, all or none.
-func (d *Store) putParts(ctx context.Context, project uuid.UUID, output string, entries []store.JournalEntry, atOnce int) (Large, error) {
+func (s *Store) putParts(ctx context.Context, project uuid.UUID, output string, entries []store.JournalEntry, atOnce int) (Large, error) {
 	large, texts := Large{}, map[int64]string{}
 	if len(output) > store.MaxInlineText {
 		texts[OutputPart] = output
@@ -179,12 +179,12 @@ func (d *Store) putParts(ctx context.Context, project uuid.UUID, output string, 
 		}
 		large[part] = id
 		group.Go(func() error {
-			_, err := d.blobs.WriteBlob(ctx, store.Key{ProjectID: project, ID: id}, strings.NewReader(text))
+			_, err := s.blobs.WriteBlob(ctx, store.Key{ProjectID: project, ID: id}, strings.NewReader(text))
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
-		d.blobs.DropUnmarked(ctx, large.blobsOf(project, true, entries))
+		s.blobs.DropUnmarked(ctx, large.blobsOf(project, true, entries))
 		return nil, sqldb.Wrap(err, "storing large values")
 	}
 	return large, nil
@@ -192,7 +192,7 @@ func (d *Store) putParts(ctx context.Context, project uuid.UUID, output string, 
 
 // CurrentClaims reads the runs of claims that are current or can be revived. All other claims are never
 // current again.
-func (d *Store) CurrentClaims(ctx context.Context, leases []store.Lease) (map[store.Lease]ClaimedState, error) {
+func (s *Store) CurrentClaims(ctx context.Context, leases []store.Lease) (map[store.Lease]ClaimedState, error) {
 	out := map[store.Lease]ClaimedState{}
 	for part := range slices.Chunk(leases, sqldb.MaxIDs) {
 		keys := make([]store.Key, len(part))
@@ -200,7 +200,7 @@ func (d *Store) CurrentClaims(ctx context.Context, leases []store.Lease) (map[st
 			keys[i] = l.Run
 		}
 		var args sqldb.Args
-		if _, err := sqldb.Collect(ctx, d.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+		if _, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
 				l    store.Lease
 				held ClaimedState
@@ -209,7 +209,7 @@ func (d *Store) CurrentClaims(ctx context.Context, leases []store.Lease) (map[st
 			out[l] = held
 			return none, err
 		}, `SELECT project_id, id, token, journal_length, journal_size FROM open_runs
-			WHERE (status = 'running' OR status = 'queued' AND runner_id <> '') AND `+d.db.KeyCondition(&args, "id", keys), args.Values...); err != nil {
+			WHERE (status = 'running' OR status = 'queued' AND runner_id <> '') AND `+s.db.KeyCondition(&args, "id", keys), args.Values...); err != nil {
 			return nil, sqldb.Wrap(err, "reading claims")
 		}
 	}

@@ -20,16 +20,16 @@ import (
 )
 
 // SaveFile implements store.SavedFiles.
-func (d *Store) SaveFile(ctx context.Context, l store.Lease, entries []store.JournalEntry, body io.Reader) error {
+func (s *Store) SaveFile(ctx context.Context, l store.Lease, entries []store.JournalEntry, body io.Reader) error {
 	entries = storable(entries)
 	file, sequence, err := store.CheckSave(entries)
 	var large Large
 	if err == nil {
-		large, err = d.putSaved(ctx, l, entries, file, sequence, body)
+		large, err = s.putSaved(ctx, l, entries, file, sequence, body)
 	}
 	if err == nil {
-		err = d.blobs.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
-			if err := d.appendJournal(ctx, tx, l, entries, large); err != nil {
+		err = s.blobs.WriteWith(ctx, large.blobsOf(l.Run.ProjectID, false, entries), func(ctx context.Context, tx *sqldb.Tx) error {
+			if err := s.appendJournal(ctx, tx, l, entries, large); err != nil {
 				return err
 			}
 			blob := large.Blob(sequence)
@@ -44,10 +44,10 @@ func (d *Store) SaveFile(ctx context.Context, l store.Lease, entries []store.Jou
 
 // putSaved writes the blobs of a saved file and of the entries that come with it. It writes none if the transaction would not
 // store anything, like putLarge, or if the file must not be stored.
-func (d *Store) putSaved(
+func (s *Store) putSaved(
 	ctx context.Context, l store.Lease, entries []store.JournalEntry, file store.SavedFile, sequence int64, body io.Reader,
 ) (Large, error) {
-	claims, err := d.CurrentClaims(ctx, []store.Lease{l})
+	claims, err := s.CurrentClaims(ctx, []store.Lease{l})
 	held, current := claims[l]
 	if err != nil || !current {
 		return nil, err
@@ -57,20 +57,20 @@ func (d *Store) putSaved(
 	if err != nil || !isFresh || held.Size+SizeOf(fresh) > store.MaxJournal {
 		return nil, nil
 	}
-	if err := d.checkNewFile(ctx, l.Run, held.Length, file); err != nil {
+	if err := s.checkNewFile(ctx, l.Run, held.Length, file); err != nil {
 		return nil, err
 	}
-	large, err := d.putParts(ctx, l.Run.ProjectID, "", fresh, 1)
+	large, err := s.putParts(ctx, l.Run.ProjectID, "", fresh, 1)
 	if err != nil {
 		return nil, err
 	}
 	id, err := uuid.NewV7()
 	if err == nil {
 		large[sequence] = id
-		err = d.putVerified(ctx, store.Key{ProjectID: l.Run.ProjectID, ID: id}, file, body)
+		err = s.putVerified(ctx, store.Key{ProjectID: l.Run.ProjectID, ID: id}, file, body)
 	}
 	if err != nil {
-		d.blobs.DropUnmarked(ctx, large.blobsOf(l.Run.ProjectID, false, fresh))
+		s.blobs.DropUnmarked(ctx, large.blobsOf(l.Run.ProjectID, false, fresh))
 		return nil, err
 	}
 	return large, nil
@@ -78,12 +78,12 @@ func (d *Store) putSaved(
 
 // checkNewFile returns why a run whose journal has a length cannot save a new file: its ID, or the storage of the project. If the
 // journal grows meanwhile, the entry of the file does not continue it any more, or is repeated.
-func (d *Store) checkNewFile(ctx context.Context, run store.Key, length int64, file store.SavedFile) error {
-	full, err := storedbytes.CheckLimit(ctx, d.db, run.ProjectID)
+func (s *Store) checkNewFile(ctx context.Context, run store.Key, length int64, file store.SavedFile) error {
+	full, err := storedbytes.CheckLimit(ctx, s.db, run.ProjectID)
 	if err = errors.Join(full, err); err != nil {
 		return err
 	}
-	files, err := runrow.SavedFiles(ctx, d.db, d.db.Reader(), run, ` AND j.sequence <= $3`, length)
+	files, err := runrow.SavedFiles(ctx, s.db, s.db.Reader(), run, ` AND j.sequence <= $3`, length)
 	if err == nil && slices.ContainsFunc(files, func(f runrow.SavedFile) bool { return f.ID == file.ID }) {
 		err = fmt.Errorf("the run has saved another file with the ID: %w", store.ErrInvalid)
 	}
@@ -91,9 +91,9 @@ func (d *Store) checkNewFile(ctx context.Context, run store.Key, length int64, f
 }
 
 // putVerified writes the bytes of a file to a blob. It returns ErrInvalid if they do not fit the file.
-func (d *Store) putVerified(ctx context.Context, blob store.Key, file store.SavedFile, body io.Reader) error {
+func (s *Store) putVerified(ctx context.Context, blob store.Key, file store.SavedFile, body io.Reader) error {
 	hash := sha256.New()
-	size, err := d.blobs.WriteBlob(ctx, blob, io.TeeReader(io.LimitReader(body, file.Size+1), hash))
+	size, err := s.blobs.WriteBlob(ctx, blob, io.TeeReader(io.LimitReader(body, file.Size+1), hash))
 	if err == nil && (size != file.Size || hex.EncodeToString(hash.Sum(nil)) != file.SHA256) {
 		err = fmt.Errorf("the bytes do not have the size and the digest of the file: %w", store.ErrInvalid)
 	}

@@ -15,15 +15,15 @@ import (
 )
 
 // DerivationKey implements store.KeyLedger.
-func (k *Store) DerivationKey(ctx context.Context, connector store.Key, version int64) (id string, err error) {
-	err = k.db.Reader().QueryRowContext(ctx, `SELECT d.key_id FROM derivations d JOIN platform_keys k ON k.id = d.key_id
+func (s *Store) DerivationKey(ctx context.Context, connector store.Key, version int64) (id string, err error) {
+	err = s.db.Reader().QueryRowContext(ctx, `SELECT d.key_id FROM derivations d JOIN platform_keys k ON k.id = d.key_id
 		WHERE d.project_id = $1 AND d.connector_id = $2 AND d.version = $3 AND k.revoked_at IS NULL`,
 		connector.ProjectID, connector.ID, version).Scan(&id)
 	if !errors.Is(sqldb.MapNoRows(err), store.ErrNotFound) {
 		return id, sqldb.Wrap(err, "reading the derivation key of a secret")
 	}
-	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		id, err = k.noteDerivation(ctx, tx, connector, version)
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		id, err = s.noteDerivation(ctx, tx, connector, version)
 		return err
 	})
 	return id, sqldb.Wrap(err, "recording the derivation key of a secret")
@@ -34,11 +34,11 @@ func (k *Store) DerivationKey(ctx context.Context, connector store.Key, version 
 const idsAtOnce = 5000
 
 // DerivationKeys implements store.KeyLedger.
-func (k *Store) DerivationKeys(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[store.Derivation]string, error) {
+func (s *Store) DerivationKeys(ctx context.Context, projectID uuid.UUID, connectors []uuid.UUID) (map[store.Derivation]string, error) {
 	out := make(map[store.Derivation]string, len(connectors))
 	for ids := range slices.Chunk(connectors, idsAtOnce) {
 		l := sqldb.Args{Values: []any{projectID}}
-		_, err := sqldb.Collect(ctx, k.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+		_, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
 				d   store.Derivation
 				key string
@@ -57,8 +57,8 @@ func (k *Store) DerivationKeys(ctx context.Context, projectID uuid.UUID, connect
 
 // noteDerivation records the current key, unless a valid one is recorded. While every key is
 // revoked, the recorded one stays.
-func (k *Store) noteDerivation(ctx context.Context, tx *sqldb.Tx, connector store.Key, version int64) (string, error) {
-	if err := k.db.Lock(ctx, tx, keysTurn); err != nil {
+func (s *Store) noteDerivation(ctx context.Context, tx *sqldb.Tx, connector store.Key, version int64) (string, error) {
+	if err := s.db.Lock(ctx, tx, keysTurn); err != nil {
 		return "", err
 	}
 	var current string
@@ -85,8 +85,8 @@ func (k *Store) noteDerivation(ctx context.Context, tx *sqldb.Tx, connector stor
 }
 
 // DerivedFrom implements store.KeyLedger.
-func (k *Store) DerivedFrom(ctx context.Context, keyID string, after store.Key, limit int) ([]store.ProjectedObject, error) {
-	objects, err := sqldb.Collect(ctx, k.db.Reader(), func(row sqldb.Scanner) (o store.ProjectedObject, err error) {
+func (s *Store) DerivedFrom(ctx context.Context, keyID string, after store.Key, limit int) ([]store.ProjectedObject, error) {
+	objects, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (o store.ProjectedObject, err error) {
 		err = row.Scan(append([]any{&o.Key.ProjectID, &o.Key.ID}, object.RefFields(&o.Ref)...)...)
 		return o, err
 	}, `SELECT c.project_id, c.id, `+object.RefColumns+`
@@ -97,8 +97,8 @@ func (k *Store) DerivedFrom(ctx context.Context, keyID string, after store.Key, 
 }
 
 // SealedBefore implements store.KeyLedger.
-func (k *Store) SealedBefore(ctx context.Context, keyID string, after store.Key, limit int) ([]store.SealedField, error) {
-	fields, err := sqldb.Collect(ctx, k.db.Reader(), func(row sqldb.Scanner) (f store.SealedField, err error) {
+func (s *Store) SealedBefore(ctx context.Context, keyID string, after store.Key, limit int) ([]store.SealedField, error) {
+	fields, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (f store.SealedField, err error) {
 		err = row.Scan(&f.Connector.ProjectID, &f.Connector.ID, &f.Sealed)
 		return f, err
 	}, `SELECT project_id, id, sealed FROM connectors WHERE sealed IS NOT NULL AND sealed_key <> $1
@@ -108,8 +108,8 @@ func (k *Store) SealedBefore(ctx context.Context, keyID string, after store.Key,
 }
 
 // Reseal implements store.KeyLedger.
-func (k *Store) Reseal(ctx context.Context, field store.SealedField, sealed []byte, keyID string) error {
-	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) Reseal(ctx context.Context, field store.SealedField, sealed []byte, keyID string) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `UPDATE connectors SET sealed = $1, sealed_key = $2 WHERE project_id = $3 AND id = $4 AND sealed = $5`,
 			sealed, keyID, field.Connector.ProjectID, field.Connector.ID, field.Sealed)
 		return err

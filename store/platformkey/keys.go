@@ -47,12 +47,12 @@ func platformKeys(ctx context.Context, q sqldb.Queryer) ([]store.PlatformKey, er
 }
 
 // ReportKeys implements store.KeyRegister.
-func (k *Store) ReportKeys(ctx context.Context, process string, held map[string]string) (current []string, err error) {
+func (s *Store) ReportKeys(ctx context.Context, process string, held map[string]string) (current []string, err error) {
 	ids, err := sqldb.MarshalText(slices.Sorted(maps.Keys(held)))
 	if err != nil {
 		return nil, err
 	}
-	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		known, err := platformKeys(ctx, tx)
 		if err != nil {
 			return err
@@ -81,8 +81,8 @@ func (k *Store) ReportKeys(ctx context.Context, process string, held map[string]
 }
 
 // ForgetProcess implements store.KeyRegister.
-func (k *Store) ForgetProcess(ctx context.Context, process string) error {
-	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) ForgetProcess(ctx context.Context, process string) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM key_holders WHERE process = $1 OR seen_at < now_us() - $2`,
 			sqldb.Text(process), reportsKept.Microseconds())
 		return err
@@ -98,9 +98,9 @@ func keyHolders(ctx context.Context, q sqldb.Queryer, liveFor time.Duration) ([]
 }
 
 // AdmitKeys implements store.KeyLedger.
-func (k *Store) AdmitKeys(ctx context.Context, keys []store.PlatformKey, revoked map[string]time.Duration) error {
-	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := k.db.Lock(ctx, tx, keysTurn); err != nil {
+func (s *Store) AdmitKeys(ctx context.Context, keys []store.PlatformKey, revoked map[string]time.Duration) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.db.Lock(ctx, tx, keysTurn); err != nil {
 			return err
 		}
 		stored, err := platformKeys(ctx, tx)
@@ -184,10 +184,10 @@ func Ends(ctx context.Context, q sqldb.Queryer) (store.KeyEnds, error) {
 }
 
 // PromoteKeys implements store.KeyLedger.
-func (k *Store) PromoteKeys(ctx context.Context, liveFor time.Duration) (promoted []string, err error) {
-	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) PromoteKeys(ctx context.Context, liveFor time.Duration) (promoted []string, err error) {
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		promoted = nil
-		if err := k.db.Lock(ctx, tx, keysTurn); err != nil {
+		if err := s.db.Lock(ctx, tx, keysTurn); err != nil {
 			return err
 		}
 		keys, err := platformKeys(ctx, tx)
@@ -218,8 +218,8 @@ func (k *Store) PromoteKeys(ctx context.Context, liveFor time.Duration) (promote
 }
 
 // Keys implements store.KeyLedger.
-func (k *Store) Keys(ctx context.Context, liveFor time.Duration) (out []store.KeyStatus, err error) {
-	err = k.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
+func (s *Store) Keys(ctx context.Context, liveFor time.Duration) (out []store.KeyStatus, err error) {
+	err = s.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) error {
 		out = nil
 		keys, err := platformKeys(ctx, q)
 		if err != nil {
@@ -256,9 +256,9 @@ const dispensable = `revoked_at IS NOT NULL AND NOT current AND NOT EXISTS (SELE
 	AND (ends_at <= now_us() OR NOT EXISTS (SELECT 1 FROM connectors WHERE secret_key = $1 AND NOT shadowed))`
 
 // RetireKey implements store.KeyLedger.
-func (k *Store) RetireKey(ctx context.Context, keyID string) error {
-	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := k.db.Lock(ctx, tx, keysTurn); err != nil {
+func (s *Store) RetireKey(ctx context.Context, keyID string) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.db.Lock(ctx, tx, keysTurn); err != nil {
 			return err
 		}
 		changed, err := tx.Exec(ctx, `UPDATE platform_keys SET retired_at = COALESCE(retired_at, now_us())

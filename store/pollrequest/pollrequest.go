@@ -35,13 +35,13 @@ func projectKeys(projects []uuid.UUID) ([]store.Key, error) {
 }
 
 // HavePollRequests implements store.PollRequests.
-func (p *Store) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map[uuid.UUID]bool, error) {
+func (s *Store) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map[uuid.UUID]bool, error) {
 	keys, err := projectKeys(projects)
 	if err != nil {
 		return nil, err
 	}
 	asked, l := map[uuid.UUID]bool{}, sqldb.Args{}
-	_, err = sqldb.Collect(ctx, p.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	_, err = sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
 		var (
 			id uuid.UUID
 			is bool
@@ -50,26 +50,26 @@ func (p *Store) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map
 		asked[id] = is
 		return none, err
 	}, `SELECT p.project_id, l.project_id IS NOT NULL FROM projects p LEFT JOIN looks l ON l.project_id = p.project_id
-		WHERE `+p.db.KeyCondition(&l, "p.project_id", keys), l.Values...)
+		WHERE `+s.db.KeyCondition(&l, "p.project_id", keys), l.Values...)
 	return asked, sqldb.Wrap(err, "reading which of %d projects exist", len(keys))
 }
 
 // ProjectIDs implements store.PollRequests.
-func (p *Store) ProjectIDs(ctx context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
-	ids, err := sqldb.Collect(ctx, p.db.Reader(), sqldb.ScanUUID, `SELECT project_id FROM projects WHERE project_id > $1 ORDER BY project_id LIMIT $2`, after, limit)
+func (s *Store) ProjectIDs(ctx context.Context, after uuid.UUID, limit int) ([]uuid.UUID, error) {
+	ids, err := sqldb.Collect(ctx, s.db.Reader(), sqldb.ScanUUID, `SELECT project_id FROM projects WHERE project_id > $1 ORDER BY project_id LIMIT $2`, after, limit)
 	return ids, sqldb.Wrap(err, "listing projects")
 }
 
 // RequestPolls implements store.PollRequests.
-func (p *Store) RequestPolls(ctx context.Context, projects []uuid.UUID) error {
+func (s *Store) RequestPolls(ctx context.Context, projects []uuid.UUID) error {
 	keys, err := projectKeys(projects)
 	if err != nil {
 		return err
 	}
-	err = p.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var l sqldb.Args
 		made, err := sqldb.Collect(ctx, tx, sqldb.ScanUUID, `INSERT INTO looks (project_id, asked_at)
-			SELECT project_id, now_us() FROM projects WHERE `+p.db.KeyCondition(&l, "project_id", keys)+`
+			SELECT project_id, now_us() FROM projects WHERE `+s.db.KeyCondition(&l, "project_id", keys)+`
 			ORDER BY project_id ON CONFLICT (project_id) DO NOTHING RETURNING project_id`, l.Values...)
 		for _, id := range made {
 			tx.Hint(store.TopicLook, store.Project{ID: id}.Key())
@@ -80,8 +80,8 @@ func (p *Store) RequestPolls(ctx context.Context, projects []uuid.UUID) error {
 }
 
 // ListPollRequests implements store.PollRequestReader.
-func (p *Store) ListPollRequests(ctx context.Context, after uuid.UUID, limit int) ([]store.PollRequest, error) {
-	looks, err := sqldb.Collect(ctx, p.db.Reader(), func(row sqldb.Scanner) (look store.PollRequest, err error) {
+func (s *Store) ListPollRequests(ctx context.Context, after uuid.UUID, limit int) ([]store.PollRequest, error) {
+	looks, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (look store.PollRequest, err error) {
 		err = row.Scan(&look.ProjectID, &look.Namespace)
 		return look, err
 	}, `SELECT l.project_id, o.namespace FROM looks l JOIN object_ids o ON o.project_id = l.project_id AND o.id = l.project_id
@@ -90,8 +90,8 @@ func (p *Store) ListPollRequests(ctx context.Context, after uuid.UUID, limit int
 }
 
 // DeletePollRequest implements store.PollRequestReader.
-func (p *Store) DeletePollRequest(ctx context.Context, project uuid.UUID) error {
-	err := p.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) DeletePollRequest(ctx context.Context, project uuid.UUID) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		_, err := tx.Exec(ctx, `DELETE FROM looks WHERE project_id = $1`, project)
 		return err
 	})

@@ -29,11 +29,11 @@ type liveState struct {
 // by its sequence, which is the order of creation. A user's request ranks by a new ordinal, above
 // everything that began before. A deployment keeps its highest rank. So repeated activations, for
 // example after objects are re-created, make the same deployment live in any order.
-func (w *Store) Activate(ctx context.Context, a store.Activation) (store.ActivationResult, error) {
+func (s *Store) Activate(ctx context.Context, a store.Activation) (store.ActivationResult, error) {
 	var result store.ActivationResult
-	err := w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		result = store.ActivationResult{}
-		d, err := deployment.Lock(ctx, w.db, tx, a.Deployment)
+		d, err := deployment.Lock(ctx, s.db, tx, a.Deployment)
 		switch {
 		case err != nil:
 			return err
@@ -63,7 +63,7 @@ func (w *Store) Activate(ctx context.Context, a store.Activation) (store.Activat
 		if err := recordLastUse(ctx, tx, d.ProjectID, live.deployment); err != nil {
 			return err
 		}
-		if result.ActivatedAt, err = w.makeLive(ctx, tx, d, rank, a); err != nil || !rekeyed {
+		if result.ActivatedAt, err = s.makeLive(ctx, tx, d, rank, a); err != nil || !rekeyed {
 			return err
 		}
 		return bumpConnectors(ctx, tx, d.ProjectID, `environment_id = $2`, d.EnvironmentID)
@@ -104,7 +104,7 @@ func recordLastUse(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, deploym
 }
 
 // makeLive changes the live pointer and the revisions of code-defined connectors.
-func (w *Store) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
+func (s *Store) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment, rank int64, a store.Activation) (when time.Time, err error) {
 	if _, err := blob.HoldBundle(ctx, tx, d.ProjectID, d.BundleDigest); err != nil {
 		if errors.Is(err, store.ErrNotFound) {
 			err = store.ErrBundleGone
@@ -124,7 +124,7 @@ func (w *Store) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment, 
 		d.ProjectID, d.ID, sqldb.Instant(when), sqldb.JSON(a.ConnectorResults)); err != nil {
 		return when, sqldb.Wrap(err, "recording the activation")
 	}
-	if err := w.reviseConnectors(ctx, tx, d, a); err != nil {
+	if err := s.reviseConnectors(ctx, tx, d, a); err != nil {
 		return when, err
 	}
 	tx.Hint(store.TopicQueued, d.Environment())
@@ -133,7 +133,7 @@ func (w *Store) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment, 
 
 // reviseConnectors makes the code-defined connectors and links of an environment match the
 // activation. Removals come first, so their names are free.
-func (w *Store) reviseConnectors(ctx context.Context, tx *sqldb.Tx, d store.Deployment, a store.Activation) error {
+func (s *Store) reviseConnectors(ctx context.Context, tx *sqldb.Tx, d store.Deployment, a store.Activation) error {
 	connectors := make([]uuid.UUID, len(a.Connectors))
 	for i, connector := range a.Connectors {
 		connectors[i] = connector.ID
@@ -148,7 +148,7 @@ func (w *Store) reviseConnectors(ctx context.Context, tx *sqldb.Tx, d store.Depl
 	}
 	for _, connector := range a.Connectors {
 		var behind *store.SecretVersionError
-		partly, err := w.putConnector(ctx, tx, connector)
+		partly, err := s.putConnector(ctx, tx, connector)
 		if errors.As(partly, &behind) {
 			partly = nil // the secrets stay
 		}
@@ -159,7 +159,7 @@ func (w *Store) reviseConnectors(ctx context.Context, tx *sqldb.Tx, d store.Depl
 	if err := recordDeploymentOf(ctx, tx, d, connectors); err != nil {
 		return err
 	}
-	return w.reviseLinks(ctx, tx, d.ProjectID, connectors, a.Links)
+	return s.reviseLinks(ctx, tx, d.ProjectID, connectors, a.Links)
 }
 
 // recordDeploymentOf records the deployment of the activation's connectors.
@@ -194,7 +194,7 @@ func retireConnectors(ctx context.Context, tx *sqldb.Tx, environment store.Key, 
 }
 
 // reviseLinks replaces the code-defined links of connectors.
-func (w *Store) reviseLinks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors []uuid.UUID, links []store.Link) error {
+func (s *Store) reviseLinks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors []uuid.UUID, links []store.Link) error {
 	keep := map[uuid.UUID]bool{}
 	for _, l := range links {
 		keep[l.ID] = true
@@ -206,7 +206,7 @@ func (w *Store) reviseLinks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID
 		return err
 	}
 	for _, l := range links {
-		refused, err := w.putLink(ctx, tx, l, true)
+		refused, err := s.putLink(ctx, tx, l, true)
 		if err := connectorRefusal(l.ConnectorID, refused, err); err != nil {
 			return err
 		}
@@ -273,8 +273,8 @@ func dropLinks(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, connectors 
 }
 
 // RequestPrefetch implements store.Activations.
-func (w *Store) RequestPrefetch(ctx context.Context, environment store.Key, digest string) error {
-	err := w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) RequestPrefetch(ctx context.Context, environment store.Key, digest string) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE environments SET wanted_bundle_digest = $3 WHERE project_id = $1 AND id = $2`,
 			environment.ProjectID, environment.ID, digest)
 		if err == nil && n == 0 {
@@ -287,8 +287,8 @@ func (w *Store) RequestPrefetch(ctx context.Context, environment store.Key, dige
 }
 
 // Runners implements store.Activations.
-func (w *Store) Runners(ctx context.Context, environment store.Key, within time.Duration) ([]store.Runner, error) {
-	runners, err := sqldb.Collect(ctx, w.db.Reader(), func(row sqldb.Scanner) (r store.Runner, err error) {
+func (s *Store) Runners(ctx context.Context, environment store.Key, within time.Duration) ([]store.Runner, error) {
+	runners, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (r store.Runner, err error) {
 		err = row.Scan(&r.ID, sqldb.ScanTime(&r.SeenAt), sqldb.ScanJSON(&r.Digests))
 		return r, err
 	}, `SELECT id, seen_at, digests FROM runners

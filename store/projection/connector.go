@@ -21,30 +21,30 @@ import (
 )
 
 // Connector implements store.Catalog.
-func (w *Store) Connector(ctx context.Context, key store.Key) (store.Connector, error) {
-	connector, err := connectorrow.Scan(w.db.Reader().QueryRowContext(ctx, connectorrow.SelectOne, key.ProjectID, key.ID))
+func (s *Store) Connector(ctx context.Context, key store.Key) (store.Connector, error) {
+	connector, err := connectorrow.Scan(s.db.Reader().QueryRowContext(ctx, connectorrow.SelectOne, key.ProjectID, key.ID))
 	return connector, sqldb.Wrap(err, "reading connector %s", key)
 }
 
 // ConnectorsOf implements store.Catalog.
-func (w *Store) ConnectorsOf(ctx context.Context, environment store.Key) ([]uuid.UUID, error) {
-	ids, err := sqldb.Collect(ctx, w.db.Reader(), sqldb.ScanUUID, `SELECT c.id FROM connectors c WHERE c.project_id = $1 AND c.environment_id = $2`, environment.ProjectID, environment.ID)
+func (s *Store) ConnectorsOf(ctx context.Context, environment store.Key) ([]uuid.UUID, error) {
+	ids, err := sqldb.Collect(ctx, s.db.Reader(), sqldb.ScanUUID, `SELECT c.id FROM connectors c WHERE c.project_id = $1 AND c.environment_id = $2`, environment.ProjectID, environment.ID)
 	return ids, sqldb.Wrap(err, "listing the connectors of environment %s", environment)
 }
 
 // CodeConnectors implements store.Activations.
-func (w *Store) CodeConnectors(ctx context.Context, environment store.Key) ([]store.Connector, error) {
-	connectors, err := sqldb.Collect(ctx, w.db.Reader(), func(row sqldb.Scanner) (store.Connector, error) {
+func (s *Store) CodeConnectors(ctx context.Context, environment store.Key) ([]store.Connector, error) {
+	connectors, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (store.Connector, error) {
 		return connectorrow.Scan(row, new(bool))
 	}, connectorrow.SelectAllWritten+` AND c.environment_id = $2 AND c.defined_in_code ORDER BY k.name`, environment.ProjectID, environment.ID)
 	return connectors, sqldb.Wrap(err, "listing the code-defined connectors of environment %s", environment)
 }
 
 // PutConnector implements store.Projector.
-func (w *Store) PutConnector(ctx context.Context, connector store.Connector) error {
+func (s *Store) PutConnector(ctx context.Context, connector store.Connector) error {
 	var partly error // the rest is stored nevertheless
-	err := w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		partly, err = w.putConnector(ctx, tx, connector)
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		partly, err = s.putConnector(ctx, tx, connector)
 		return err
 	})
 	if err == nil {
@@ -54,9 +54,9 @@ func (w *Store) PutConnector(ctx context.Context, connector store.Connector) err
 }
 
 // DisableConnector implements store.Projector.
-func (w *Store) DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error {
+func (s *Store) DisableConnector(ctx context.Context, key store.Key, ref store.ObjectRef) error {
 	var enabled bool
-	err := sqldb.MapNoRows(w.db.Reader().QueryRowContext(ctx, `SELECT enabled FROM connectors WHERE project_id = $1 AND id = $2`,
+	err := sqldb.MapNoRows(s.db.Reader().QueryRowContext(ctx, `SELECT enabled FROM connectors WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID).Scan(&enabled))
 	if errors.Is(err, store.ErrNotFound) || err == nil && !enabled {
 		return nil
@@ -64,8 +64,8 @@ func (w *Store) DisableConnector(ctx context.Context, key store.Key, ref store.O
 	if err != nil {
 		return fmt.Errorf("reading the state of %s: %w", ref, err)
 	}
-	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := w.ClaimIDInTx(ctx, tx, key, ref); err != nil {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.ClaimIDInTx(ctx, tx, key, ref); err != nil {
 			return err
 		}
 		n, err := tx.Exec(ctx, `UPDATE connectors SET enabled = FALSE WHERE project_id = $1 AND id = $2 AND enabled`, key.ProjectID, key.ID)
@@ -78,8 +78,8 @@ func (w *Store) DisableConnector(ctx context.Context, key store.Key, ref store.O
 
 // putConnector returns a *store.DuplicateError or *store.SecretVersionError if the connector is
 // written in part.
-func (w *Store) putConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connector) (partly, err error) {
-	if err := w.ClaimIDInTx(ctx, tx, connector.Key(), connector.Ref); err != nil {
+func (s *Store) putConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connector) (partly, err error) {
+	if err := s.ClaimIDInTx(ctx, tx, connector.Key(), connector.Ref); err != nil {
 		return nil, err
 	}
 	if err := mustBeLive(ctx, tx, connector.Activation, `id = $2`, connector.ProjectID, connector.EnvironmentID); err != nil {
@@ -280,8 +280,8 @@ func removeConnector(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 }
 
 // ConnectorIDs implements store.Routes.
-func (w *Store) ConnectorIDs(ctx context.Context, after store.Key, limit int) ([]store.Key, error) {
-	keys, err := sqldb.Collect(ctx, w.db.Reader(), sqldb.ScanKey, `SELECT project_id, id FROM connectors
+func (s *Store) ConnectorIDs(ctx context.Context, after store.Key, limit int) ([]store.Key, error) {
+	keys, err := sqldb.Collect(ctx, s.db.Reader(), sqldb.ScanKey, `SELECT project_id, id FROM connectors
 		WHERE (project_id, id) > ($1, $2) ORDER BY project_id, id LIMIT $3`, after.ProjectID, after.ID, limit)
 	return keys, sqldb.Wrap(err, "listing connectors")
 }

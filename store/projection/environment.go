@@ -19,11 +19,11 @@ import (
 )
 
 // PutEnvironment implements store.Projector.
-func (w *Store) PutEnvironment(ctx context.Context, e store.Environment) error {
+func (s *Store) PutEnvironment(ctx context.Context, e store.Environment) error {
 	var taken, reached, leaving error // the rest and the claim are stored nevertheless
-	err := w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		taken, leaving = nil, nil
-		if err := w.ClaimIDInTx(ctx, tx, e.Key(), e.Ref); err != nil {
+		if err := s.ClaimIDInTx(ctx, tx, e.Key(), e.Ref); err != nil {
 			return err
 		}
 		var err error
@@ -169,7 +169,7 @@ func settleDefault(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) error {
 
 // removeEnvironment cancels the open runs of an environment, disables its connectors (a connector
 // is enabled only while its environment exists), and clears the live deployment.
-func (w *Store) removeEnvironment(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
+func (s *Store) removeEnvironment(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 	project, id := key.ProjectID, key.ID
 	if err := blob.HoldLiveBundle(ctx, tx, key); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (w *Store) removeEnvironment(ctx context.Context, tx *sqldb.Tx, key store.K
 	if err != nil {
 		return err
 	}
-	if err := w.cancelOpen(ctx, tx, key); err != nil {
+	if err := s.cancelOpen(ctx, tx, key); err != nil {
 		return err
 	}
 	if err := deployment.Cancel(ctx, tx, project, "the environment was deleted", `environment_id = $2`, id); err != nil {
@@ -240,9 +240,9 @@ func endCode(ctx context.Context, tx *sqldb.Tx, environment store.Key) error {
 }
 
 // Environment implements store.Catalog.
-func (w *Store) Environment(ctx context.Context, key store.Key) (store.Environment, error) {
+func (s *Store) Environment(ctx context.Context, key store.Key) (store.Environment, error) {
 	var e store.Environment
-	err := w.db.Reader().QueryRowContext(ctx, `SELECT e.id, e.project_id, e.display_name, e.slug, e.kind,
+	err := s.db.Reader().QueryRowContext(ctx, `SELECT e.id, e.project_id, e.display_name, e.slug, e.kind,
 			e.object_created_at, e.live_deployment_id, e.live_rank, e.live_activated_at, COALESCE(d.bundle_digest, ''),
 			e.wanted_bundle_digest, e.created_at, `+object.RefColumns+`
 		FROM environments e JOIN object_ids k ON k.project_id = e.project_id AND k.id = e.id
@@ -256,15 +256,15 @@ func (w *Store) Environment(ctx context.Context, key store.Key) (store.Environme
 }
 
 // DefaultEnvironment implements store.Catalog.
-func (w *Store) DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error) {
-	id, err := sqldb.ScanUUID(w.db.Reader().QueryRowContext(ctx,
+func (s *Store) DefaultEnvironment(ctx context.Context, projectID uuid.UUID) (uuid.UUID, error) {
+	id, err := sqldb.ScanUUID(s.db.Reader().QueryRowContext(ctx,
 		`SELECT id FROM environments WHERE project_id = $1 AND is_default`, projectID))
 	return id, sqldb.Wrap(sqldb.MapNoRows(err), "reading the default environment of project %s", projectID)
 }
 
 // EnvironmentName implements store.Catalog.
-func (w *Store) EnvironmentName(ctx context.Context, key store.Key) (name string, err error) {
-	err = sqldb.MapNoRows(w.db.Reader().QueryRowContext(ctx, `SELECT e.display_name FROM environments e WHERE e.project_id = $1 AND e.id = $2
+func (s *Store) EnvironmentName(ctx context.Context, key store.Key) (name string, err error) {
+	err = sqldb.MapNoRows(s.db.Reader().QueryRowContext(ctx, `SELECT e.display_name FROM environments e WHERE e.project_id = $1 AND e.id = $2
 		UNION ALL SELECT d.name FROM departed d WHERE d.project_id = $1 AND d.id = $2 AND d.kind = $3
 			AND NOT EXISTS (SELECT 1 FROM environments e WHERE e.project_id = $1 AND e.id = $2)`,
 		key.ProjectID, key.ID, store.KindEnvironment).Scan(&name))

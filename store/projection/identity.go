@@ -31,22 +31,22 @@ func New(db *sqldb.DB, cancelOpen func(ctx context.Context, tx *sqldb.Tx, enviro
 
 // ClaimID implements store.Projector. It reads first, because the object usually has the ID
 // already.
-func (w *Store) ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error {
-	held, err := object.Read(ctx, w.db.Reader(), key)
+func (s *Store) ClaimID(ctx context.Context, key store.Key, ref store.ObjectRef) error {
+	held, err := object.Read(ctx, s.db.Reader(), key)
 	if err == nil && held.NamesObject(ref) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("reading the claim of %s: %w", ref, err)
 	}
-	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return w.ClaimIDInTx(ctx, tx, key, ref) })
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return s.ClaimIDInTx(ctx, tx, key, ref) })
 }
 
 // ClaimIDInTx claims the ID for the object. It locks the project, and applies the deletion of an
 // earlier incarnation with the object's name or ID. A ref without ObjectUID is an object that is
 // not mirrored yet: it keeps the recorded incarnation.
-func (w *Store) ClaimIDInTx(ctx context.Context, tx *sqldb.Tx, key store.Key, ref store.ObjectRef) error {
-	if err := w.db.Lock(ctx, tx, key.ProjectID); err != nil {
+func (s *Store) ClaimIDInTx(ctx context.Context, tx *sqldb.Tx, key store.Key, ref store.ObjectRef) error {
+	if err := s.db.Lock(ctx, tx, key.ProjectID); err != nil {
 		return err
 	}
 	// One row may have the ID, another the name.
@@ -70,7 +70,7 @@ func (w *Store) ClaimIDInTx(ctx context.Context, tx *sqldb.Tx, key store.Key, re
 		if !departed {
 			continue
 		}
-		stays, err := w.applyDeletion(ctx, tx, row)
+		stays, err := s.applyDeletion(ctx, tx, row)
 		if err != nil {
 			return err
 		}
@@ -82,9 +82,9 @@ func (w *Store) ClaimIDInTx(ctx context.Context, tx *sqldb.Tx, key store.Key, re
 }
 
 // Remove implements store.Projector.
-func (w *Store) Remove(ctx context.Context, projectID uuid.UUID, ref store.ObjectRef) error {
-	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := w.db.Lock(ctx, tx, projectID); err != nil {
+func (s *Store) Remove(ctx context.Context, projectID uuid.UUID, ref store.ObjectRef) error {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.db.Lock(ctx, tx, projectID); err != nil {
 			return err
 		}
 		held, err := object.Scan(tx.QueryRowContext(ctx,
@@ -97,14 +97,14 @@ func (w *Store) Remove(ctx context.Context, projectID uuid.UUID, ref store.Objec
 		case !held.Ref.SameObject(ref), held.Ref.ObjectUID != "" && ref.ObjectUID != held.Ref.ObjectUID:
 			return nil
 		}
-		_, err = w.applyDeletion(ctx, tx, held)
+		_, err = s.applyDeletion(ctx, tx, held)
 		return err
 	})
 }
 
 // applyDeletion applies the deletion of an object. A live connector in code stays with everything it has
 // and waits for its new mirror, because its secrets are in effect.
-func (w *Store) applyDeletion(ctx context.Context, tx *sqldb.Tx, held object.Claim) (stays bool, err error) {
+func (s *Store) applyDeletion(ctx context.Context, tx *sqldb.Tx, held object.Claim) (stays bool, err error) {
 	if held.Ref.Kind == store.KindConnector {
 		n, err := tx.Exec(ctx, `UPDATE object_ids SET object_uid = '', generation = 0, adopted = FALSE, writes = writes + 1
 			WHERE project_id = $1 AND id = $2 AND EXISTS (SELECT 1 FROM connectors c
@@ -113,18 +113,18 @@ func (w *Store) applyDeletion(ctx context.Context, tx *sqldb.Tx, held object.Cla
 			return n > 0, sqldb.Wrap(err, "taking %s off its connector", held.Ref)
 		}
 	}
-	return false, w.removeObject(ctx, tx, held)
+	return false, s.removeObject(ctx, tx, held)
 }
 
 // removeObject applies the effects of an object's deletion and frees its ID.
-func (w *Store) removeObject(ctx context.Context, tx *sqldb.Tx, held object.Claim) error {
+func (s *Store) removeObject(ctx context.Context, tx *sqldb.Tx, held object.Claim) error {
 	var err error
 	switch held.Ref.Kind {
 	case store.KindProject:
 		err = removeProject(ctx, tx, held.Key.ProjectID)
 	case store.KindEnvironment:
 		if err = releasePosition(ctx, tx, held.Key); err == nil {
-			err = w.removeEnvironment(ctx, tx, held.Key)
+			err = s.removeEnvironment(ctx, tx, held.Key)
 		}
 	case store.KindDeployment:
 		if err = deployment.Cancel(ctx, tx, held.Key.ProjectID, deployment.DeletedMessage, `id = $2`, held.Key.ID); err == nil {
@@ -150,8 +150,8 @@ func releaseID(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 }
 
 // ListProjected implements store.Sweeper.
-func (w *Store) ListProjected(ctx context.Context) ([]store.ProjectedObject, error) {
-	objects, err := sqldb.Collect(ctx, w.db.Reader(), scanProjected,
+func (s *Store) ListProjected(ctx context.Context) ([]store.ProjectedObject, error) {
+	objects, err := sqldb.Collect(ctx, s.db.Reader(), scanProjected,
 		object.Select+`WHERE k.object_uid <> '' OR k.adopted ORDER BY k.project_id, k.kind, k.name`)
 	return objects, sqldb.Wrap(err, "listing the projection")
 }
@@ -162,14 +162,14 @@ func scanProjected(row sqldb.Scanner) (store.ProjectedObject, error) {
 }
 
 // Holder implements store.Catalog.
-func (w *Store) Holder(ctx context.Context, key store.Key) (store.ObjectRef, error) {
-	i, err := object.Read(ctx, w.db.Reader(), key)
+func (s *Store) Holder(ctx context.Context, key store.Key) (store.ObjectRef, error) {
+	i, err := object.Read(ctx, s.db.Reader(), key)
 	return i.Ref, sqldb.Wrap(err, "reading the holder of ID %s", key)
 }
 
 // Holders implements store.Catalog.
-func (w *Store) Holders(ctx context.Context, projectID uuid.UUID, kind string) ([]store.ProjectedObject, error) {
-	objects, err := sqldb.Collect(ctx, w.db.Reader(), scanProjected,
+func (s *Store) Holders(ctx context.Context, projectID uuid.UUID, kind string) ([]store.ProjectedObject, error) {
+	objects, err := sqldb.Collect(ctx, s.db.Reader(), scanProjected,
 		object.Select+`WHERE k.project_id = $1 AND k.kind = $2 ORDER BY k.name`, projectID, kind)
 	return objects, sqldb.Wrap(err, "listing the ID holders of project %s", projectID)
 }

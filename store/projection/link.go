@@ -18,8 +18,8 @@ import (
 )
 
 // PutLink implements store.Projector. It reads first, because usually nothing has changed.
-func (w *Store) PutLink(ctx context.Context, l store.Link) error {
-	stored, err := connectorrow.ScanLink(w.db.Reader().QueryRowContext(ctx,
+func (s *Store) PutLink(ctx context.Context, l store.Link) error {
+	stored, err := connectorrow.ScanLink(s.db.Reader().QueryRowContext(ctx,
 		connectorrow.SelectLinks+`WHERE l.project_id = $1 AND l.id = $2`, l.ProjectID, l.ID))
 	if err == nil && sameLink(stored, l) {
 		return nil
@@ -28,8 +28,8 @@ func (w *Store) PutLink(ctx context.Context, l store.Link) error {
 		return fmt.Errorf("reading the stored row of %s: %w", l.Ref, err)
 	}
 	var refused error // the claim stays
-	err = w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		refused, err = w.putLink(ctx, tx, l, l.Activation != 0)
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+		refused, err = s.putLink(ctx, tx, l, l.Activation != 0)
 		return err
 	})
 	if err == nil {
@@ -49,8 +49,8 @@ func sameLink(a, b store.Link) bool {
 // connector has reached its limit of links, or the agent has a tool with its name or has reached
 // its limit of outbound links. A link of an activation stays marked as such when its mirror is
 // written.
-func (w *Store) putLink(ctx context.Context, tx *sqldb.Tx, l store.Link, definedInCode bool) (refused, err error) {
-	if err := w.ClaimIDInTx(ctx, tx, l.Key(), l.Ref); err != nil {
+func (s *Store) putLink(ctx context.Context, tx *sqldb.Tx, l store.Link, definedInCode bool) (refused, err error) {
+	if err := s.ClaimIDInTx(ctx, tx, l.Key(), l.Ref); err != nil {
 		return nil, err
 	}
 	if err := mustBeLive(ctx, tx, l.Activation, `id =
@@ -148,9 +148,9 @@ func removeLink(ctx context.Context, tx *sqldb.Tx, key store.Key) error {
 }
 
 // Route implements store.Routes.
-func (w *Store) Route(ctx context.Context, connector store.Key) (store.Route, error) {
+func (s *Store) Route(ctx context.Context, connector store.Key) (store.Route, error) {
 	var route store.Route
-	err := w.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) (err error) {
+	err := s.db.Snapshot(ctx, func(ctx context.Context, q sqldb.Queryer) (err error) {
 		route.Connector, err = connectorrow.Scan(q.QueryRowContext(ctx, connectorrow.SelectOne, connector.ProjectID, connector.ID))
 		if err != nil {
 			return err

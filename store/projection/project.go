@@ -16,9 +16,9 @@ import (
 )
 
 // PutProject implements store.Projector.
-func (w *Store) PutProject(ctx context.Context, p store.Project) error {
-	return w.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := w.ClaimIDInTx(ctx, tx, p.Key(), p.Ref); err != nil {
+func (s *Store) PutProject(ctx context.Context, p store.Project) error {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.ClaimIDInTx(ctx, tx, p.Key(), p.Ref); err != nil {
 			return err
 		}
 		telemetry, sealed, key, err := trace.TelemetryRow(p.Telemetry)
@@ -48,8 +48,8 @@ func (w *Store) PutProject(ctx context.Context, p store.Project) error {
 }
 
 // RequestsPerMinute returns the request limit of a project; 0 without one.
-func (w *Store) RequestsPerMinute(ctx context.Context, project uuid.UUID) (n int, err error) {
-	err = w.db.Reader().QueryRowContext(ctx, `SELECT requests_per_minute FROM projects WHERE project_id = $1`, project).Scan(&n)
+func (s *Store) RequestsPerMinute(ctx context.Context, project uuid.UUID) (n int, err error) {
+	err = s.db.Reader().QueryRowContext(ctx, `SELECT requests_per_minute FROM projects WHERE project_id = $1`, project).Scan(&n)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}

@@ -35,7 +35,7 @@ func scanRejections(row sqldb.Scanner) (r rejectionRow, err error) {
 
 // RecordRejections implements store.Rejections. It inserts missing rows and then locks all rows, in
 // one order, so that concurrent replicas add to each other's counts.
-func (r *Store) RecordRejections(ctx context.Context, rejected []store.Rejected) error {
+func (s *Store) RecordRejections(ctx context.Context, rejected []store.Rejected) error {
 	if len(rejected) > store.MaxRejected {
 		return fmt.Errorf("recording the rejections of %d connectors, more than %d", len(rejected), store.MaxRejected)
 	}
@@ -47,15 +47,15 @@ func (r *Store) RecordRejections(ctx context.Context, rejected []store.Rejected)
 		return nil
 	}
 	keys := slices.SortedFunc(maps.Keys(of), sqldb.CompareKeys)
-	err := r.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		var made, locked sqldb.Args
 		if _, err := tx.Exec(ctx, `INSERT INTO rejections (project_id, connector_id, document, last_at)
-			SELECT project_id, id, '{}', now_us() FROM connectors WHERE `+r.db.KeyCondition(&made, "id", keys)+`
+			SELECT project_id, id, '{}', now_us() FROM connectors WHERE `+s.db.KeyCondition(&made, "id", keys)+`
 			ORDER BY project_id, id ON CONFLICT (project_id, connector_id) DO NOTHING`, made.Values...); err != nil {
 			return err
 		}
 		rows, err := sqldb.Collect(ctx, tx, scanRejections, `SELECT project_id, connector_id, document FROM rejections WHERE `+
-			r.db.KeyCondition(&locked, "connector_id", keys)+` ORDER BY project_id, connector_id `+r.db.Exclusive, locked.Values...)
+			s.db.KeyCondition(&locked, "connector_id", keys)+` ORDER BY project_id, connector_id `+s.db.Exclusive, locked.Values...)
 		if err != nil {
 			return err
 		}
@@ -86,12 +86,12 @@ func (r rejectionRow) writeRow(ctx context.Context, tx *sqldb.Tx, last time.Time
 }
 
 // Rejections implements store.Rejections.
-func (r *Store) Rejections(ctx context.Context, connector store.Key) (report store.RejectionReport, err error) {
+func (s *Store) Rejections(ctx context.Context, connector store.Key) (report store.RejectionReport, err error) {
 	var now time.Time
-	rows, err := sqldb.Collect(ctx, r.db.Reader(), scanRejections,
+	rows, err := sqldb.Collect(ctx, s.db.Reader(), scanRejections,
 		`SELECT project_id, connector_id, document FROM rejections WHERE project_id = $1 AND connector_id = $2`, connector.ProjectID, connector.ID)
 	if err == nil {
-		now, err = sqldb.ReadNow(ctx, r.db.Reader())
+		now, err = sqldb.ReadNow(ctx, s.db.Reader())
 	}
 	if err != nil {
 		return report, sqldb.Wrap(err, "reading the rejections of connector %s", connector)
@@ -104,11 +104,11 @@ func (r *Store) Rejections(ctx context.Context, connector store.Key) (report sto
 }
 
 // TakeRejectionNews implements store.RejectionTeller.
-func (r *Store) TakeRejectionNews(ctx context.Context, limit int) (news []store.RejectionNews, err error) {
-	err = r.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) TakeRejectionNews(ctx context.Context, limit int) (news []store.RejectionNews, err error) {
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		news = nil
 		due, err := sqldb.Collect(ctx, tx, scanDueRejections, `SELECT project_id, connector_id, document, last_at FROM rejections
-			WHERE news_at <= now_us() ORDER BY news_at LIMIT $1 `+r.db.SkipLocked, limit)
+			WHERE news_at <= now_us() ORDER BY news_at LIMIT $1 `+s.db.SkipLocked, limit)
 		if err != nil || len(due) == 0 {
 			return err
 		}

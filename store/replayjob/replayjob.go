@@ -44,12 +44,12 @@ func scanReplay(row sqldb.Scanner) (r store.Replay, err error) {
 }
 
 // MatchReplay implements store.ReplayJobs.
-func (j *Store) MatchReplay(ctx context.Context, connector store.Key, f store.ReplayFilter) (m store.ReplayMatch, err error) {
-	windows, err := timewindow.OfHistory(ctx, j.db, j.db.Lists(), "ended_connector_runs", connector.ProjectID, timewindow.Period{From: sqldb.Instant(f.Since), To: sqldb.Instant(f.Until)})
+func (s *Store) MatchReplay(ctx context.Context, connector store.Key, f store.ReplayFilter) (m store.ReplayMatch, err error) {
+	windows, err := timewindow.OfHistory(ctx, s.db, s.db.Lists(), "ended_connector_runs", connector.ProjectID, timewindow.Period{From: sqldb.Instant(f.Since), To: sqldb.Instant(f.Until)})
 	left := int64(store.MaxReplayLook + 1)
 	for _, window := range windows {
 		var looked, matched int64
-		looked, matched, err = j.countMatches(ctx, connector, f, window, left)
+		looked, matched, err = s.countMatches(ctx, connector, f, window, left)
 		left, m.Matched = left-looked, m.Matched+matched
 		if err != nil || left == 0 {
 			break
@@ -61,13 +61,13 @@ func (j *Store) MatchReplay(ctx context.Context, connector store.Key, f store.Re
 
 // countMatches counts the matches of a replay among the first connector runs of a window, at most so
 // many.
-func (j *Store) countMatches(ctx context.Context, connector store.Key, f store.ReplayFilter, window timewindow.Window, most int64) (looked, matched int64, err error) {
+func (s *Store) countMatches(ctx context.Context, connector store.Key, f store.ReplayFilter, window timewindow.Window, most int64) (looked, matched int64, err error) {
 	l := sqldb.Args{Values: []any{connector.ProjectID, connector.ID, sqldb.Instant(f.Since), sqldb.Instant(f.Until), most}}
 	cause := ``
 	if f.Trigger != "" {
 		cause = ` AND x.trigger_type = ` + l.Add(string(f.Trigger))
 	}
-	err = j.db.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.kind <> 'test' AND x.status IN `+sqldb.AddTexts(&l, f.Statuses)+cause+` THEN 1 ELSE 0 END), 0)
+	err = s.db.Lists().QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN x.replay_of IS NULL AND x.kind <> 'test' AND x.status IN `+sqldb.AddTexts(&l, f.Statuses)+cause+` THEN 1 ELSE 0 END), 0)
 		FROM (SELECT c.status, c.trigger_type, c.kind, c.replay_of FROM ended_connector_runs c WHERE c.project_id = $1 AND c.connector_id = $2
 			AND c.id > id_at($3) AND c.id < id_at(CASE WHEN CAST($4 AS bigint) < now_us() THEN CAST($4 AS bigint) ELSE now_us() END)`+
 		timewindow.DaysCondition("c.id", window, &l)+sqldb.SinceCondition("c.id", "$1")+` ORDER BY c.id LIMIT $5) AS x`, l.Values...).Scan(&looked, &matched)
@@ -76,16 +76,16 @@ func (j *Store) countMatches(ctx context.Context, connector store.Key, f store.R
 
 // StartReplay implements store.ReplayJobs. It counts the matches before its transaction, to keep
 // that short.
-func (j *Store) StartReplay(ctx context.Context, n store.NewReplay) (r store.Replay, verdict store.Verdict, err error) {
+func (s *Store) StartReplay(ctx context.Context, n store.NewReplay) (r store.Replay, verdict store.Verdict, err error) {
 	key := store.Key{ProjectID: n.Connector.ProjectID, ID: n.ID}
-	if r, verdict, err = startedReplay(ctx, j.db.Reader(), key, n.Fingerprint); err == nil || !errors.Is(err, store.ErrNotFound) {
+	if r, verdict, err = startedReplay(ctx, s.db.Reader(), key, n.Fingerprint); err == nil || !errors.Is(err, store.ErrNotFound) {
 		return r, verdict, sqldb.Wrap(err, "reading replay %s", key)
 	}
-	if err := checkReplayLimits(ctx, j.db.Reader(), n); err != nil { // to avoid a useless count
-		r, verdict, err = repeatedReplay(ctx, j.db.Reader(), n, err)
+	if err := checkReplayLimits(ctx, s.db.Reader(), n); err != nil { // to avoid a useless count
+		r, verdict, err = repeatedReplay(ctx, s.db.Reader(), n, err)
 		return r, verdict, sqldb.Wrap(err, "creating a replay of connector %s", n.Connector)
 	}
-	match, err := j.MatchReplay(ctx, n.Connector, n.Filter)
+	match, err := s.MatchReplay(ctx, n.Connector, n.Filter)
 	if err != nil {
 		return r, verdict, err
 	}
@@ -93,8 +93,8 @@ func (j *Store) StartReplay(ctx context.Context, n store.NewReplay) (r store.Rep
 	if err != nil {
 		return r, verdict, err
 	}
-	err = j.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := j.db.Lock(ctx, tx, key.ProjectID); err != nil { // so that no other replay starts meanwhile
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.db.Lock(ctx, tx, key.ProjectID); err != nil { // so that no other replay starts meanwhile
 			return err
 		}
 		if err := checkReplayLimits(ctx, tx, n); err != nil {
@@ -168,22 +168,22 @@ func forgetReplays(ctx context.Context, tx *sqldb.Tx, connector store.Key) error
 }
 
 // Replay implements store.ReplayJobs.
-func (j *Store) Replay(ctx context.Context, key store.Key) (store.Replay, error) {
-	r, err := scanReplay(j.db.Reader().QueryRowContext(ctx, `SELECT `+replayColumns+` FROM replays WHERE project_id = $1 AND id = $2`,
+func (s *Store) Replay(ctx context.Context, key store.Key) (store.Replay, error) {
+	r, err := scanReplay(s.db.Reader().QueryRowContext(ctx, `SELECT `+replayColumns+` FROM replays WHERE project_id = $1 AND id = $2`,
 		key.ProjectID, key.ID))
 	return r, sqldb.Wrap(sqldb.MapNoRows(err), "reading replay %s", key)
 }
 
 // ListReplays implements store.ReplayJobs.
-func (j *Store) ListReplays(ctx context.Context, connector store.Key) ([]store.Replay, error) {
-	replays, err := sqldb.Collect(ctx, j.db.Reader(), scanReplay, `SELECT `+replayColumns+` FROM replays
+func (s *Store) ListReplays(ctx context.Context, connector store.Key) ([]store.Replay, error) {
+	replays, err := sqldb.Collect(ctx, s.db.Reader(), scanReplay, `SELECT `+replayColumns+` FROM replays
 		WHERE project_id = $1 AND connector_id = $2 ORDER BY created_at DESC, id DESC LIMIT $3`, connector.ProjectID, connector.ID, store.MaxReplays)
 	return replays, sqldb.Wrap(err, "listing the replays of connector %s", connector)
 }
 
 // CancelReplay implements store.ReplayJobs.
-func (j *Store) CancelReplay(ctx context.Context, key store.Key) error {
-	err := j.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+func (s *Store) CancelReplay(ctx context.Context, key store.Key) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		n, err := tx.Exec(ctx, `UPDATE replays SET status = 'cancelled', reason = '', detail = '', ended_at = now_us()
 			WHERE project_id = $1 AND id = $2 AND status = 'running'`, key.ProjectID, key.ID)
 		if err != nil || n == 1 {
@@ -197,21 +197,21 @@ func (j *Store) CancelReplay(ctx context.Context, key store.Key) error {
 }
 
 // NextReplay implements store.ReplayJobs.
-func (j *Store) NextReplay(ctx context.Context) (now time.Time, next *time.Time, err error) {
-	err = j.db.Reader().QueryRowContext(ctx, `SELECT now_us(), (SELECT MIN(r.due_at) FROM replays r WHERE r.status = 'running')`).
+func (s *Store) NextReplay(ctx context.Context) (now time.Time, next *time.Time, err error) {
+	err = s.db.Reader().QueryRowContext(ctx, `SELECT now_us(), (SELECT MIN(r.due_at) FROM replays r WHERE r.status = 'running')`).
 		Scan(sqldb.ScanTime(&now), sqldb.ScanNullTime(&next))
 	return now, next, sqldb.Wrap(err, "reading the next replay")
 }
 
 // TakeReplays implements store.ReplayJobs.
-func (j *Store) TakeReplays(ctx context.Context, limit int, lease time.Duration) (taken []store.Replay, err error) {
-	err = j.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+func (s *Store) TakeReplays(ctx context.Context, limit int, lease time.Duration) (taken []store.Replay, err error) {
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		now, err := sqldb.ReadNow(ctx, tx)
 		if err != nil {
 			return err
 		}
 		taken, err = sqldb.Collect(ctx, tx, scanReplay, `UPDATE replays SET due_at = $2 WHERE (project_id, id) IN
-			(SELECT project_id, id FROM replays WHERE status = 'running' AND due_at <= $3 ORDER BY due_at LIMIT $1 `+j.db.SkipLocked+`)
+			(SELECT project_id, id FROM replays WHERE status = 'running' AND due_at <= $3 ORDER BY due_at LIMIT $1 `+s.db.SkipLocked+`)
 			RETURNING `+replayColumns, limit, sqldb.Instant(now.Add(lease)), sqldb.Instant(now))
 		for i := range taken {
 			taken[i].TakenAt = now
@@ -222,8 +222,8 @@ func (j *Store) TakeReplays(ctx context.Context, limit int, lease time.Duration)
 }
 
 // ReplayOriginals implements store.ReplayJobs.
-func (j *Store) ReplayOriginals(ctx context.Context, r store.Replay, limit int) (page store.ReplayPage, err error) {
-	looked, err := j.replayedRuns(ctx, r)
+func (s *Store) ReplayOriginals(ctx context.Context, r store.Replay, limit int) (page store.ReplayPage, err error) {
+	looked, err := s.replayedRuns(ctx, r)
 	if err != nil {
 		return page, sqldb.Wrap(err, "reading the originals of replay %s", r.Key())
 	}
@@ -242,16 +242,16 @@ func (j *Store) ReplayOriginals(ctx context.Context, r store.Replay, limit int) 
 }
 
 // replayedRuns returns the next connector runs of a replay, at most store.MaxReplayPage.
-func (j *Store) replayedRuns(ctx context.Context, r store.Replay) (runs []store.ConnectorRun, err error) {
+func (s *Store) replayedRuns(ctx context.Context, r store.Replay) (runs []store.ConnectorRun, err error) {
 	of := timewindow.Period{From: store.TimeOf(r.Position).UnixMicro(), To: sqldb.Instant(r.Filter.Until)}
-	windows, err := timewindow.OfHistory(ctx, j.db, j.db.Lists(), "ended_connector_runs", r.ProjectID, of)
+	windows, err := timewindow.OfHistory(ctx, s.db, s.db.Lists(), "ended_connector_runs", r.ProjectID, of)
 	for _, window := range windows {
 		if err != nil || len(runs) == store.MaxReplayPage {
 			break
 		}
 		l := sqldb.Args{Values: []any{r.ProjectID, r.ConnectorID, r.Position, store.MaxReplayPage - len(runs)}}
 		var some []store.ConnectorRun
-		some, err = sqldb.Collect(ctx, j.db.Lists(), runrow.ScanConnectorRun, `SELECT `+runrow.EndedConnectorRunColumns+` FROM ended_connector_runs c
+		some, err = sqldb.Collect(ctx, s.db.Lists(), runrow.ScanConnectorRun, `SELECT `+runrow.EndedConnectorRunColumns+` FROM ended_connector_runs c
 			WHERE c.project_id = $1 AND c.connector_id = $2 AND c.id > $3`+timewindow.DaysCondition("c.id", window, &l)+sqldb.SinceCondition("c.id", "$1")+` ORDER BY c.id LIMIT $4`, l.Values...)
 		runs = append(runs, some...)
 	}
@@ -259,8 +259,8 @@ func (j *Store) replayedRuns(ctx context.Context, r store.Replay) (runs []store.
 }
 
 // MoveReplay implements store.ReplayJobs.
-func (j *Store) MoveReplay(ctx context.Context, step store.ReplayStep) error {
-	err := j.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return Move(ctx, tx, step) })
+func (s *Store) MoveReplay(ctx context.Context, step store.ReplayStep) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error { return Move(ctx, tx, step) })
 	return sqldb.Wrap(err, "advancing replay %s", step.To.Key())
 }
 

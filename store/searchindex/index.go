@@ -60,9 +60,9 @@ func New(db *sqldb.DB, engine Engine, searchesAtOnce int) *Store {
 }
 
 // IndexRuns implements store.Housekeeping.
-func (x *Store) IndexRuns(ctx context.Context, limit int, words func(store.Searched) []string) (int, error) {
-	n, err := outbox.Words.Consume(ctx, x.db, x.pace, x.turns, limit, maxIndexed, outbox.Consumer[outbox.EndedRow]{
-		ConsumeAll: func(ctx context.Context, rows []outbox.EndedRow) error { return x.indexRows(ctx, rows, words) }, TryConsume: x.indexForTrial,
+func (s *Store) IndexRuns(ctx context.Context, limit int, words func(store.Searched) []string) (int, error) {
+	n, err := outbox.Words.Consume(ctx, s.db, s.pace, s.turns, limit, maxIndexed, outbox.Consumer[outbox.EndedRow]{
+		ConsumeAll: func(ctx context.Context, rows []outbox.EndedRow) error { return s.indexRows(ctx, rows, words) }, TryConsume: s.indexForTrial,
 	})
 	return n, sqldb.Wrap(err, "indexing runs")
 }
@@ -71,16 +71,16 @@ func (x *Store) IndexRuns(ctx context.Context, limit int, words func(store.Searc
 // order of their projects. Each project has an equal share, so a busy project delays only itself.
 // It reads the runs before the transaction, because others wait for the writer. If two processes
 // read the same rows, the one that takes the rows indexes them.
-func (x *Store) indexRows(ctx context.Context, rows []outbox.EndedRow, words func(store.Searched) []string) (err error) {
+func (s *Store) indexRows(ctx context.Context, rows []outbox.EndedRow, words func(store.Searched) []string) (err error) {
 	entries, done := map[store.Key][]indexedRun{}, map[store.Key]bool{}
-	room := indexCapacity{x.pace.BatchSize(maxIndexedRuns), maxTerms}
+	room := indexCapacity{s.pace.BatchSize(maxIndexedRuns), maxTerms}
 	projects := outbox.RowsByProject(rows)
 	var read []outbox.EndedRow
 	for i, of := range projects {
 		share := room.shareOf(len(projects) - i)
 		left := share
 		for _, row := range of {
-			if entries[row.Key], err = x.entriesOf(ctx, row.Runs, words, &left, done); err != nil {
+			if entries[row.Key], err = s.entriesOf(ctx, row.Runs, words, &left, done); err != nil {
 				return sqldb.Wrap(err, "reading runs of project %s", row.ProjectID)
 			}
 			if read = append(read, row); left.isExhausted() {
@@ -89,10 +89,10 @@ func (x *Store) indexRows(ctx context.Context, rows []outbox.EndedRow, words fun
 		}
 		room = indexCapacity{room.runs - share.runs + left.runs, room.terms - share.terms + left.terms}
 	}
-	return x.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		mine := false
 		for _, row := range read {
-			taken, err := x.indexRow(ctx, tx, row, entries[row.Key], done)
+			taken, err := s.indexRow(ctx, tx, row, entries[row.Key], done)
 			if mine = mine || taken; err != nil {
 				return err
 			}
@@ -105,20 +105,20 @@ func (x *Store) indexRows(ctx context.Context, rows []outbox.EndedRow, words fun
 }
 
 // indexForTrial indexes a run that does not exist, and rolls back.
-func (x *Store) indexForTrial(ctx context.Context) error {
+func (s *Store) indexForTrial(ctx context.Context) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
 	}
 	key := store.Key{ProjectID: uuid.New(), ID: id}
-	if _, err := readSearched(ctx, x.db, x.db.Reader(), key.ProjectID, []uuid.UUID{id}, func(*sqldb.Args, bool) string { return "" }); err != nil {
+	if _, err := readSearched(ctx, s.db, s.db.Reader(), key.ProjectID, []uuid.UUID{id}, func(*sqldb.Args, bool) string { return "" }); err != nil {
 		return err
 	}
-	return x.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if _, err := x.indexRow(ctx, tx, outbox.EndedRow{Key: key}, nil, nil); err != nil {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if _, err := s.indexRow(ctx, tx, outbox.EndedRow{Key: key}, nil, nil); err != nil {
 			return err
 		}
-		if _, err := x.engine.AddTerms(ctx, tx, []Entry{{key.ProjectID, []uuid.UUID{id}, []Term{1}}}); err != nil {
+		if _, err := s.engine.AddTerms(ctx, tx, []Entry{{key.ProjectID, []uuid.UUID{id}, []Term{1}}}); err != nil {
 			return err
 		}
 		return sqldb.ErrTrial
@@ -139,12 +139,12 @@ func (r indexCapacity) shareOf(projects int) indexCapacity {
 // entriesOf returns the entries for ended runs of a project, without deleted or erased ones, until
 // there is no room. done are the runs that were read. The words of an input are computed once per
 // event.
-func (x *Store) entriesOf(
+func (s *Store) entriesOf(
 	ctx context.Context, runs []store.Key, words func(store.Searched) []string, room *indexCapacity, done map[store.Key]bool,
 ) (entries []indexedRun, err error) {
 	given := map[uuid.UUID][]Term{}
-	for some := range slices.Chunk(runs, x.pace.BatchSize(searchedAtOnce)) {
-		found, err := readSearched(ctx, x.db, x.db.Reader(), some[0].ProjectID, idsOfKeys(some), func(*sqldb.Args, bool) string { return "" })
+	for some := range slices.Chunk(runs, s.pace.BatchSize(searchedAtOnce)) {
+		found, err := readSearched(ctx, s.db, s.db.Reader(), some[0].ProjectID, idsOfKeys(some), func(*sqldb.Args, bool) string { return "" })
 		if err != nil {
 			return nil, err
 		}
@@ -182,11 +182,11 @@ func (x *Store) entriesOf(
 // indexRow takes an outbox row and adds entries of its runs to the index. It skips runs that another
 // process has removed from the row meanwhile, and deleted or erased runs. Runs of the row that are
 // not done stay in it. It reports whether the row contained a run that is done.
-func (x *Store) indexRow(ctx context.Context, tx *sqldb.Tx, row outbox.EndedRow, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
-	if err := x.db.LockPast(ctx, tx, row.ProjectID); err != nil {
+func (s *Store) indexRow(ctx context.Context, tx *sqldb.Tx, row outbox.EndedRow, entries []indexedRun, done map[store.Key]bool) (is bool, err error) {
+	if err := s.db.LockPast(ctx, tx, row.ProjectID); err != nil {
 		return false, err
 	}
-	taken, err := outbox.Words.Take(ctx, x.db, tx, []outbox.EndedRow{row})
+	taken, err := outbox.Words.Take(ctx, s.db, tx, []outbox.EndedRow{row})
 	if err != nil || len(taken) == 0 {
 		return false, err
 	}
@@ -199,7 +199,7 @@ func (x *Store) indexRow(ctx context.Context, tx *sqldb.Tx, row outbox.EndedRow,
 	}
 	own := sqldb.NewKeySet(mine)
 	entries = slices.DeleteFunc(slices.Clone(entries), func(e indexedRun) bool { return !own[e.Key] })
-	if err := x.db.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(mine, entries), sqldb.ReadableCondition("r.project_id")); err != nil {
+	if err := s.db.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(mine, entries), sqldb.ReadableCondition("r.project_id")); err != nil {
 		return false, err
 	}
 	var runs []uuid.UUID
@@ -207,9 +207,9 @@ func (x *Store) indexRow(ctx context.Context, tx *sqldb.Tx, row outbox.EndedRow,
 		runs = append(runs, entry.ID)
 	}
 	there := map[uuid.UUID]bool{}
-	for _, same := range x.db.IDsByPart("ended_runs", runs) {
+	for _, same := range s.db.IDsByPart("ended_runs", runs) {
 		var l sqldb.Args
-		ids, err := sqldb.Collect(ctx, tx, sqldb.ScanUUID, x.db.InPart(`SELECT r.id FROM {ended_runs} r WHERE `+x.db.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(row.ProjectID, same))+sqldb.UnerasedCondition("r"), same[0]), l.Values...)
+		ids, err := sqldb.Collect(ctx, tx, sqldb.ScanUUID, s.db.InPart(`SELECT r.id FROM {ended_runs} r WHERE `+s.db.KeyCondition(&l, "r.id", sqldb.KeysFromIDs(row.ProjectID, same))+sqldb.UnerasedCondition("r"), same[0]), l.Values...)
 		if err != nil {
 			return false, err
 		}
@@ -217,12 +217,12 @@ func (x *Store) indexRow(ctx context.Context, tx *sqldb.Tx, row outbox.EndedRow,
 			there[id] = true
 		}
 	}
-	return true, x.addEntries(ctx, tx, entriesFor(row.ProjectID, slices.DeleteFunc(entries, func(e indexedRun) bool { return !there[e.ID] })))
+	return true, s.addEntries(ctx, tx, entriesFor(row.ProjectID, slices.DeleteFunc(entries, func(e indexedRun) bool { return !there[e.ID] })))
 }
 
 // addEntries adds entries of a project to the index and counts the bytes of the inserted rows.
-func (x *Store) addEntries(ctx context.Context, tx *sqldb.Tx, entries []Entry) error {
-	added, err := x.engine.AddTerms(ctx, tx, entries)
+func (s *Store) addEntries(ctx context.Context, tx *sqldb.Tx, entries []Entry) error {
+	added, err := s.engine.AddTerms(ctx, tx, entries)
 	if err != nil {
 		return err
 	}

@@ -61,14 +61,14 @@ type Search struct {
 }
 
 // NewSearch returns a search. Its agent, variant and status narrow the query.
-func (x *Store) NewSearch(q Query) *Search {
+func (s *Store) NewSearch(q Query) *Search {
 	of := q.Search
 	q.AgentName, q.TestName = cmp.Or(q.AgentName, of.AgentName), cmp.Or(q.TestName, of.TestName)
 	q.Statuses = slices.Compact(slices.Sorted(slices.Values(q.Statuses)))
 	if of.Status != "" && len(q.Statuses) != 1 {
 		q.Statuses = []store.RunStatus{of.Status}
 	}
-	return &Search{Query: q, db: x.db, engine: x.engine, slots: x.slots, begun: time.Now()}
+	return &Search{Query: q, db: s.db, engine: s.engine, slots: s.slots, begun: time.Now()}
 }
 
 // errSearchTimeout means that the time of a search is over.
@@ -390,7 +390,7 @@ func (s *Search) ReadInTime(ctx context.Context, fn func(ctx context.Context) er
 }
 
 // SearchRuns is ListRuns of store.History for a query with a search.
-func (x *Store) SearchRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
+func (s *Store) SearchRuns(ctx context.Context, q store.RunQuery) (runs []store.Run, next *uuid.UUID, err error) {
 	of := Query{
 		Search: *q.Search, Project: q.ProjectID, AgentName: q.AgentName, TestName: q.TestName, Statuses: q.Statuses,
 		Window: timewindow.Between(q.Since, q.Until),
@@ -405,7 +405,7 @@ func (x *Store) SearchRuns(ctx context.Context, q store.RunQuery) (runs []store.
 	if len(q.EnvironmentIDs) == 1 {
 		of.Environment = q.EnvironmentIDs[0]
 	}
-	next, err = x.NewSearch(of).eachMatch(ctx, q.Before, func(run store.Searched) (bool, error) {
+	next, err = s.NewSearch(of).eachMatch(ctx, q.Before, func(run store.Searched) (bool, error) {
 		runs = append(runs, runrow.TrimForList(run.Run))
 		return len(runs) >= q.Limit, nil
 	})

@@ -33,19 +33,19 @@ type rollupRebuilder interface {
 }
 
 // RebuildRollups implements store.Rebuilder.
-func (c *Store) RebuildRollups(ctx context.Context, counted func(store.RollupHour)) error {
-	projects, err := sqldb.Collect(ctx, c.db.Reader(), sqldb.ScanUUID, `SELECT project_id FROM projects UNION SELECT project_id FROM stored_bytes ORDER BY project_id`)
+func (s *Store) RebuildRollups(ctx context.Context, counted func(store.RollupHour)) error {
+	projects, err := sqldb.Collect(ctx, s.db.Reader(), sqldb.ScanUUID, `SELECT project_id FROM projects UNION SELECT project_id FROM stored_bytes ORDER BY project_id`)
 	if err != nil {
 		return sqldb.Wrap(err, "listing projects")
 	}
 	for _, project := range projects {
-		runs := &runRebuilder{db: c.db, project: project, last: map[agentTotal]time.Time{}}
-		for _, kind := range []rollupRebuilder{runs, usageRebuilder{runs}, connectorRunRebuilder{c.db, project}} {
-			if err := c.rebuildRollups(ctx, project, kind, counted); err != nil {
+		runs := &runRebuilder{db: s.db, project: project, last: map[agentTotal]time.Time{}}
+		for _, kind := range []rollupRebuilder{runs, usageRebuilder{runs}, connectorRunRebuilder{s.db, project}} {
+			if err := s.rebuildRollups(ctx, project, kind, counted); err != nil {
 				return sqldb.Wrap(err, "rebuilding the rollups of project %s", project)
 			}
 		}
-		if err := c.underRollupLock(ctx, runs.writeTotals); err != nil {
+		if err := s.underRollupLock(ctx, runs.writeTotals); err != nil {
 			return sqldb.Wrap(err, "counting the totals of agents of project %s", project)
 		}
 	}
@@ -53,9 +53,9 @@ func (c *Store) RebuildRollups(ctx context.Context, counted func(store.RollupHou
 }
 
 // underRollupLock runs fn under the lock of the rollups, and counts their growth.
-func (c *Store) underRollupLock(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx, grown growth) error) error {
-	return c.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := c.db.Lock(ctx, tx, rollupsTurn); err != nil {
+func (s *Store) underRollupLock(ctx context.Context, fn func(ctx context.Context, tx *sqldb.Tx, grown growth) error) error {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.db.Lock(ctx, tx, rollupsTurn); err != nil {
 			return err
 		}
 		grown := growth{}
@@ -67,8 +67,8 @@ func (c *Store) underRollupLock(ctx context.Context, fn func(ctx context.Context
 }
 
 // rebuildRollups counts hours from their rows, then days from hours, and months from days.
-func (c *Store) rebuildRollups(ctx context.Context, project uuid.UUID, kind rollupRebuilder, counted func(store.RollupHour)) error {
-	first, err := c.firstWhole(ctx, project, kind)
+func (s *Store) rebuildRollups(ctx context.Context, project uuid.UUID, kind rollupRebuilder, counted func(store.RollupHour)) error {
+	first, err := s.firstWhole(ctx, project, kind)
 	if err != nil {
 		return err
 	}
@@ -86,17 +86,17 @@ func (c *Store) rebuildRollups(ctx context.Context, project uuid.UUID, kind roll
 				n     int64
 				whole bool
 			)
-			err = c.underRollupLock(ctx, func(ctx context.Context, tx *sqldb.Tx, grown growth) (err error) {
+			err = s.underRollupLock(ctx, func(ctx context.Context, tx *sqldb.Tx, grown growth) (err error) {
 				n, whole = 0, true
 				if g == timewindow.Hourly {
-					if whole, err = c.isWhole(ctx, tx, project, begin); err != nil || !whole {
+					if whole, err = s.isWhole(ctx, tx, project, begin); err != nil || !whole {
 						return err
 					}
 				}
 				n, err = kind.rebuildPeriod(ctx, tx, g, begin, grown)
 				return err
 			})
-			if err != nil && !c.db.NoTable(err) { // its partition was deleted meanwhile
+			if err != nil && !s.db.NoTable(err) { // its partition was deleted meanwhile
 				return err
 			}
 			if g == timewindow.Hourly && whole && err == nil {
@@ -111,11 +111,11 @@ func (c *Store) rebuildRollups(ctx context.Context, project uuid.UUID, kind roll
 // isWhole reports whether an hour still has all its rows: the project may have shortened its
 // retention since firstWhole was called. It also checks days behind a day that stays because of an
 // undelivered result or a later end. Nothing is deleted until the transaction ends.
-func (c *Store) isWhole(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, begin int64) (bool, error) {
-	if err := c.db.LockPast(ctx, tx, project); err != nil {
+func (s *Store) isWhole(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, begin int64) (bool, error) {
+	if err := s.db.LockPast(ctx, tx, project); err != nil {
 		return false, err
 	}
-	seen, err := c.db.ReadableSince(ctx, tx, project)
+	seen, err := s.db.ReadableSince(ctx, tx, project)
 	if err != nil || begin < timewindow.Daily.CeilTime(seen) {
 		return false, err
 	}
@@ -129,12 +129,12 @@ func (c *Store) isWhole(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, be
 // firstWhole returns the start of the first hour that surely has all rows, because retention
 // deletes the oldest first. For a project with a shorter retention, it is the first day that is
 // completely readable: nothing of it is deleted within the next day.
-func (c *Store) firstWhole(ctx context.Context, project uuid.UUID, kind rollupRebuilder) (int64, error) {
-	now, err := c.db.Now(ctx)
+func (s *Store) firstWhole(ctx context.Context, project uuid.UUID, kind rollupRebuilder) (int64, error) {
+	now, err := s.db.Now(ctx)
 	if err != nil {
 		return 0, err
 	}
-	seen, err := c.db.ReadableSince(ctx, c.db.Reader(), project)
+	seen, err := s.db.ReadableSince(ctx, s.db.Reader(), project)
 	if err != nil {
 		return 0, err
 	}

@@ -36,9 +36,9 @@ const (
 var rollupsTurn = uuid.MustParse("5f3a1c52-7a42-4c35-9be3-2d6f6e3d7c10")
 
 // RollUp implements store.Housekeeping.
-func (c *Store) RollUp(ctx context.Context, limit int) (int, error) {
-	by := outbox.Consumer[outbox.EndedRow]{ConsumeAll: c.rollUpRows, TryConsume: c.rollUpForTrial}
-	n, err := outbox.Rollups.Consume(ctx, c.db, c.pace, c.turns, limit, maxRollupRows, by)
+func (s *Store) RollUp(ctx context.Context, limit int) (int, error) {
+	by := outbox.Consumer[outbox.EndedRow]{ConsumeAll: s.rollUpRows, TryConsume: s.rollUpForTrial}
+	n, err := outbox.Rollups.Consume(ctx, s.db, s.pace, s.turns, limit, maxRollupRows, by)
 	return n, sqldb.Wrap(err, "rolling up runs")
 }
 
@@ -47,24 +47,24 @@ func (c *Store) RollUp(ctx context.Context, limit int) (int, error) {
 // project delays only itself. It reads them before the transaction, because others wait for the
 // writer and a deleted partition would abort it. If two processes read the same rows, the one that
 // takes the rows adds them.
-func (c *Store) rollUpRows(ctx context.Context, rows []outbox.EndedRow) error {
+func (s *Store) rollUpRows(ctx context.Context, rows []outbox.EndedRow) error {
 	var of outbox.EndedRow
 	for _, row := range rows {
 		of.Runs, of.ConnectorRuns = append(of.Runs, row.Runs...), append(of.ConnectorRuns, row.ConnectorRuns...)
 	}
-	runs, done, err := c.readPricedRuns(ctx, outbox.Alternate(of.Runs))
+	runs, done, err := s.readPricedRuns(ctx, outbox.Alternate(of.Runs))
 	if err != nil {
 		return err
 	}
 	some := outbox.Alternate(of.ConnectorRuns)
 	some = some[:min(len(some), maxRuns)]
-	connectorRuns, err := readConnectorRuns(ctx, c.db, c.db.Reader(), some)
+	connectorRuns, err := readConnectorRuns(ctx, s.db, s.db.Reader(), some)
 	if err != nil {
 		return err
 	}
 	consumed := sqldb.NewKeySet(slices.Concat(done, some))
-	return c.underRollupLock(ctx, func(ctx context.Context, tx *sqldb.Tx, grown growth) error {
-		taken, err := outbox.Rollups.Take(ctx, c.db, tx, rows)
+	return s.underRollupLock(ctx, func(ctx context.Context, tx *sqldb.Tx, grown growth) error {
+		taken, err := outbox.Rollups.Take(ctx, s.db, tx, rows)
 		if err != nil {
 			return err
 		}
@@ -84,13 +84,13 @@ func (c *Store) rollUpRows(ctx context.Context, rows []outbox.EndedRow) error {
 		if err := outbox.Rollups.Insert(ctx, tx, taken...); err != nil {
 			return err
 		}
-		if err := c.db.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(mine.Runs, runs), ""); err != nil {
+		if err := s.db.CheckMissingRows(ctx, tx, "ended_runs", sqldb.KeysWithoutRow(mine.Runs, runs), ""); err != nil {
 			return err
 		}
-		if err := c.db.CheckMissingRows(ctx, tx, "ended_connector_runs", sqldb.KeysWithoutRow(mine.ConnectorRuns, connectorRuns), ""); err != nil {
+		if err := s.db.CheckMissingRows(ctx, tx, "ended_connector_runs", sqldb.KeysWithoutRow(mine.ConnectorRuns, connectorRuns), ""); err != nil {
 			return err
 		}
-		if err := addToRollups(ctx, c.db, tx, slices.DeleteFunc(slices.Clone(runs), func(run pricedRun) bool { return !own[run.Key] }), grown); err != nil {
+		if err := addToRollups(ctx, s.db, tx, slices.DeleteFunc(slices.Clone(runs), func(run pricedRun) bool { return !own[run.Key] }), grown); err != nil {
 			return err
 		}
 		return addConnectorRuns(ctx, tx, slices.DeleteFunc(slices.Clone(connectorRuns), func(run EndedConnectorRun) bool { return !own[run.Key] }), grown)
@@ -98,22 +98,22 @@ func (c *Store) rollUpRows(ctx context.Context, rows []outbox.EndedRow) error {
 }
 
 // rollUpForTrial adds a run that does not exist to the rollups, and rolls back.
-func (c *Store) rollUpForTrial(ctx context.Context) error {
+func (s *Store) rollUpForTrial(ctx context.Context) error {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return err
 	}
 	key := store.Key{ProjectID: uuid.New(), ID: id}
-	runs, _, err := c.readPricedRuns(ctx, []store.Key{key})
+	runs, _, err := s.readPricedRuns(ctx, []store.Key{key})
 	if err != nil {
 		return err
 	}
 	runs = append(runs, pricedRun{EndedRun{Figures: Figures{Key: key, Status: store.RunCompleted}}, bill{price{}: {calls: 1}}})
-	return c.underRollupLock(ctx, func(ctx context.Context, tx *sqldb.Tx, grown growth) error {
-		if _, err := outbox.Rollups.Take(ctx, c.db, tx, []outbox.EndedRow{{Key: key}}); err != nil {
+	return s.underRollupLock(ctx, func(ctx context.Context, tx *sqldb.Tx, grown growth) error {
+		if _, err := outbox.Rollups.Take(ctx, s.db, tx, []outbox.EndedRow{{Key: key}}); err != nil {
 			return err
 		}
-		if err := addToRollups(ctx, c.db, tx, runs, grown); err != nil {
+		if err := addToRollups(ctx, s.db, tx, runs, grown); err != nil {
 			return err
 		}
 		return sqldb.ErrTrial
@@ -128,12 +128,12 @@ type pricedRun struct {
 
 // readPricedRuns reads the first of these runs, as many as are added at once, and returns their keys.
 // Some runs may be deleted.
-func (c *Store) readPricedRuns(ctx context.Context, ended []store.Key) (runs []pricedRun, done []store.Key, err error) {
+func (s *Store) readPricedRuns(ctx context.Context, ended []store.Key) (runs []pricedRun, done []store.Key, err error) {
 	calls, numbers := int64(0), 0
 	for len(done) < min(len(ended), maxRuns) && calls < maxCalls && numbers < maxPrices {
-		some := ended[len(done):min(len(done)+c.pace.BatchSize(readAtOnce), len(ended))]
+		some := ended[len(done):min(len(done)+s.pace.BatchSize(readAtOnce), len(ended))]
 		done = ended[:len(done)+len(some)]
-		all, err := readRuns(ctx, c.db, c.db.Reader(), some, "", nil)
+		all, err := readRuns(ctx, s.db, s.db.Reader(), some, "", nil)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -141,8 +141,8 @@ func (c *Store) readPricedRuns(ctx context.Context, ended []store.Key) (runs []p
 		for i, run := range all {
 			bills[run.Key], keys[i] = bill{}, run.Key
 		}
-		for _, same := range c.db.KeysByPart("model_calls", keys) {
-			if err := pastCallsOf(ctx, c.db, c.db.Reader(), same, "", func(run store.Key, of price, n callCost) {
+		for _, same := range s.db.KeysByPart("model_calls", keys) {
+			if err := pastCallsOf(ctx, s.db, s.db.Reader(), same, "", func(run store.Key, of price, n callCost) {
 				bills[run].addCost(of, n)
 				calls, numbers = calls+n.calls, numbers+1
 			}); err != nil {

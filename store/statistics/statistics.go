@@ -29,13 +29,13 @@ func New(db *sqldb.DB) *Store { return &Store{db: db, turns: outbox.NewCursor(),
 // ComputeRunStatistics returns the statistics of a query without a search. Whole hours, days and months are read from
 // rollups, and parts of hours at the ends of the window from history. Ended runs that are not rolled up yet
 // are read from the outbox.
-func (c *Store) ComputeRunStatistics(ctx context.Context, q store.StatisticsQuery) (out store.RunStatistics, err error) {
-	s, err := NewComputation(c.db, q)
+func (s *Store) ComputeRunStatistics(ctx context.Context, q store.StatisticsQuery) (out store.RunStatistics, err error) {
+	of, err := NewComputation(s.db, q)
 	if err == nil {
-		err = c.db.Snapshot(ctx, s.readAll)
+		err = s.db.Snapshot(ctx, of.readAll)
 	}
 	if err == nil {
-		out, err = s.Result()
+		out, err = of.Result()
 	}
 	return out, sqldb.Wrap(err, "counting runs of agent %q of environment %s", q.AgentName, q.Environment)
 }

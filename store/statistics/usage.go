@@ -155,9 +155,9 @@ func (b bill) callList() []store.Calls {
 }
 
 // RunCalls implements store.History.
-func (c *Store) RunCalls(ctx context.Context, run store.Key) ([]store.Calls, error) {
+func (s *Store) RunCalls(ctx context.Context, run store.Key) ([]store.Calls, error) {
 	b := bill{}
-	err := pastCallsOf(ctx, c.db, c.db.Reader(), []store.Key{run}, sqldb.SinceOrOpenCondition("m.run_id", "m.project_id"), func(_ store.Key, of price, n callCost) { b.addCost(of, n) })
+	err := pastCallsOf(ctx, s.db, s.db.Reader(), []store.Key{run}, sqldb.SinceOrOpenCondition("m.run_id", "m.project_id"), func(_ store.Key, of price, n callCost) { b.addCost(of, n) })
 	return b.callList(), sqldb.Wrap(err, "reading the model calls of run %s", run)
 }
 

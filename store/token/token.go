@@ -17,9 +17,9 @@ type Store struct{ db *sqldb.DB }
 func New(db *sqldb.DB) *Store { return &Store{db: db} }
 
 // PutToken implements store.Tokens.
-func (r *Store) PutToken(ctx context.Context, t store.Token) error {
-	err := r.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := r.db.Lock(ctx, tx, t.ProjectID); err != nil {
+func (s *Store) PutToken(ctx context.Context, t store.Token) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.db.Lock(ctx, tx, t.ProjectID); err != nil {
 			return err
 		}
 		others, of := `kind = 'runner' AND environment_id = $2`, t.EnvironmentID
@@ -42,9 +42,9 @@ func (r *Store) PutToken(ctx context.Context, t store.Token) error {
 }
 
 // Token implements store.Tokens.
-func (r *Store) Token(ctx context.Context, sha256 []byte) (store.Token, error) {
+func (s *Store) Token(ctx context.Context, sha256 []byte) (store.Token, error) {
 	var t store.Token
-	err := r.db.Reader().QueryRowContext(ctx, `SELECT t.sha256, t.kind, t.project_id, t.environment_id, t.deployment_id
+	err := s.db.Reader().QueryRowContext(ctx, `SELECT t.sha256, t.kind, t.project_id, t.environment_id, t.deployment_id
 		FROM tokens t JOIN environments e ON e.project_id = t.project_id AND e.id = t.environment_id
 		LEFT JOIN deployments d ON d.project_id = t.project_id AND d.id = t.deployment_id
 		WHERE t.sha256 = $1 AND (t.deployment_id IS NULL OR d.status IN ('pending', 'building'))`, sha256).
