@@ -25,8 +25,8 @@ type Feature struct {
 	// NamedTools returns the tools that a reference in an agent's "tools" names, in the same order in each attempt. It
 	// returns none if the reference is not one of the feature.
 	NamedTools func(p *bundle.Project, reference string) []Tool
-	// OfferedTools returns tools that an agent has without a reference. Each attempt of a run needs the same tools,
-	// because the model has seen them. The error ends the attempt.
+	// OfferedTools returns tools that an agent has without a reference. The engine calls it when the agent begins, so it can
+	// contact a server. Each attempt of a run needs the same tools, because the model has seen them. The error ends the attempt.
 	OfferedTools func(ctx context.Context, at *Scope) ([]Tool, error)
 	// WrapCall wraps each call that a model makes. The first feature is outermost. A wrapper runs in every attempt, also
 	// if the result of the call is recorded, so it keeps what it must not do twice in Scope.Step.

@@ -12,13 +12,13 @@ import (
 )
 
 // buildSequence returns the function that runs a sequential agent.
-func (s *Scope) buildSequence(ctx context.Context, talk *conversation) (AgentFunc, error) {
+func (s *Scope) buildSequence(talk *conversation) (AgentFunc, error) {
 	if len(s.agent.Steps) > 0 {
-		return s.buildSteps(ctx, talk)
+		return s.buildSteps(talk)
 	}
 	steps := make([]AgentFunc, 0, len(s.agent.Agents))
 	for i, name := range s.agent.Agents {
-		step, err := s.buildNamedAgent(ctx, name, fmt.Sprintf("%s/%d:%s", s.path, i, name), s.values, talk)
+		step, err := s.buildNamedAgent(name, fmt.Sprintf("%s/%d:%s", s.path, i, name), s.values, talk)
 		if err != nil {
 			return nil, err
 		}
@@ -37,24 +37,24 @@ func (s *Scope) buildSequence(ctx context.Context, talk *conversation) (AgentFun
 }
 
 // buildNamedAgent returns the function that runs another agent as a step of the agent.
-func (s *Scope) buildNamedAgent(ctx context.Context, name, path string, values *runContext, talk *conversation) (AgentFunc, error) {
+func (s *Scope) buildNamedAgent(name, path string, values *runContext, talk *conversation) (AgentFunc, error) {
 	agent := s.in.Project.Agent(name)
 	if agent == nil {
 		return nil, &failure{code: runerror.AgentNotFound, message: fmt.Sprintf("the deployment has no agent %q, which %q runs", name, s.agent.Name)}
 	}
 	child := s.childScope(agent, path)
 	child.values = values
-	return s.buildAgent(ctx, child, talk)
+	return s.buildAgent(child, talk)
 }
 
 // buildSteps returns the function that runs the steps of the agent.
-func (s *Scope) buildSteps(ctx context.Context, talk *conversation) (AgentFunc, error) {
+func (s *Scope) buildSteps(talk *conversation) (AgentFunc, error) {
 	run := &sequence{Scope: s, outer: talk, shared: &conversation{}, results: map[string]result{}}
 	for i := range s.agent.Steps {
 		step := &s.agent.Steps[i]
 		key, position := fmt.Sprintf("steps[%d]", i), fmt.Sprintf("%s/%d", s.path, i)
 		if len(step.Parallel) == 0 {
-			one, err := run.buildAction(ctx, &step.StepAction, key, position, s.values, step.ShareHistory)
+			one, err := run.buildAction(&step.StepAction, key, position, s.values, step.ShareHistory)
 			if err != nil {
 				return nil, err
 			}
@@ -63,7 +63,7 @@ func (s *Scope) buildSteps(ctx context.Context, talk *conversation) (AgentFunc, 
 		}
 		var members []*stepAction
 		for j := range step.Parallel {
-			member, err := run.buildAction(ctx, &step.Parallel[j], fmt.Sprintf("%s.parallel[%d]", key, j), fmt.Sprintf("%s.%d", position, j), s.values.fork(), false)
+			member, err := run.buildAction(&step.Parallel[j], fmt.Sprintf("%s.parallel[%d]", key, j), fmt.Sprintf("%s.%d", position, j), s.values.fork(), false)
 			if err != nil {
 				return nil, err
 			}
@@ -93,9 +93,7 @@ type stepAction struct {
 }
 
 // buildAction returns an action. position is the beginning of its path.
-func (q *sequence) buildAction(
-	ctx context.Context, action *bundle.StepAction, key, position string, values *runContext, shares bool,
-) (a *stepAction, err error) {
+func (q *sequence) buildAction(action *bundle.StepAction, key, position string, values *runContext, shares bool) (a *stepAction, err error) {
 	a = &stepAction{StepAction: action, key: key, values: values, shares: shares}
 	if action.Tool != "" {
 		a.tool, err = q.buildTool(action.Tool, position+":"+action.Tool, values)
@@ -109,7 +107,7 @@ func (q *sequence) buildAction(
 	if shares {
 		talk = q.shared
 	}
-	a.agent, err = q.buildNamedAgent(ctx, action.Agent, position+":"+action.Agent, values, talk)
+	a.agent, err = q.buildNamedAgent(action.Agent, position+":"+action.Agent, values, talk)
 	return a, err
 }
 

@@ -23,25 +23,33 @@ const payloadParameter = "payload"
 // toolAgent calls one tool without a model.
 type toolAgent struct {
 	*Scope
+	// tool is set when the agent runs.
 	tool Tool
 	call CallFunc
 	talk *conversation
 }
 
 // buildToolAgent returns the function that runs an agent of type tool.
-func (s *Scope) buildToolAgent(ctx context.Context, talk *conversation) (AgentFunc, error) {
-	tool, err := s.ownTool(ctx)
-	if err != nil {
-		return nil, err
+func (s *Scope) buildToolAgent(talk *conversation) (AgentFunc, error) {
+	if named := s.engine.namedTools(s.in.Project, s.agent.ToolName); len(named) != 1 && len(s.agent.MCPServers) == 0 {
+		return nil, s.missingToolError()
 	}
-	if replace := s.engine.cfg.ReplaceTool; replace != nil {
-		tool = replace(tool)
-	}
-	return (&toolAgent{Scope: s, tool: tool, call: s.engine.callFunc(), talk: talk}).run, nil
+	return (&toolAgent{Scope: s, call: s.engine.callFunc(), talk: talk}).run, nil
 }
 
-// ownTool returns the tool that the agent names: one of the repository, or else one that a feature offers to the agent, such
-// as a tool of an MCP server.
+// setTool finds the tool of the agent, with a mock in its place in tests of agents.
+func (t *toolAgent) setTool(ctx context.Context) (err error) {
+	if t.tool, err = t.ownTool(ctx); err != nil {
+		return err
+	}
+	if replace := t.engine.cfg.ReplaceTool; replace != nil {
+		t.tool = replace(t.tool)
+	}
+	return nil
+}
+
+// ownTool returns the tool that the agent names: one of the repository, or else one that a feature offers to the agent when it
+// begins, such as a tool of an MCP server.
 func (s *Scope) ownTool(ctx context.Context) (Tool, error) {
 	if named := s.engine.namedTools(s.in.Project, s.agent.ToolName); len(named) == 1 {
 		return named[0], nil
@@ -59,12 +67,19 @@ func (s *Scope) ownTool(ctx context.Context) (Tool, error) {
 			return offered[at], nil
 		}
 	}
-	return Tool{}, &failure{code: runerror.ToolFailed, message: fmt.Sprintf("tool %q of agent %q is not available; correct tool_name, or check its MCP server",
+	return Tool{}, s.missingToolError()
+}
+
+func (s *Scope) missingToolError() error {
+	return &failure{code: runerror.ToolFailed, message: fmt.Sprintf("tool %q of agent %q is not available; correct tool_name, or check its MCP server",
 		s.agent.ToolName, s.agent.Name)}
 }
 
 // run implements AgentFunc. It repeats a call that failed as far as retry_options and the tool allow.
 func (t *toolAgent) run(ctx context.Context, in Message) (Message, error) {
+	if err := t.setTool(ctx); err != nil {
+		return Message{}, err
+	}
 	t.talk.addMessage("", in.Author, in.Content)
 	args, err := t.arguments(in.Content.Text())
 	if err != nil {

@@ -262,6 +262,17 @@ func TestToolAgent_CallsOfferedTool(t *testing.T) {
 	}
 }
 
+// A tool that neither the repository nor a server can have fails the run before its first step.
+func TestToolAgent_MissingToolFailsFirst(t *testing.T) {
+	t.Parallel()
+	h := &house{}
+	p := project(t, "agents/main.yaml", "name: main\ntype: sequential\nsteps: [{tool: charge}, {agent: lookup}]\n",
+		"agents/lookup.yaml", "name: lookup\ntype: tool\ntool_name: gone\n")
+	out := h.engine().Execute(t.Context(), input(p, h))
+	require.Equal(t, runerror.ToolFailed, out.ErrorCode)
+	require.Empty(t, h.called)
+}
+
 // A build rejects an MCP server that an agent of type tool never calls, unless defaults for all agents name the server.
 func TestToolAgent_RejectsUnusedServers(t *testing.T) {
 	t.Parallel()

@@ -21,23 +21,24 @@ func (a *attempt) runTree(ctx context.Context, in Message) (Message, error) {
 		return Message{}, &failure{code: runerror.FilesRequired, message: fmt.Sprintf("agent %q requires files: %d were accepted, and %d were omitted",
 			root.Name, len(a.in.Files), a.in.Omitted)}
 	}
-	run, err := a.buildAgent(ctx, &Scope{attempt: a, agent: root, path: root.Name, stage: &stage{agent: root}, values: a.values}, &conversation{})
+	run, err := a.buildAgent(&Scope{attempt: a, agent: root, path: root.Name, stage: &stage{agent: root}, values: a.values}, &conversation{})
 	if err != nil {
 		return Message{}, err
 	}
 	return run(ctx, in)
 }
 
-// buildAgent returns the function that runs an agent of the tree in a conversation. It finds missing agents, models and
-// tools before the first step begins.
-func (a *attempt) buildAgent(ctx context.Context, at *Scope, talk *conversation) (run AgentFunc, err error) {
+// buildAgent returns the function that runs an agent of the tree in a conversation. It finds missing agents, models and tools
+// of the repository before the first step begins. It contacts no server, because the agent may be skipped, or may need
+// values of the run's context that an earlier step sets.
+func (a *attempt) buildAgent(at *Scope, talk *conversation) (run AgentFunc, err error) {
 	switch at.agent.Type {
 	case bundle.AgentLLM:
 		run, err = at.buildLLM(talk)
 	case bundle.AgentSequential:
-		run, err = at.buildSequence(ctx, talk)
+		run, err = at.buildSequence(talk)
 	case bundle.AgentTool:
-		run, err = at.buildToolAgent(ctx, talk)
+		run, err = at.buildToolAgent(talk)
 	default:
 		return nil, &failure{code: runerror.NotSupported, message: fmt.Sprintf("agent %q has type %q, which this release does not support", at.agent.Name, at.agent.Type)}
 	}

@@ -47,6 +47,9 @@ func (c *Client) offerAll(
 	}
 	for i := range agent.MCPServers {
 		spec := &agent.MCPServers[i]
+		if agent.Type == bundle.AgentTool && !spec.MayHaveTool(agent.ToolName) {
+			continue // of defaults for all agents: the agent never calls it
+		}
 		if isLeftOut, err := leaveOut(ctx, at, spec, current); err != nil {
 			return nil, err
 		} else if isLeftOut {
