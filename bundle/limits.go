@@ -42,7 +42,8 @@ const (
 	MaxMCPSchemaDepth = 64
 	// MaxLockSize is the maximum size of mcp.lock in bytes.
 	MaxLockSize = 2 << 20
-	// MaxTools is the maximum number of tools of an agent, MaxDiscoverableTools that of its discoverable tools, MaxHTTPTools that of all tools in tools/ and apis/ together.
+	// MaxTools is the maximum number of tools of an agent in a request to its model, from all sources. MaxDiscoverableTools is
+	// that of its discoverable tools, MaxHTTPTools that of all tools in tools/ and apis/ together.
 	MaxTools             = 128
 	MaxDiscoverableTools = 1000
 	MaxHTTPTools         = 1000

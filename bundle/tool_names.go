@@ -68,9 +68,56 @@ func (p *repoParser) checkToolNames(a *Agent) {
 	}
 }
 
+// CheckToolCounts reports agents with too many tools because of links, also of links to agents that run them, or because of the
+// tools that find discoverable tools. Only builds check it, so that a bundle of an earlier release stays valid. Parse reports
+// agents that name too many tools, CheckLockedTools counts the tools of MCP servers too.
+func (p *Project) CheckToolCounts() (problems Problems) {
+	shown, isReported := map[*Agent]int{}, map[*Agent]bool{}
+	for _, a := range p.Agents {
+		named := 0
+		for name, isShown := range p.ownToolNames(a) {
+			if !isShown {
+				continue
+			}
+			shown[a]++
+			if name != SearchTools && name != UseTool {
+				named++
+			}
+		}
+		isReported[a] = named > MaxTools
+	}
+	for _, root := range p.Agents {
+		links := len(p.Actions(p.BaseName(root.Name)))
+		for _, a := range p.Steps(root.Name) {
+			if isReported[a] || a.Model == "" || shown[a]+links <= MaxTools {
+				continue
+			}
+			isReported[a] = true
+			problems.add(a.At("tools"), "requests of the agent have %d tools, with the tools of its links and for its discoverable tools; "+
+				"at most %d are allowed; name fewer tools, or remove a link", shown[a]+links, MaxTools)
+		}
+	}
+	return problems
+}
+
 // ToolNames returns the names for models of the tools that an agent has without its MCP servers: the tools that it names
 // and the tools of links, also of links to agents that run it. The value is true for a tool that is part of each request.
 func (p *Project) ToolNames(a *Agent) map[string]bool {
+	names := p.ownToolNames(a)
+	for _, root := range p.Agents {
+		actions := p.Actions(p.BaseName(root.Name))
+		if len(actions) == 0 || !slices.Contains(p.Steps(root.Name), a) {
+			continue
+		}
+		for _, action := range actions {
+			names[action.Name] = true
+		}
+	}
+	return names
+}
+
+// ownToolNames is ToolNames without links.
+func (p *Project) ownToolNames(a *Agent) map[string]bool {
 	names := map[string]bool{}
 	if a.DiscoversTools() {
 		names[SearchTools], names[UseTool] = true, true
@@ -80,15 +127,6 @@ func (p *Project) ToolNames(a *Agent) map[string]bool {
 			for _, reference := range p.toolReferences(t.Reference) {
 				names[ModelToolName(reference)] = names[ModelToolName(reference)] || i == 0
 			}
-		}
-	}
-	for _, root := range p.Agents {
-		actions := p.Actions(p.BaseName(root.Name))
-		if len(actions) == 0 || !slices.Contains(p.Steps(root.Name), a) {
-			continue
-		}
-		for _, action := range actions {
-			names[action.Name] = true
 		}
 	}
 	return names

@@ -1746,6 +1746,7 @@ type RotateSecret struct {
 // - `script_diverged`: A resumed script made another request than in the earlier attempt.
 // - `script_error`: The script of a step failed.
 // - `script_limit`: Scripts exceeded their limits of time, memory, steps or requests.
+// - `too_many_tools`: An agent has more tools than a request to a model can have. Live MCP servers and links add tools that the build did not see.
 // - `tool_arguments_invalid`: The arguments for a tool do not match its schema: three times in a row from a model, or once from a step or an input.
 // - `tool_failed`: The tool of a step or of an agent of type `tool` returned an error or is not available.
 // - `tool_interrupted`: The runner was lost during a call that is not idempotent, so the call may have had its effect.

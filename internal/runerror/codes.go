@@ -42,6 +42,7 @@ const (
 	ScriptDiverged       Code = "script_diverged"
 	ScriptError          Code = "script_error"
 	ScriptLimit          Code = "script_limit"
+	TooManyTools         Code = "too_many_tools"
 	ToolArgumentsInvalid Code = "tool_arguments_invalid"
 	ToolFailed           Code = "tool_failed"
 	ToolInterrupted      Code = "tool_interrupted"

@@ -154,6 +154,11 @@ var tools = []Entry{
 		Remedy:  "Let the script do less, in memory, steps or requests.",
 	},
 	{
+		Code: TooManyTools, Retry: RetryAfterFix,
+		Meaning: "An agent has more tools than a request to a model can have. Live MCP servers and links add tools that the build did not see.",
+		Remedy:  "Name fewer tools, set `discoverable` of an MCP server, or remove a link.",
+	},
+	{
 		Code: ToolArgumentsInvalid, Retry: RetryHelps,
 		Meaning: "The arguments for a tool do not match its schema: three times in a row from a model, or once from a step or an input.",
 		Remedy:  "Describe the parameters of the tool better, or correct the step or the input.",

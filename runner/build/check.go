@@ -33,6 +33,7 @@ func Check(root fs.FS, check func(*bundle.Project) bundle.Problems) (*bundle.Pro
 func checkFiles(files bundle.Files, check func(*bundle.Project) bundle.Problems) (*bundle.Project, bundle.Problems) {
 	project, problems := bundle.Examine(files)
 	more := append(checkKeys(project), suite.Check(project)...)
+	more = append(more, project.CheckToolCounts()...)
 	if check != nil {
 		more = append(more, check(project)...)
 	}

@@ -98,6 +98,10 @@ func (l *llmAgent) setTools(ctx context.Context) (err error) {
 	if slices.ContainsFunc(l.tools, func(t Tool) bool { return t.Discoverable }) {
 		l.tools = append(l.tools, l.discoveryTools()...)
 	}
+	if n := l.countShown(); n > bundle.MaxTools {
+		return &failure{code: runerror.TooManyTools, message: fmt.Sprintf("requests of agent %q have %d tools, with the tools of its MCP servers and links; "+
+			"at most %d are allowed; name fewer tools, set \"discoverable\" of an MCP server, or remove a link", l.agent.Name, n, bundle.MaxTools)}
+	}
 	if l.in.SavedFiles != nil && l.findTool(bundle.ReadFile) == nil {
 		l.tools = append(l.tools, l.fileReader())
 	}
@@ -107,6 +111,17 @@ func (l *llmAgent) setTools(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// countShown returns the number of tools that requests to the model can have. It counts tools that a condition hides, so that
+// the number is the same for all requests.
+func (l *llmAgent) countShown() (count int) {
+	for _, t := range l.tools {
+		if !t.Discoverable {
+			count++
+		}
+	}
+	return count
 }
 
 // callFunc returns the function that executes calls, with the wrappers of all features.

@@ -38,13 +38,7 @@ var (
 // fileReader returns the tool that reads the large results of the agent's calls. An agent has it in each attempt. Requests have it
 // once there is such a result, and only if that does not make too many tools.
 func (l *llmAgent) fileReader() Tool {
-	declared := 0
-	for _, t := range l.tools {
-		if !t.Discoverable {
-			declared++
-		}
-	}
-	fits := declared < bundle.MaxTools
+	fits := l.countShown() < bundle.MaxTools
 	return Tool{
 		Name: bundle.ReadFile, Description: "Reads a part of a large result of a tool, which is a file of the run.",
 		Parameters: readParameters, Schema: readSchema, Idempotent: true, MaxResult: dispatchapi.MaxToolResult, Run: l.readFile,

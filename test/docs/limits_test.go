@@ -114,9 +114,10 @@ func repositoryLimits() []refpage.Limit {
 		},
 		{Resource: "Agents and tools that a sequential agent runs, including nested ones", Value: refpage.Count(bundle.MaxSteps), Beyond: rejected},
 		{Resource: "Steps of a sequential agent that run at the same time", Value: refpage.Count(bundle.MaxParallelSteps), Beyond: rejected},
+		{Resource: "HTTP tools", Value: refpage.Count(bundle.MaxHTTPTools), Beyond: rejected},
 		{
-			Resource: "HTTP tools", Value: fmt.Sprintf("%s, and %d tools of an agent", refpage.Count(bundle.MaxHTTPTools), bundle.MaxTools),
-			Beyond: rejected,
+			Resource: "Tools of an agent in a request to a model", Value: refpage.Count(bundle.MaxTools),
+			Beyond: rejected + " If live MCP servers or later links add the tools, the run fails with `" + string(runerror.TooManyTools) + "`.",
 		},
 		{Resource: "OpenAPI document", Value: refpage.Bytes(bundle.MaxAPISize), Beyond: rejected},
 		{Resource: "Test cases of all suites", Value: fmt.Sprintf("%d, with %d runs", bundle.MaxTestCases, bundle.MaxTestRuns), Beyond: rejected},
