@@ -207,7 +207,7 @@ var hostBuiltins = []Builtin{
 		Doc: "Sends a request and returns a map with `status`, `headers`, `body`, `json` (the value of a JSON body, otherwise `None`) and `truncated`. " +
 			"At most one of `json`, `form` and `body` is sent. `retry` (at most 3) repeats reads, and writes that got 429 or 503 or have an " +
 			"`idempotency_key`. At most 20 requests are allowed in a call.",
-		Errors:  "A host that is not allowed, a timeout, a lost connection, and with `fail=True` a status of 400 or above.",
+		Errors:  "A host that is not allowed, a timeout, a lost connection, a response beyond its [limit](#limits), and with `fail=True` a status of 400 or above.",
 		Example: `http.request("GET", "https://shop.example/orders/4711")["json"]["state"]`, Result: `"paid"`},
 	{Name: "http.get", Signature: "url, " + httpOptions, Effect: EffectByMethod, Doc: "Sends a GET request. See `http.request`.", Errors: "As `http.request`.",
 		Example: `http.get("https://shop.example/orders/4711")["status"]`, Result: `200`},

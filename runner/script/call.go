@@ -10,12 +10,16 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
 const (
 	// MaxInput limits the arguments of a call, and the response of a host, as JSON in bytes.
 	MaxInput = 1 << 20
+	// MaxResponse limits the response of an HTTP request as JSON, in bytes. The rest of its journal entry is for the call and its
+	// time.
+	MaxResponse = dispatchapi.MaxToolResult - 4<<10
 	// maxErrorText limits the text of an error for models.
 	maxErrorText = 2 << 10
 )

@@ -16,6 +16,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/testenv/refpage"
+	"github.com/agentplatform/agentplatform/runner/engine/httptool"
 )
 
 // exampleAnswers are the answers of the host in the examples of built-ins.
@@ -177,8 +178,9 @@ func referencePage() string {
 	}
 	fmt.Fprintf(&page, `
 - Memory: %d MiB.
-- Arguments and results of functions: %d KiB of JSON, with at most %d nested lists and maps. The body of a response
-  is cut at 240 KiB (`+"`truncated`"+`). With its escapes as a JSON string and its headers, a response has at most 252 KiB.
+- Arguments and results of functions: %d KiB of JSON, with at most %d nested lists and maps.
+- Response of an HTTP request: the body is cut at %d KiB (`+"`truncated`"+`). The script gets an error if the
+  response then has more than %d KiB as JSON, with its headers and the escapes of its body. Save a large body with `+"`http.save`"+`.
 - Log of a run: %d lines and %d KiB, %d KiB a line.
 
 A script beyond a limit fails with %s. Other errors are %s. Models see the message of an error. The log
@@ -193,7 +195,7 @@ of the run also has the position and the call stack. [See what a run did](../tra
 ## Built-in functions
 
 All built-ins of Starlark are available. These are added:
-`, DefaultMemory>>20, MaxInput>>10, MaxDepth, MaxLogs.Lines, MaxLogs.Bytes>>10, maxLogLine>>10, "`"+runerror.ScriptLimit+"`", "`"+runerror.ScriptError+"`")
+`, DefaultMemory>>20, MaxInput>>10, MaxDepth, httptool.MaxBody>>10, MaxResponse>>10, MaxLogs.Lines, MaxLogs.Bytes>>10, maxLogLine>>10, "`"+runerror.ScriptLimit+"`", "`"+runerror.ScriptError+"`")
 	for _, b := range bundle.Builtins() {
 		writeBuiltin(&page, &b)
 	}

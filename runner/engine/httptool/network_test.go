@@ -305,7 +305,7 @@ func TestTool_HidesSecrets(t *testing.T) {
 		"error in a URL":       respond(400, "text/plain", "/o?t="+url.QueryEscape(secret)+" /"+url.PathEscape(secret)),
 		"error, long":          respond(400, "text/plain", strings.Repeat("x", maxExcerpt-5)+secret),
 		"result":               respond(200, "application/json", `{"a":`+string(quoted)+`,`+string(quoted)+`:1}`),
-		"result at the end":    respond(200, "text/plain", strings.Repeat("x", maxBody-5)+secret+"z"),
+		"result at the end":    respond(200, "text/plain", strings.Repeat("x", MaxBody-5)+secret+"z"),
 		"result, plain end":    respond(200, "text/plain", strings.Repeat("x", maxPlain-5)+secret+"z"),
 		"basic authentication": respond(200, "text/plain", "Basic "+base64.StdEncoding.EncodeToString([]byte("me:"+secret))),
 		"header": func(w http.ResponseWriter, _ *http.Request) {

@@ -81,7 +81,7 @@ func (got *response) forScript(hidden *redact.Secrets) Response {
 	if _, isText := got.value.(string); !isText {
 		out.JSON = got.value
 	}
-	out.Body = excerpt.Of(out.Body, maxBody, "")
+	out.Body = excerpt.Of(out.Body, MaxBody, "")
 	return out
 }
 

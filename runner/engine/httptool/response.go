@@ -39,7 +39,7 @@ type response struct {
 	value any
 	// text is the body as text.
 	text string
-	// isCut is true if the body was longer than maxBody.
+	// isCut is true if the body was longer than MaxBody.
 	isCut bool
 	// data is the whole body of a request that saves it. It has no value and no text then.
 	data []byte
@@ -68,7 +68,7 @@ func readResponse(got *http.Response, req *request) (*response, error) {
 		out.data = body
 		return out, nil
 	}
-	out.isCut, out.text = len(body) > maxBody, strings.ToValidUTF8(string(body), "\uFFFD")
+	out.isCut, out.text = len(body) > MaxBody, strings.ToValidUTF8(string(body), "\uFFFD")
 	out.value = decodeBody(body, got.Header.Get("Content-Type"), out.isCut)
 	return out, nil
 }
@@ -102,8 +102,8 @@ func (r *response) redactSecrets(hidden *redact.Secrets) {
 		r.headers[name] = hidden.RedactText(value)
 	}
 	r.value = hidden.RedactValue(r.value)
-	if text, isText := r.value.(string); isText && len(text) > maxBody {
-		r.value = excerpt.Of(text, maxBody, "")
+	if text, isText := r.value.(string); isText && len(text) > MaxBody {
+		r.value = excerpt.Of(text, MaxBody, "")
 	}
 }
 
@@ -127,7 +127,7 @@ func (r *response) buildResult(ctx context.Context, t *bundle.HTTPTool) (map[str
 		return r.plainResult(), nil
 	}
 	if r.isCut {
-		return nil, fmt.Errorf("the response of the service has more than %d KiB; request less data", maxBody>>10)
+		return nil, fmt.Errorf("the response of the service has more than %d KiB; request less data", MaxBody>>10)
 	}
 	value, err := t.Result.Value(ctx, expr.HTTPResponse{Status: r.status, Headers: r.headers, Body: r.value})
 	if err != nil {

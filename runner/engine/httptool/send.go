@@ -23,10 +23,10 @@ const (
 	maxRedirects = 3
 	// maxRepeats limits how often a read is sent again after a connection error.
 	maxRepeats = 2
-	// maxBody limits the used part of a response, in bytes. maxRead is more, so that a secret at the
+	// MaxBody limits the used part of the body of a response, in bytes. maxRead is more, so that a secret at the
 	// end is redacted as a whole.
-	maxBody = 240 << 10
-	maxRead = maxBody + 32<<10
+	MaxBody = 240 << 10
+	maxRead = MaxBody + 32<<10
 	// maxError limits the text of an error, in bytes.
 	maxError = 2 << 10
 )

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/pause"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
@@ -251,17 +250,14 @@ func addJSON(response map[string]any) any {
 	return value
 }
 
-// maxResponse limits a response as JSON, in bytes. The rest of the journal's entry is for the call and its time.
-const maxResponse = dispatchapi.MaxToolResult - 4<<10
-
 // checkSize returns an error for a response that the journal would cut: the script must see the same in each attempt.
 func checkSize(response map[string]any) (map[string]any, error) {
 	text, err := json.Marshal(response)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the response: %w", err)
 	}
-	if len(text) > maxResponse {
-		return nil, fmt.Errorf("the response has %d bytes as JSON text, at most %d are allowed; request less data", len(text), maxResponse)
+	if len(text) > script.MaxResponse {
+		return nil, fmt.Errorf("the response has %d bytes as JSON text, at most %d are allowed; request less data", len(text), script.MaxResponse)
 	}
 	return response, nil
 }
