@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"net/url"
 	"strconv"
+	"time"
 )
 
 // Server is the server of a request, in journals. It has nothing else of an address, because users, paths and queries can have
@@ -53,6 +54,46 @@ type MCPCall struct {
 	// connection, and Session also if the server has no sessions.
 	Protocol string `json:"protocol,omitempty"`
 	Session  string `json:"session,omitempty"`
+	// Progress are the latest reports of progress, at most MaxProgress. Entries of earlier releases have none.
+	Progress []MCPProgress `json:"progress,omitempty"`
+}
+
+// MaxProgress limits the reports of progress of a call.
+const MaxProgress = 20
+
+// MCPProgress is a report of a server during a call. Total is 0 if the server does not know it.
+type MCPProgress struct {
+	At       time.Time `json:"at"`
+	Progress float64   `json:"progress"`
+	Total    float64   `json:"total,omitempty"`
+	Message  string    `json:"message,omitempty"`
+}
+
+// AddProgress adds a report.
+func (c *MCPCall) AddProgress(report MCPProgress) {
+	report.Message = cutName(report.Message)
+	c.Progress = append(c.Progress, report)
+}
+
+// progressEvent is the name of the event for a report of progress.
+const progressEvent = "agentplatform.progress"
+
+// ProgressMessage is the attribute with the text of a report. A server wrote the text, so it is a content.
+const ProgressMessage = progressEvent + ".message"
+
+// addProgress adds an event for each report.
+func (s *Span) addProgress(reports []MCPProgress) {
+	for _, report := range reports[:min(len(reports), MaxProgress)] {
+		at, _ := span{At: report.At}.timesOf(s.Start)
+		attributes := map[string]any{progressEvent + ".value": report.Progress}
+		if report.Total > 0 {
+			attributes[progressEvent+".total"] = report.Total
+		}
+		if report.Message != "" {
+			attributes[ProgressMessage] = cutName(report.Message)
+		}
+		s.Events = append(s.Events, Event{At: at, Name: progressEvent, Attributes: attributes})
+	}
 }
 
 // NewMCPCall returns a call in a session with an ID, or "".
@@ -100,6 +141,7 @@ func (b *Builder) endRequest(call *Span, r *resultEntry) {
 	s.End, s.Sequence, s.ErrorType, s.Error = call.End, call.Sequence, call.ErrorType, call.Error
 	s.addServer(r.Server)
 	if m := r.MCP; m != nil {
+		s.addProgress(m.Progress)
 		s.Name = cutName(mcpMethod + " " + m.Tool)
 		s.Attributes["gen_ai.tool.name"] = cutName(m.Tool)
 		for name, value := range map[string]string{"mcp.protocol.version": m.Protocol, "mcp.session.id": m.Session} {

@@ -60,7 +60,7 @@ func convertTrace(run store.Run, traceparent string, computed runtrace.Trace, wi
 		s := &computed.Spans[i]
 		span := &trace.Span{
 			TraceId: id[:], SpanId: bytesOf(s.ID), ParentSpanId: bytesOf(s.Parent), Name: s.Name, Kind: spanKind(s.Kind),
-			Attributes: attributesOf(s, withContent), Events: eventsOf(s), Status: statusOf(s, withContent),
+			Attributes: attributesOf(s, withContent), Events: eventsOf(s, withContent), Status: statusOf(s, withContent),
 		}
 		span.StartTimeUnixNano = nanoseconds(s.Start, run.QueuedAt)
 		span.EndTimeUnixNano = max(nanoseconds(s.End, s.Start), span.StartTimeUnixNano)
@@ -130,9 +130,13 @@ func sortedAttributes(attributes map[string]any) (out []*common.KeyValue) {
 	return out
 }
 
-func eventsOf(s *runtrace.Span) (out []*trace.Span_Event) {
+func eventsOf(s *runtrace.Span, withContent bool) (out []*trace.Span_Event) {
 	for _, e := range s.Events {
-		out = append(out, &trace.Span_Event{Name: e.Name, TimeUnixNano: nanoseconds(e.At, s.Start), Attributes: sortedAttributes(e.Attributes)})
+		attributes := maps.Clone(e.Attributes)
+		if !withContent {
+			delete(attributes, runtrace.ProgressMessage)
+		}
+		out = append(out, &trace.Span_Event{Name: e.Name, TimeUnixNano: nanoseconds(e.At, s.Start), Attributes: sortedAttributes(attributes)})
 	}
 	return out
 }

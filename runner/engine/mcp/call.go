@@ -44,11 +44,13 @@ func (c *Client) sendCall(ctx context.Context, server Server, tool string, args 
 	defer cancel()
 	renewed, listed, delay := false, false, repeatDelay
 	for repeats := 0; ; repeats++ {
-		x := &exchange{method: methodCall, repeatable: repeatable}
+		x := &exchange{method: methodCall, repeatable: repeatable, progress: newProgress(c.cfg.Now)}
 		s, err := c.readySession(ctx, server, repeatable)
 		if err == nil {
-			engine.RecordMCPCall(ctx, runtrace.NewMCPCall(tool, s.sdk.InitializeResult().ProtocolVersion, s.sdk.ID()))
-			_, err = s.sdk.CallTool(withExchange(ctx, x), callParams(ctx, tool, args))
+			_, err = s.sdk.CallTool(withExchange(ctx, x), callParams(ctx, tool, args, x.progress.token))
+			call := runtrace.NewMCPCall(tool, s.sdk.InitializeResult().ProtocolVersion, s.sdk.ID())
+			x.progress.copyReports(&call, server.hidden(ctx, s.peer.tokens))
+			engine.RecordMCPCall(ctx, call)
 			err = s.describeWait(err, x)
 			c.settleCall(s, x, err)
 		}
@@ -85,11 +87,13 @@ func (c *Client) sendCall(ctx context.Context, server Server, tool string, args 
 	}
 }
 
-// callParams returns the parameters of a call. They name the current action of the run as the cause of the call.
-func callParams(ctx context.Context, tool string, args map[string]any) *mcp.CallToolParams {
+// callParams returns the parameters of a call. They ask for reports of progress, and name the current action of the run as the
+// cause of the call.
+func callParams(ctx context.Context, tool string, args map[string]any, progressToken string) *mcp.CallToolParams {
 	params := &mcp.CallToolParams{Name: tool, Arguments: args}
+	params.SetProgressToken(progressToken)
 	if text := tracecontext.CurrentTraceparent(ctx); text != "" {
-		params.Meta = mcp.Meta{tracecontext.Field: text}
+		params.Meta[tracecontext.Field] = text
 	}
 	return params
 }

@@ -34,7 +34,11 @@ func TestCall_SendsExactArguments(t *testing.T) {
 	got, err := f.call(t, false)
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{"result": "done"}, got)
-	require.JSONEq(t, `{"name":"get","arguments":{"id":12345678901234567890}}`, params)
+	var sent map[string]any
+	require.NoError(t, json.Unmarshal([]byte(params), &sent))
+	require.Contains(t, sent["_meta"], "progressToken")
+	delete(sent, "_meta")
+	require.Equal(t, map[string]any{"name": "get", "arguments": map[string]any{"id": 12345678901234567890.0}}, sent)
 	require.Contains(t, params, "12345678901234567890")
 	require.Equal(t, 1, f.ledger())
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
-// maxEvents limits the events of one answer.
+// maxEvents limits the events of one answer, without reports of progress.
 const maxEvents = 10_000
 
 // events reads a stream of server-sent events for the SDK. It passes on the answer of one request, which ends the stream,
@@ -77,6 +77,10 @@ func (e *events) readEvent() error {
 		}
 	}
 	if len(data) == 0 || name != "" && name != "message" {
+		return nil
+	}
+	if e.exchange.progress.addReport(data) {
+		e.count--
 		return nil
 	}
 	message, isAnswer, err := takeMessage(data, e.asked, e.exchange)

@@ -45,6 +45,8 @@ type exchange struct {
 	answered, tooLarge atomic.Bool
 	// needsToken is true while the request waits for a token, and after it got none.
 	needsToken atomic.Bool
+	// progress collects the progress of a call; nil for other requests.
+	progress *progress
 	// result is the exact text of the result. It is valid after the SDK has returned without an error.
 	result json.RawMessage
 }
