@@ -50,3 +50,35 @@ def fetch():
 	require.Contains(t, out, "ok   clerk/saved ")
 	require.EqualValues(t, 1, requests.Load(), "a test sends no request")
 }
+
+// A recorded case has the arguments after the hook "before" and the results before the hook "after", because a replay executes the
+// hooks again.
+func TestRun_RecordsCallsWithoutHooks(t *testing.T) {
+	t.Parallel()
+	crm := httptest.NewServer(http.HandlerFunc(serveCRM))
+	t.Cleanup(crm.Close)
+	dir := repository(t,
+		"agents/clerk.yaml", "name: clerk\nmodel: scripted/clerk\ntools: [current_time]\nmcp_servers: [{name: crm, url: '${CRM_URL}', prefix: crm_}]\n",
+		"models/clerk.yaml", `steps:
+  - {turn: 1, tool_calls: [{name: crm_get_customer, arguments: {id: 7}}, {name: current_time}]}
+  - {match: '(?s)tool crm_get_customer: (?P<r>.*)tool current_time: (?P<s>.*)', text: '${r}${s}'}
+`,
+		"hooks/clerk.star", `
+def before(tool, params, context):
+    return {"id": params["id"] + 1} if "id" in params else None
+
+def after(tool, params, result, context):
+    return {"of": params.get("id"), "hooked": result}
+`)
+	file := filepath.Join(dir, "tests", "hooked.yaml")
+	out, messages, err := run(t, "run", "clerk", "--folder", dir, "--env", "CRM_URL="+crm.URL, "--record", file)
+	require.NoError(t, err, messages)
+	require.Contains(t, out, `"hooked":{"key":"","name":"Ada"},"of":8`)
+	require.Contains(t, messages, "recorded "+file+"; the case passes\n")
+	recorded, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NotContains(t, string(recorded), "hooked:\n")
+	out, messages, err = run(t, "test", dir, "--env", "CRM_URL="+crm.URL)
+	require.NoError(t, err, out+messages)
+	require.Contains(t, out, "ok   clerk/hooked ")
+}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -93,10 +94,10 @@ func Run(ctx context.Context, opts Options) (*Result, error) {
 	out := engine.New(engine.Config{
 		Models: &models{next: opts.Models, observer: o}, Variables: variables,
 		Prices: func() (runnerconfig.Prices, error) { return opts.Prices, nil },
-		Features: append([]engine.Feature{o.feature()}, features.New(features.Config{
+		Features: slices.Concat([]engine.Feature{o.feature()}, features.New(features.Config{
 			ToolHTTP: &http.Client{Transport: &transport{next: opts.HTTP.Transport, observer: o}},
 			MCP:      opts.MCP, OAuthApps: opts.OAuthApps, Variables: variables, Scripts: opts.Scripts,
-		})...),
+		}), []engine.Feature{o.recorder()}),
 	}).Execute(ctx, engine.Input{
 		RunID: id, AgentName: base, TestName: opts.Project.Agent(opts.Agent).TestName, Project: opts.Project, Message: message, Files: opts.Files,
 		Context: values, Attempt: 1, Actions: actions(opts.Project, base), Outbound: suite.Nowhere{}, Journal: journal, SavedFiles: &engine.MemoryFiles{Journal: journal},

@@ -34,7 +34,7 @@ type observer struct {
 	results   []toolResult
 }
 
-// toolResult is the result of an executed call.
+// toolResult is the result of an executed call, as the tool returned it.
 type toolResult struct {
 	tool      *engine.Tool
 	agent     *bundle.Agent
@@ -130,13 +130,28 @@ func (o *observer) watchCall(ctx context.Context, call *engine.Call, next engine
 		s.Result = map[string]any{"stop": stop.Output}
 	case err != nil:
 		s.Error = err.Error()
-	default:
-		o.mu.Lock()
-		o.results = append(o.results, toolResult{call.Tool, call.Scope.Agent(), call.Arguments, result})
-		o.mu.Unlock()
 	}
 	o.addStep(s)
 	return result, err
+}
+
+// recorder keeps the results of tools for mocks. It is the last feature, so it sees each call as the tool gets it: after a hook
+// "before", and without the changes of a hook "after". A replay executes these hooks again.
+func (o *observer) recorder() engine.Feature {
+	return engine.Feature{
+		Name: "the recorder of a local run",
+		WrapCall: func(next engine.CallFunc) engine.CallFunc {
+			return func(ctx context.Context, call *engine.Call) (engine.Result, error) {
+				result, err := next(ctx, call)
+				if err == nil {
+					o.mu.Lock()
+					o.results = append(o.results, toolResult{call.Tool, call.Scope.Agent(), call.Arguments, result})
+					o.mu.Unlock()
+				}
+				return result, err
+			}
+		},
+	}
 }
 
 // models are the models of a run.
