@@ -61,6 +61,7 @@ type Control interface {
 	Catalog
 	Deployments
 	Activations
+	DriftReader
 	// HasUpload is a method of Uploads.
 	HasUpload(ctx context.Context, projectID uuid.UUID, digest string) error
 	Tokens

@@ -16,6 +16,7 @@ type Store interface {
 	Deployments
 	Builds
 	Activations
+	Drifts
 	Blobs
 	Bundles
 	Uploads

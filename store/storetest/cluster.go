@@ -46,7 +46,7 @@ var controlReads = []string{
 	"Cluster", "ListProjected", "Holder", "Holders", "Environment", "DefaultEnvironment", "Connector", "HasAgent", "SendsByMiddleware", "AgentNames", "Agents", "Agent", "HasRuns",
 	"AgentConfig", "Deployment", "ListDeployments", "ConnectorFiles", "Runners", "Token", "ListAudit", "Keys", "DerivationKeys", "DerivedFrom", "SealedBefore", "DestinationsOf", "TroubledDestinations",
 	"ListPollRequests", "HasUpload", "CodeConnectors", "ConnectorsOf", "EnvironmentName",
-	"Demand", "Rates", "LatestRate", "ProjectTelemetry",
+	"Demand", "Rates", "LatestRate", "ProjectTelemetry", "Drift", "DriftedEnvironments",
 }
 
 // controlWrites are the other methods, each with a call that would have an effect.

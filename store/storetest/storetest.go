@@ -60,6 +60,7 @@ var groups = []struct {
 	{"Removal", removalPromises},
 	{"Limits", limitPromises},
 	{"Deployments", deploymentPromises},
+	{"Drift", driftPromises},
 	{"Builds", buildPromises},
 	{"Activations", slices.Concat(activationPromises, codePromises)},
 	{"Bounds", boundPromises},

@@ -68,6 +68,7 @@ var ofThePlatform = map[string]string{
 	"PostDeliveries":        "results of all projects are sent",
 	"ClaimDeliveries":       "deliveries of all projects are due",
 	"NextDelivery":          "deliveries of all projects are due",
+	"DriftedEnvironments":   "environments of all projects are listed",
 	"TroubledDestinations":  "failing ones are listed over all projects",
 	"EnsurePartitions":      "the schema belongs to the whole store",
 	"Replan":                "the planner's statistics belong to the whole store",
@@ -343,6 +344,15 @@ var projectionStrangers = map[string]func(s *stranger){
 		runners, err := s.s.Runners(s.ctx, s.key(s.environment.ID), time.Hour)
 		s.NoError(err)
 		s.Empty(runners)
+	},
+	"RecordDrift": func(s *stranger) {
+		live := s.liveDeployment()
+		s.NoError(s.s.RecordDrift(s.ctx, s.key(s.environment.ID), []store.DriftReport{driftReport(live, "theirs")}))
+		s.Empty(s.readDrift(live))
+	},
+	"Drift": func(s *stranger) {
+		_, err := s.s.Drift(s.ctx, s.key(s.liveDeployment()))
+		s.requireNotFound(err)
 	},
 	"Activate": func(s *stranger) {
 		_, err := s.s.Activate(s.ctx, store.Activation{Deployment: s.key(s.building.ID)})

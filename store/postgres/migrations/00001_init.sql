@@ -315,6 +315,9 @@ CREATE TABLE deployments (
     -- The files of connectors/ as JSON, NULL without any; and what became of them.
     connector_files text,
     connector_results text,
+    -- The drift of its MCP tools as JSON, and when tools or servers were last added or removed; NULL without any.
+    drift text,
+    drift_changed_at bigint,
     -- What of it counts as stored by the project: its log, and what its build ended with.
     log_size bigint NOT NULL DEFAULT 0,
     result_size bigint NOT NULL DEFAULT 0,
@@ -331,6 +334,7 @@ CREATE TABLE deployments (
     CHECK (NOT built OR bundle_digest <> '')
 );
 CREATE INDEX deployments_environment ON deployments (project_id, environment_id, sequence);
+CREATE INDEX deployments_drift ON deployments (project_id, environment_id) WHERE drift_changed_at IS NOT NULL;
 -- Whose a bundle is.
 CREATE INDEX deployments_bundle ON deployments (project_id, bundle_digest);
 

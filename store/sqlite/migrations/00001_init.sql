@@ -279,6 +279,9 @@ CREATE TABLE deployments (
     -- The files of connectors/ as JSON, NULL without any; and what became of them.
     connector_files TEXT,
     connector_results TEXT,
+    -- The drift of its MCP tools as JSON, and when tools or servers were last added or removed; NULL without any.
+    drift TEXT,
+    drift_changed_at INTEGER,
     -- What of it counts as stored by the project: its log, and what its build ended with.
     log_size INTEGER NOT NULL DEFAULT 0,
     result_size INTEGER NOT NULL DEFAULT 0,
@@ -295,6 +298,7 @@ CREATE TABLE deployments (
     CHECK (NOT built OR bundle_digest <> '')
 );
 CREATE INDEX deployments_environment ON deployments (project_id, environment_id, sequence);
+CREATE INDEX deployments_drift ON deployments (project_id, environment_id) WHERE drift_changed_at IS NOT NULL;
 -- Whose a bundle is.
 CREATE INDEX deployments_bundle ON deployments (project_id, bundle_digest);
 

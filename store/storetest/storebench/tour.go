@@ -426,6 +426,19 @@ func (t *tour) buildAndDeploy(environment uuid.UUID, agents ...store.Agent) {
 	result, err := t.Store.Activate(t.ctx, store.Activation{Deployment: spec.Key()})
 	t.NoError(err)
 	t.True(result.Live)
+	t.recordDrift(t.key(environment), spec.Key())
+}
+
+// recordDrift reports drift of a live deployment until it has ended.
+func (t *tour) recordDrift(environment, live store.Key) {
+	report := store.DriftReport{DeploymentID: live.ID, Agent: "hello", Server: "crm", Tools: []string{"get"}}
+	t.NoError(t.Store.RecordDrift(t.ctx, environment, []store.DriftReport{report}))
+	drift, err := t.Store.Drift(t.ctx, live)
+	t.NoError(err)
+	t.Len(drift, 1)
+	found, err := t.Store.DriftedEnvironments(t.ctx, store.Key{}, 10)
+	t.NoError(err)
+	t.NotEmpty(found)
 }
 
 // replaceToken records a token, replaces it, and reads the new one.
