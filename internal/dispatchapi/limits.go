@@ -70,6 +70,11 @@ const (
 	MaxDigests = 64
 	// MaxRunnerID limits a runner's name, in bytes.
 	MaxRunnerID = 253
+	// MaxDriftReports limits the comparisons of MCP tools in a claim request, MaxDriftTools the tools of each, MaxDriftTool the
+	// name of a tool in bytes.
+	MaxDriftReports = 16
+	MaxDriftTools   = 16
+	MaxDriftTool    = 64
 )
 
 // Limits of a run's JSON input in a runner. A decoded small value needs many times the memory of

@@ -24,7 +24,9 @@ type (
 	Tests      []TestResult
 	DayCosts   []DayCost
 
-	Connectors []ConnectorFile
+	Connectors   []ConnectorFile
+	DriftReports []DriftReport
+	DriftTools   []string
 )
 
 // UnmarshalJSON accepts at most MaxDigests, or returns ErrTooMany.
@@ -48,6 +50,16 @@ func (l *Entries) UnmarshalJSON(data []byte) error {
 // UnmarshalJSON accepts at most MaxAppends, or returns ErrTooMany.
 func (l *Appends) UnmarshalJSON(data []byte) error {
 	return decodeList(data, (*[]RunAppend)(l), MaxAppends)
+}
+
+// UnmarshalJSON accepts at most MaxDriftReports, or returns ErrTooMany.
+func (l *DriftReports) UnmarshalJSON(data []byte) error {
+	return decodeList(data, (*[]DriftReport)(l), MaxDriftReports)
+}
+
+// UnmarshalJSON accepts at most MaxDriftTools, or returns ErrTooMany.
+func (l *DriftTools) UnmarshalJSON(data []byte) error {
+	return decodeList(data, (*[]string)(l), MaxDriftTools)
 }
 
 // size returns the bytes of the data of all entries.

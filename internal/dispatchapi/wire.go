@@ -36,6 +36,18 @@ type ClaimRequest struct {
 	// Unanswered is true if the previous request got no response. It may have claimed runs that
 	// another replica does not know.
 	Unanswered bool `json:"unanswered,omitempty"`
+	// Drift are comparisons of pinned MCP tools. The gateway records them, and repeats change nothing.
+	Drift DriftReports `json:"drift,omitempty"`
+}
+
+// DriftReport is a comparison of the tools that a deployment pins for an agent with the tools that their MCP server lists.
+type DriftReport struct {
+	DeploymentID uuid.UUID `json:"deployment_id"`
+	Agent        string    `json:"agent"`
+	Server       string    `json:"server"`
+	// Tools are the pinned tools that the server has changed or removed, at most MaxDriftTools, each with at most MaxDriftTool
+	// bytes. It is empty if there are none.
+	Tools DriftTools `json:"tools,omitempty"`
 }
 
 // ClaimResponse contains the claimed runs.

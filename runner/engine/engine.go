@@ -95,6 +95,8 @@ type Input struct {
 	// TestName is the A/B variant that executes the run, or "" for the agent itself.
 	TestName string
 	Project  *bundle.Project
+	// DeploymentID is the ID of the deployment with the project, or "" outside the platform.
+	DeploymentID string
 	// Message is the input for the agent.
 	Message string
 	// Files are the attachments of the message.

@@ -32,6 +32,9 @@ func (s *Scope) Project() *bundle.Project { return s.in.Project }
 // RunID returns the ID of the run.
 func (s *Scope) RunID() string { return s.in.RunID }
 
+// DeploymentID returns the ID of the deployment with the repository, or "" outside the platform.
+func (s *Scope) DeploymentID() string { return s.in.DeploymentID }
+
 // HasBegun reports whether the agent began in an earlier attempt, so that its model has seen the tools.
 func (s *Scope) HasBegun() bool {
 	_, answered := s.journal.recordedAnswer(s.path, 1)

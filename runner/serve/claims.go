@@ -67,7 +67,7 @@ func (s *Server) requestRuns(ctx context.Context) (dispatchapi.ClaimResponse, er
 	defer end(nil)
 	if !s.awaitSlots(1, end) {
 		s.gatherSlots(ctx)
-		return s.opts.Dispatch.Claim(ctx, s.request())
+		return s.sendClaim(ctx, s.request())
 	}
 	defer s.updateState(func() { s.freed = nil })
 	if err := pause.For(full, settleTime); err != nil {
@@ -75,9 +75,19 @@ func (s *Server) requestRuns(ctx context.Context) (dispatchapi.ClaimResponse, er
 	}
 	req := s.request()
 	req.Limit = 0 // if a slot became free just now, full has ended
-	resp, err := s.opts.Dispatch.Claim(full, req)
+	resp, err := s.sendClaim(full, req)
 	if err != nil && errors.Is(context.Cause(full), errSlotFree) {
 		return resp, errSlotFree
+	}
+	return resp, err
+}
+
+// sendClaim sends a claim request with the due reports of drift.
+func (s *Server) sendClaim(ctx context.Context, req dispatchapi.ClaimRequest) (dispatchapi.ClaimResponse, error) {
+	req.Drift = s.opts.Drift.Due()
+	resp, err := s.opts.Dispatch.Claim(ctx, req)
+	if err == nil {
+		s.opts.Drift.MarkSent(req.Drift)
 	}
 	return resp, err
 }

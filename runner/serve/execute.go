@@ -194,7 +194,7 @@ func (s *Server) prepare(c *claim, files dispatchapi.Files) (engine.Input, error
 	facts.AddTo(values)
 	return engine.Input{
 		RunID: c.run.ID.String(), Traceparent: c.run.Traceparent, AgentName: c.run.AgentName, TestName: c.testName(), Project: project,
-		Message: message, Files: attached, Omitted: len(files.Issues), Context: values, Prior: prior,
+		DeploymentID: c.run.DeploymentID.String(), Message: message, Files: attached, Omitted: len(files.Issues), Context: values, Prior: prior,
 	}, nil
 }
 

@@ -74,6 +74,8 @@ type Options struct {
 	Heartbeat time.Duration
 	// Metrics count runs and requests; nil disables them.
 	Metrics *metrics.Runner
+	// Drift has the comparisons of pinned MCP tools to report; nil reports none.
+	Drift *DriftBook
 	// Now is the clock for readiness; nil means time.Now.
 	Now func() time.Time
 }
@@ -123,6 +125,9 @@ func New(opts Options) (*Server, error) {
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now
+	}
+	if opts.Drift == nil {
+		opts.Drift = NewDriftBook(nil)
 	}
 	opts.RunnerID += "/" + uuid.NewString()[:processBytes]
 	if opts.Concurrency > dispatchapi.MaxLeases || opts.Bundles > dispatchapi.MaxDigests || len(opts.RunnerID) > dispatchapi.MaxRunnerID {

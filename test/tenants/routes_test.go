@@ -394,7 +394,7 @@ var hookRoutes = map[string]func(attacker, victim *tenant, ids map[string]string
 // dispatchBodies maps each route of the internal port to its request body. RUN stands for the ID of the victim's run, and
 // DIGEST for the digest of the victim's bundle.
 var dispatchBodies = map[string]string{
-	"POST /v1/claim":                   `{"runner_id":"r","limit":64,"digests":["DIGEST"]}`,
+	"POST /v1/claim":                   `{"runner_id":"r","limit":64,"digests":["DIGEST"],"drift":[{"deployment_id":"RUN","agent":"a","server":"crm","tools":["get"]}]}`,
 	"POST /v1/heartbeat":               `{"leases":[{"run_id":"RUN","token":1}]}`,
 	"POST /v1/journals":                `{"appends":[{"run_id":"RUN","token":1,"entries":[{"sequence":2,"kind":"model_answer","data":"x"}]}]}`,
 	"POST /v1/runs/{id}/journal":       `{"token":1,"entries":[{"sequence":2,"kind":"model_answer","data":"x"}]}`,

@@ -40,6 +40,7 @@ type fake struct {
 	away  error       // the error of Attend
 	waits []store.Key // environments with queued runs, whatever hints report
 
+	undrifted  error    // the error of RecordDrift
 	actions    []string // the tools of each agent
 	actionless error
 	sent       store.Sent
@@ -47,6 +48,7 @@ type fake struct {
 
 	mutex    sync.Mutex
 	sends    []store.Send
+	drift    map[store.Key][]store.DriftReport
 	counted  map[string]int
 	renewed  []store.Held
 	beating  store.Key
@@ -102,6 +104,13 @@ const fakeConnections = 16
 func (f *fake) Claim(context.Context, store.Claim) (store.ClaimResult, error) {
 	f.count("Claim")
 	return store.ClaimResult{Runs: f.claimed}, nil
+}
+
+func (f *fake) RecordDrift(_ context.Context, environment store.Key, reports []store.DriftReport) error {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	f.drift = map[store.Key][]store.DriftReport{environment: reports}
+	return f.undrifted
 }
 
 func (f *fake) Actions(_ context.Context, _ store.Key, agents []string) (all []store.Action, err error) {

@@ -60,6 +60,8 @@ type Store interface {
 	OpenUpload(ctx context.Context, deployment store.Key) (io.ReadCloser, error)
 	store.Tokens
 	store.Notifier
+	// RecordDrift is the method of store.Drifts.
+	RecordDrift(ctx context.Context, environment store.Key, reports []store.DriftReport) error
 	Connections() int
 	Environment(ctx context.Context, key store.Key) (store.Environment, error)
 	RunEnvironments(ctx context.Context, project uuid.UUID, runs []uuid.UUID) (map[uuid.UUID]uuid.UUID, error)

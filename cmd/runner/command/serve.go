@@ -55,13 +55,13 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 			registry := metrics.NewRegistry()
 			metrics.Build(registry, metrics.ProcessRunner)
 			opts.Metrics = metrics.NewRunner(registry, model.ProviderTypes, model.Codes)
-			opts.Dispatch = client
+			opts.Dispatch, opts.Drift = client, serve.NewDriftBook(nil)
 			pool, err := script.NewPool(script.Options{Log: slog.Default()})
 			if err != nil {
 				return fmt.Errorf("preparing scripts: %w", err)
 			}
 			defer pool.Close()
-			servers, apps := newMCPClient(guard, opts.Metrics.Drifted)
+			servers, apps := newMCPClient(guard, driftReporter(opts))
 			opts.Engine = newEngine(guard, engine.Config{
 				Tools: tools, Metrics: opts.Metrics, Models: modelsOf(guard, providers, opts.Metrics),
 				Variables: func() (runnerconfig.Variables, error) { return readVariables(variables) },
@@ -89,6 +89,16 @@ func serveCommand(tools []engine.Tool) *cobra.Command {
 	return cmd
 }
 
+// driftReporter returns a function that counts comparisons of pinned MCP tools and adds them to the book.
+func driftReporter(opts serve.Options) func(mcp.Comparison) {
+	return func(c mcp.Comparison) {
+		if len(c.Drifted) > 0 {
+			opts.Metrics.Drifted()
+		}
+		opts.Drift.Add(c.DeploymentID, c.Agent, c.Server, c.Drifted)
+	}
+}
+
 // startClosing closes idle sessions with MCP servers until the returned function is called, which closes all. Calls go on while
 // the runner drains, so the end of the context does not end them.
 func startClosing(ctx context.Context, servers *mcp.Client) (stop func()) {
@@ -110,11 +120,11 @@ func newEngine(guard *egress.Guard, config engine.Config, pool *script.Pool, ser
 }
 
 // newMCPClient returns a client of MCP servers that connects through the guard, and the tokens of OAuth apps that it shares with
-// tools. drifted is called if tools changed.
-func newMCPClient(guard *egress.Guard, drifted func()) (*mcp.Client, *oauth.Apps) {
+// tools. compared is mcp.Config.Compared.
+func newMCPClient(guard *egress.Guard, compared func(mcp.Comparison)) (*mcp.Client, *oauth.Apps) {
 	apps := oauth.NewApps(oauth.AppsConfig{HTTP: guard.Client(egress.Tool, egress.ClientOptions{MaxResponse: features.MaxResponse})})
 	return mcp.New(mcp.Config{
-		HTTP: guard.Client(egress.MCP, egress.ClientOptions{MaxResponse: mcp.MaxAnswer}), Apps: apps, Version: metrics.Version(), Drifted: drifted,
+		HTTP: guard.Client(egress.MCP, egress.ClientOptions{MaxResponse: mcp.MaxAnswer}), Apps: apps, Version: metrics.Version(), Compared: compared,
 	}), apps
 }
 

@@ -44,9 +44,19 @@ type Config struct {
 	Now func() time.Time
 	// Sleep waits between repeated calls; nil uses real time.
 	Sleep func(ctx context.Context, d time.Duration) error
-	// Drifted is called if a server's tools differ from the pinned ones; optional.
-	Drifted func()
+	// Compared is called with each comparison of pinned tools, from several goroutines; optional.
+	Compared func(Comparison)
 }
+
+// Comparison is a comparison of the tools that are pinned for an agent with the tools that their server lists.
+type Comparison struct {
+	Subject
+	// Drifted are the pinned tools that the server has changed or removed, by their names there.
+	Drifted []string
+}
+
+// Subject is a server of an agent of a deployment, by their names.
+type Subject struct{ DeploymentID, Agent, Server string }
 
 // Client calls the tools of MCP servers. Runs share its sessions. It is safe for concurrent use.
 type Client struct {
@@ -73,8 +83,8 @@ func New(cfg Config) *Client {
 	if cfg.Apps == nil {
 		cfg.Apps = oauth.NewApps(oauth.AppsConfig{HTTP: cfg.HTTP, Now: cfg.Now})
 	}
-	if cfg.Drifted == nil {
-		cfg.Drifted = func() {}
+	if cfg.Compared == nil {
+		cfg.Compared = func(Comparison) {}
 	}
 	c := &Client{cfg: cfg, schemas: cache.New[string, compiled](maxSchemas, 0, nil), peers: map[string]*peer{}}
 	c.ended, c.end = context.WithCancel(context.Background())

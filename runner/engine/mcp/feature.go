@@ -93,9 +93,10 @@ func (c *Client) offerTools(
 	ctx context.Context, at *engine.Scope, spec *bundle.MCPServer, variables func() (runnerconfig.Variables, error),
 ) ([]engine.Tool, error) {
 	resolve := func(call *engine.Call) (Server, error) { return resolveFor(call.Scope, spec, variables) }
+	subject := Subject{DeploymentID: at.DeploymentID(), Agent: at.Agent().Name, Server: spec.Name}
 	if spec.IsPinned() {
 		locked, _ := at.Project().Lock.Server(spec.Name)
-		return c.toolsOf(spec, locked.Tools, resolve)
+		return c.toolsOf(spec, subject, locked.Tools, resolve)
 	}
 	server, err := resolveFor(at, spec, variables)
 	if err != nil {
@@ -105,7 +106,7 @@ func (c *Client) offerTools(
 	if err != nil {
 		return nil, err
 	}
-	return c.toolsOf(spec, tools, resolve)
+	return c.toolsOf(spec, subject, tools, resolve)
 }
 
 // resolveFor returns a server with the current values of variables and of the run's context. Its error fails the run.

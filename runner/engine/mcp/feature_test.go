@@ -98,6 +98,35 @@ func TestFeature_OffersPinnedTools(t *testing.T) {
 	require.Equal(t, 1, f.ledger())
 }
 
+// A comparison names the deployment and the agent of the run. Agents that share a server are compared separately with one list.
+func TestFeature_ComparesPinnedToolsPerAgent(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	var compared comparisons
+	c, _ := newClient(t, func(cfg *mcp.Config) { cfg.Compared = compared.record })
+	listed, err := c.List(t.Context(), f.server(t))
+	require.NoError(t, err)
+	listed.Tools[0].Digest = "of earlier words"
+	p := project(t, "{name: crm, url: '${CRM_URL}/mcp', prefix: crm_}", listed)
+	e := engine.New(engine.Config{Models: &model.Registry{}, Features: []engine.Feature{
+		c.Feature(func() (runnerconfig.Variables, error) {
+			return runnerconfig.Sorted([]runnerconfig.Variable{{Name: "CRM_URL", Value: f.URL}}), nil
+		}),
+	}})
+	for _, deployment := range []string{"one", "one", "two"} {
+		out := e.Execute(t.Context(), engine.Input{
+			RunID: "run-1", AgentName: "ok", DeploymentID: deployment, Project: p, Message: "hi", Journal: &journal{},
+		})
+		require.Equal(t, engine.Completed, out.Status, "%v", out.Cause)
+		c.Wait()
+	}
+	require.Equal(t, 2, f.requests("POST tools/list"), "one by the test, and one in the background")
+	of := func(deployment string) mcp.Comparison {
+		return mcp.Comparison{Subject: mcp.Subject{DeploymentID: deployment, Agent: "ok", Server: "crm"}, Drifted: []string{"get"}}
+	}
+	require.Equal(t, []mcp.Comparison{of("one"), of("two")}, compared.takeAll())
+}
+
 // A call names the trace of its run in its header and its metadata. Other requests of the shared session do not.
 func TestFeature_ContinuesTrace(t *testing.T) {
 	t.Parallel()

@@ -83,7 +83,7 @@ func (c *Client) listTools(ctx context.Context, server Server) (*listing, error)
 		return nil, err
 	}
 	l.at = c.cfg.Now()
-	p.list = l
+	p.list, p.compared = l, map[Subject]bool{}
 	return l, nil
 }
 
@@ -189,9 +189,9 @@ func listLifetime(ttl, without time.Duration) time.Duration {
 	return min(ttl, maxTTL)
 }
 
-// watchDrift lists the tools of a pinned server in the background, if the last list is too old, and compares them with the
-// pinned ones. It returns the names of the tools in the last list, nil before the first one.
-func (c *Client) watchDrift(server Server, pinned []bundle.LockedTool) map[string]bool {
+// watchDrift lists the tools of a pinned server in the background, if the last list is too old. It compares each list once for
+// each agent with the pinned tools. It returns the names of the tools in the last list, nil before the first one.
+func (c *Client) watchDrift(server Server, subject Subject, pinned []bundle.LockedTool) map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p, now := c.peerOf(server), c.cfg.Now()
@@ -200,15 +200,22 @@ func (c *Client) watchDrift(server Server, pinned []bundle.LockedTool) map[strin
 	if l != nil {
 		age = listLifetime(l.ttl, maxTTL)
 	}
-	if now.Sub(p.checkedAt) >= age && c.ended.Err() == nil {
+	switch {
+	case c.ended.Err() != nil:
+	case now.Sub(p.checkedAt) >= age:
 		p.checkedAt = now
 		c.background.Add(1)
 		go func() {
 			defer c.background.Done()
-			l, err := c.listTools(c.ended, server)
-			if err == nil && hasDrifted(pinned, l.tools) {
-				c.cfg.Drifted()
+			if l, err := c.listTools(c.ended, server); err == nil {
+				c.compareTools(p, l, subject, pinned)
 			}
+		}()
+	case l != nil && !p.compared[subject]:
+		c.background.Add(1)
+		go func() {
+			defer c.background.Done()
+			c.compareTools(p, l, subject, pinned)
 		}()
 	}
 	if l == nil {
@@ -221,16 +228,29 @@ func (c *Client) watchDrift(server Server, pinned []bundle.LockedTool) map[strin
 	return names
 }
 
-// hasDrifted reports whether a pinned tool is gone or has other words.
-func hasDrifted(pinned, listed []bundle.LockedTool) bool {
+// compareTools compares a list with the pinned tools of an agent, unless the agent was compared with the same list before.
+func (c *Client) compareTools(p *peer, l *listing, subject Subject, pinned []bundle.LockedTool) {
+	c.mu.Lock()
+	known := p.list != l || p.compared[subject]
+	if !known {
+		p.compared[subject] = true
+	}
+	c.mu.Unlock()
+	if !known {
+		c.cfg.Compared(Comparison{Subject: subject, Drifted: driftedTools(pinned, l.tools)})
+	}
+}
+
+// driftedTools returns the names of the pinned tools that a list does not have, or has with another digest.
+func driftedTools(pinned, listed []bundle.LockedTool) (names []string) {
 	digests := make(map[string]string, len(listed))
 	for _, t := range listed {
 		digests[t.Name] = t.Digest
 	}
 	for _, t := range pinned {
 		if digests[t.Name] != t.Digest {
-			return true
+			names = append(names, t.Name)
 		}
 	}
-	return false
+	return names
 }

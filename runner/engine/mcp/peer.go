@@ -22,6 +22,8 @@ type peer struct {
 	session *session
 	tokens  *oauth.Source // nil without credentials
 	list    *listing
+	// compared are the agents whose pinned tools were compared with list.
+	compared map[Subject]bool
 	// checkedAt is the start of the last list in the background.
 	checkedAt time.Time
 }

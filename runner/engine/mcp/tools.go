@@ -19,11 +19,13 @@ import (
 // Tools returns the tools of a server for an agent, with the descriptions and schemas of listed: the pinned tools, or the
 // tools of Live.
 func (c *Client) Tools(server Server, listed []bundle.LockedTool) ([]engine.Tool, error) {
-	return c.toolsOf(server.Spec, listed, func(*engine.Call) (Server, error) { return server, nil })
+	return c.toolsOf(server.Spec, Subject{Server: server.Spec.Name}, listed, func(*engine.Call) (Server, error) { return server, nil })
 }
 
 // toolsOf is Tools for a server whose values are resolved for each call.
-func (c *Client) toolsOf(spec *bundle.MCPServer, listed []bundle.LockedTool, resolve func(*engine.Call) (Server, error)) ([]engine.Tool, error) {
+func (c *Client) toolsOf(
+	spec *bundle.MCPServer, subject Subject, listed []bundle.LockedTool, resolve func(*engine.Call) (Server, error),
+) ([]engine.Tool, error) {
 	selected := spec.Select(listed)
 	out := make([]engine.Tool, 0, len(selected))
 	for _, t := range selected {
@@ -42,7 +44,7 @@ func (c *Client) toolsOf(spec *bundle.MCPServer, listed []bundle.LockedTool, res
 					return nil, err
 				}
 				if spec.IsPinned() {
-					if names := c.watchDrift(server, selected); names != nil && !names[t.Name] {
+					if names := c.watchDrift(server, subject, selected); names != nil && !names[t.Name] {
 						return nil, &toolError{"this tool is no longer there"}
 					}
 				}
