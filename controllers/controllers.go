@@ -99,6 +99,11 @@ func addEnvironments(mgr ctrl.Manager, opts Options, rules egress.Rules, pods ba
 	if err := mgr.Add(pushes); err != nil {
 		return fmt.Errorf("registering the push listener: %w", err)
 	}
+	if err := mgr.Add(&environment.DriftWatch{
+		Store: opts.Store, Changed: changed, Namespaces: opts.Namespaces, Logger: slog.Default(),
+	}); err != nil {
+		return fmt.Errorf("registering the check of MCP tools: %w", err)
+	}
 	if err := mgr.Add(&runnerpool.Scaler{
 		Store: opts.Store, Hints: opts.Hints, Pools: pools, Clock: clock.RealClock{}, Changed: changed, Metrics: opts.Metrics, Logger: slog.Default(),
 	}); err != nil {

@@ -76,6 +76,9 @@ const (
 	// ConditionSourceSeen: the last poll found the head of the followed branch. Positive; absent if
 	// no branch is followed, and before the first poll.
 	ConditionSourceSeen = "SourceSeen"
+	// ConditionToolsDrifted: MCP servers changed or removed tools that the live deployment pins.
+	// Negative; absent otherwise.
+	ConditionToolsDrifted = "ToolsDrifted"
 )
 
 // Reasons that several kinds use.
@@ -135,6 +138,8 @@ const (
 	ReasonRunnersStarting = "RunnersStarting"
 	// ReasonRunnersFailing: runner pods cannot start. The message has the cause.
 	ReasonRunnersFailing = "RunnersFailing"
+	// ReasonToolsChanged: MCP servers changed or removed pinned tools. The message names them.
+	ReasonToolsChanged = "ToolsChanged"
 )
 
 // Reasons of a Deployment.

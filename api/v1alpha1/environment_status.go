@@ -83,6 +83,22 @@ func (e *Environment) MarkNothingLive() {
 	setCondition(e, ConditionDeploymentLive, metav1.ConditionFalse, ReasonNotLive, "no deployment is live, and runs wait: "+remedy)
 }
 
+// MarkToolsDrifted reports the drift of the MCP tools that the live deployment pins, or "" for none. It
+// returns whether the report changed.
+func (e *Environment) MarkToolsDrifted(drift string) (changed bool) {
+	before := e.Status.Condition(ConditionToolsDrifted)
+	if drift == "" {
+		removeCondition(e, ConditionToolsDrifted)
+		return before != nil
+	}
+	was := ""
+	if before != nil {
+		was = before.Message
+	}
+	setCondition(e, ConditionToolsDrifted, metav1.ConditionTrue, ReasonToolsChanged, drift)
+	return e.Status.Condition(ConditionToolsDrifted).Message != was
+}
+
 // MarkInEffect reports that the environment and its pool match the spec, whether a deployment is
 // live or not.
 func (e *Environment) MarkInEffect() {

@@ -45,6 +45,7 @@ type deploymentFinder interface {
 type Store interface {
 	store.Catalog
 	store.Statistics
+	store.DriftReader
 }
 
 // Section has the endpoints of agents; API serves them.
@@ -81,6 +82,7 @@ type AgentDetails struct {
 	TokenUsage   costs.TokenUsage   `json:"token_usage" doc:"Model tokens of the window's runs that have ended."`
 	UsageByModel []costs.ModelUsage `json:"usage_by_model" doc:"Usage of these runs by model, sorted by the model's reference: the 100 models with the highest cost, and all other models as one."`
 	Connectors   []AgentConnector   `json:"connectors" doc:"The linked connectors by name, then by ID."`
+	MCPDrift     []MCPDrift         `json:"mcp_drift" doc:"The MCP servers whose tools differ from the ones that the live deployment pins, by name; empty if there are none."`
 	Judges       []Judge            `json:"judges" doc:"The average scores of the agent's judges; empty in this release."`
 	costs.Costing
 }
@@ -118,6 +120,18 @@ type AgentConnector struct {
 
 // Doc describes the type.
 func (AgentConnector) Doc() string { return "A connector that is linked to an agent." }
+
+// MCPDrift is the drift of an MCP server of an agent.
+type MCPDrift struct {
+	Server string    `json:"server" doc:"The server's name in the agent's configuration." example:"crm"`
+	Tools  []string  `json:"tools" doc:"The pinned tools that the server has changed or removed, by their names there, at most 16. Characters that cannot be printed are replaced by an underscore."`
+	Since  time.Time `json:"since" doc:"When a runner first saw a difference."`
+}
+
+// Doc describes the type.
+func (MCPDrift) Doc() string {
+	return "An MCP server whose tools differ from the ones that the live deployment pins. Runs see the pinned descriptions. A new deployment pins the tools again."
+}
 
 // Judge has the average scores of a judge for an agent.
 type Judge struct {
@@ -213,9 +227,9 @@ func (s *API) getAgent(ctx context.Context, c *rest.Caller, in *AgentInput) (res
 	if err != nil {
 		return rest.Response[AgentDetails]{}, err
 	}
-	out := AgentDetails{Agent: showAgent(agent), Connectors: []AgentConnector{}, Judges: []Judge{}}
+	out := AgentDetails{Agent: showAgent(agent), Connectors: []AgentConnector{}, MCPDrift: []MCPDrift{}, Judges: []Judge{}}
 	if agent.Agent != nil {
-		if out.DeploymentID, out.Config, err = s.agentConfig(ctx, c, environment, in.AgentName); err != nil {
+		if err := s.showLive(ctx, c, environment, &out); err != nil {
 			return rest.Response[AgentDetails]{}, err
 		}
 	}
@@ -256,19 +270,29 @@ func (s *API) agentOf(ctx context.Context, c *rest.Caller, e *v1alpha1.Environme
 	return agent, nil
 }
 
-// agentConfig returns the live deployment with an agent and its configuration, or nil if another deployment has become
-// live.
-func (s *API) agentConfig(ctx context.Context, c *rest.Caller, e *v1alpha1.Environment, name string) (*string, rest.Object, error) {
-	deployment, config, err := s.Store.AgentConfig(ctx, c.ObjectKey(e), name)
+// showLive shows the agent in the live deployment, unless another deployment without the agent has become live.
+func (s *API) showLive(ctx context.Context, c *rest.Caller, e *v1alpha1.Environment, out *AgentDetails) error {
+	deployment, config, err := s.Store.AgentConfig(ctx, c.ObjectKey(e), out.Name)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, nil, nil
+		return nil
 	case err != nil:
-		return nil, nil, fmt.Errorf("reading the configuration of agent %q: %w", name, err)
-	case len(config) == 0:
-		return rest.Optional(deployment.String()), nil, nil
+		return fmt.Errorf("reading the configuration of agent %q: %w", out.Name, err)
 	}
-	return rest.Optional(deployment.String()), rest.Object(config), nil
+	out.DeploymentID = rest.Optional(deployment.String())
+	if len(config) > 0 {
+		out.Config = rest.Object(config)
+	}
+	drift, err := s.Store.Drift(ctx, store.Key{ProjectID: c.ObjectKey(e).ProjectID, ID: deployment})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("reading the drift of agent %q: %w", out.Name, err)
+	}
+	for _, d := range drift {
+		if d.Agent == out.Name {
+			out.MCPDrift = append(out.MCPDrift, MCPDrift{Server: d.Server, Tools: d.Tools, Since: d.Since})
+		}
+	}
+	return nil
 }
 
 // agentConnectors returns the connectors that are linked to an agent, by name. Several connectors can have one name, for

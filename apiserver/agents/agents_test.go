@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver/agents"
 	"github.com/agentplatform/agentplatform/apiserver/apiservertest"
+	"github.com/agentplatform/agentplatform/store"
 )
 
 func TestListAgents_ShowsAgents(t *testing.T) {
@@ -55,6 +57,29 @@ func TestListAgents_ShowsAgents(t *testing.T) {
 	require.Equal(t, agents.AgentDeployment("not_deployed"), apiservertest.Decode[agents.AgentDetails](t, body).DeploymentStatus, "it is known in another environment")
 	status, _ := w.Call(t, key, http.MethodGet, "/agents/nobody"+query, "")
 	require.Equal(t, http.StatusNotFound, status)
+}
+
+// An agent shows the drift of its own MCP servers in the live deployment.
+func TestGetAgent_ShowsDrift(t *testing.T) {
+	t.Parallel()
+	w := apiservertest.NewProjectWithHistory(t)
+	key, path := w.CreateKey(t, nil), "/agents/hello?environment_id="+w.IDs["environment"]
+	_, body := w.Call(t, key, http.MethodGet, path, "")
+	require.Contains(t, string(body), `"mcp_drift":[]`)
+	environment := store.Key{ProjectID: w.ProjectID, ID: uuid.MustParse(w.IDs["environment"])}
+	var reports []store.DriftReport
+	for _, agent := range []string{"hello", "other"} {
+		reports = append(reports, store.DriftReport{
+			DeploymentID: uuid.MustParse(w.IDs["deployment"]), Agent: agent, Server: "crm-of-" + agent, Tools: []string{"get\x1b[2J"},
+		})
+	}
+	require.NoError(t, w.Store.RecordDrift(t.Context(), environment, reports))
+	_, body = w.Call(t, key, http.MethodGet, path, "")
+	drift := apiservertest.Decode[agents.AgentDetails](t, body).MCPDrift
+	require.Len(t, drift, 1)
+	require.Equal(t, "crm-of-hello", drift[0].Server)
+	require.Equal(t, []string{"get_[2J"}, drift[0].Tools)
+	require.False(t, drift[0].Since.IsZero())
 }
 
 // Connectors are sorted by their shown name, then by ID.

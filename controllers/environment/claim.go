@@ -53,6 +53,7 @@ func (r *Reconciler) reportState(ctx context.Context, e *v1alpha1.Environment, p
 	e.Status.Default = name == e.Name
 	if stored.LiveDeploymentID == nil {
 		e.MarkNothingLive()
+		e.MarkToolsDrifted("")
 		return nil, nil
 	}
 	live, err := r.Store.Deployment(ctx, store.Key{ProjectID: key.ProjectID, ID: *stored.LiveDeploymentID})
@@ -64,5 +65,5 @@ func (r *Reconciler) reportState(ctx context.Context, e *v1alpha1.Environment, p
 		path = nil
 	}
 	e.MarkLive(live.Ref.Name, live.ID.String(), live.ResolvedCommit, path)
-	return &live, nil
+	return &live, r.reportDrift(ctx, e, live.Key())
 }

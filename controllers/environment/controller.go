@@ -35,6 +35,7 @@ type Store interface {
 	PutEnvironment(ctx context.Context, e store.Environment) error
 	base.Defaults
 	Deployment(ctx context.Context, key store.Key) (store.Deployment, error)
+	Drift(ctx context.Context, deployment store.Key) ([]store.MCPDrift, error)
 }
 
 // Pool reconciles the runner pod pools of Environments, as in package runnerpool.

@@ -397,6 +397,9 @@ type AgentDetails struct {
 	// LastActivityAt When a run was last queued, started or ended; null before the first run.
 	LastActivityAt nullable.Nullable[time.Time] `json:"last_activity_at"`
 
+	// McpDrift The MCP servers whose tools differ from the ones that the live deployment pins, by name; empty if there are none.
+	McpDrift []MCPDrift `json:"mcp_drift"`
+
 	// Name The agent's name in its YAML file.
 	//
 	// Examples: support
@@ -1447,6 +1450,20 @@ type LogLine struct {
 
 	// SpanID The step that wrote the line.
 	SpanID string `json:"span_id"`
+}
+
+// MCPDrift An MCP server whose tools differ from the ones that the live deployment pins. Runs see the pinned descriptions. A new deployment pins the tools again.
+type MCPDrift struct {
+	// Server The server's name in the agent's configuration.
+	//
+	// Examples: crm
+	Server string `json:"server"`
+
+	// Since When a runner first saw a difference.
+	Since time.Time `json:"since"`
+
+	// Tools The pinned tools that the server has changed or removed, by their names there, at most 16. Characters that cannot be printed are replaced by an underscore.
+	Tools []string `json:"tools"`
 }
 
 // MissedTicks Handling of ticks that could not run within five minutes: `skip` drops them, `latest` runs the newest one.
