@@ -99,8 +99,10 @@ var _ = Describe("NetworkPolicies", func() {
 		By("allowing and denying the ranges of the egress flags by purpose")
 		Expect(ranges(policies["agentplatform-build"])).To(ContainElement("10.20.0.0/16"))
 		Expect(ranges(policies["agentplatform-build"])).To(ContainElement("10.0.0.0/8 less 10.96.0.0/12"), "its tests ask models")
+		Expect(ranges(policies["agentplatform-build"])).To(ContainElement("192.168.7.0/24"), "token endpoints of OAuth apps")
 		Expect(ranges(policies["agentplatform-runner"])).NotTo(ContainElement("10.20.0.0/16"))
 		Expect(ranges(policies["agentplatform-runner"])).To(ContainElement("10.0.0.0/8 less 10.96.0.0/12"))
+		Expect(ranges(policies["agentplatform-runner"])).To(ContainElement("192.168.7.0/24"))
 		Expect(ranges(policies["agentplatform-runner"])).To(ContainElement(And(
 			HavePrefix("0.0.0.0/0 less "), ContainSubstring("10.0.0.0/8"), ContainSubstring("169.254.0.0/16"), ContainSubstring("10.96.0.0/12"),
 		)))

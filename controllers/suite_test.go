@@ -84,7 +84,7 @@ func startAs(
 		Store: db.ForCluster(uid), Hints: db, Lease: lease, PlatformID: platformID, Keys: keys.Follower.Keys, KeyKeeper: keys, Image: "agentplatform:dev",
 		DispatchURL: "https://dispatch.example.svc:8081", GatewayURL: "https://hooks.example.com/", Namespaces: opts.Namespaces,
 		SystemNamespace: opts.SystemNamespace, DispatchTLSSecret: "agentplatform-dispatch-tls", APITLSSecret: "agentplatform-api-tls",
-		Egress: egress.Flags{Allow: "git=10.20.0.0/16,model=10.0.0.0/8", Deny: "10.96.0.0/12"},
+		Egress: egress.Flags{Allow: "git=10.20.0.0/16,model=10.0.0.0/8,tool=192.168.7.0/24", Deny: "10.96.0.0/12"},
 	})).To(Succeed())
 	collectGarbage(ctx, mgr, plane.Client)
 	ended := make(chan error, 1)

@@ -54,9 +54,10 @@ type podKind struct {
 	monitored bool
 }
 
-// A build calls models in its tests, and lists the tools of MCP servers. Only runners call the services of tools.
+// A build calls models in its tests, and lists the tools of MCP servers. For their OAuth apps it gets access tokens from token
+// endpoints, which have the purpose of tools.
 var podKinds = []podKind{
-	{name: "build", purposes: []egress.Purpose{egress.Git, egress.Model, egress.MCP}},
+	{name: "build", purposes: []egress.Purpose{egress.Git, egress.Model, egress.MCP, egress.Tool}},
 	{name: "runner", purposes: []egress.Purpose{egress.Model, egress.MCP, egress.Tool}, monitored: true},
 }
 
