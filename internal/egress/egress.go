@@ -24,13 +24,13 @@ import (
 // ErrForbidden means that an address is not allowed.
 var ErrForbidden = errors.New("destination is not allowed")
 
-// forbiddenError is an ErrForbidden with the purpose of the connection.
+// forbiddenError is an ErrForbidden with its remedy.
 type forbiddenError struct {
 	error
-	purpose Purpose
+	remedy string
 }
 
-// Unwrap returns the error without the purpose.
+// Unwrap returns the error without the remedy.
 func (e *forbiddenError) Unwrap() error { return e.error }
 
 // DescribeForbidden returns the message for an ErrForbidden about the thing that has the address, such as "the address of the tool".
@@ -38,7 +38,7 @@ func (e *forbiddenError) Unwrap() error { return e.error }
 func DescribeForbidden(address string, err error) string {
 	text := address + " is not allowed"
 	if forbidden := new(forbiddenError); errors.As(err, &forbidden) {
-		text += "; " + forbidden.purpose.remedy()
+		text += "; " + forbidden.remedy
 	}
 	return text
 }
@@ -48,7 +48,7 @@ const dialTimeout = 10 * time.Second
 
 // Guard decides which addresses are allowed.
 type Guard struct {
-	denied []netip.Prefix
+	rules Rules
 	// reachable are the allowed blocks by purpose. opened are the blocks that the operator allowed.
 	reachable, opened map[Purpose][]Block
 	resolver          *net.Resolver // nil for the system's resolver
@@ -56,7 +56,7 @@ type Guard struct {
 
 // New returns a guard.
 func New(rules Rules) *Guard {
-	g := &Guard{denied: rules.Denied, reachable: map[Purpose][]Block{}, opened: map[Purpose][]Block{}}
+	g := &Guard{rules: rules, reachable: map[Purpose][]Block{}, opened: map[Purpose][]Block{}}
 	for _, purpose := range purposes {
 		g.reachable[purpose], g.opened[purpose] = rules.Blocks(purpose), rules.allowedBlocks(purpose)
 	}
@@ -66,12 +66,12 @@ func New(rules Rules) *Guard {
 // DialContext connects to an address for a purpose. It returns ErrForbidden if the address is not
 // allowed.
 func (g *Guard) DialContext(purpose Purpose) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return g.newDialer(purpose, g.reachable[purpose], "is not a public address; "+purpose.remedy())
+	return g.newDialer(purpose, g.reachable[purpose], "is not a public address; "+g.rules.remedy(purpose))
 }
 
 // dialAllowed connects only to the operator's ranges.
 func (g *Guard) dialAllowed(purpose Purpose) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return g.newDialer(purpose, g.opened[purpose], "cannot be used with plain http; use https, or "+purpose.remedy())
+	return g.newDialer(purpose, g.opened[purpose], "cannot be used with plain http; use https, or "+g.rules.remedy(purpose))
 }
 
 // newDialer connects to addresses in blocks. For other addresses its error ends with refusal.
@@ -87,7 +87,9 @@ func (g *Guard) newDialer(purpose Purpose, blocks []Block, refusal string) func(
 			}
 			addr := to.Addr().Unmap() // the system connects to the embedded IPv4 address
 			switch {
-			case contains(g.denied, addr):
+			case contains(g.rules.Denied, addr) && g.rules.Local:
+				return fmt.Errorf("%w: %s; %s", ErrForbidden, addr, g.rules.remedy(purpose))
+			case contains(g.rules.Denied, addr):
 				return fmt.Errorf("%w: the operator denies the range of %s", ErrForbidden, addr)
 			case !slices.ContainsFunc(blocks, func(b Block) bool { return b.Contains(addr) }):
 				return fmt.Errorf("%w: %s %s", ErrForbidden, addr, refusal)
@@ -95,11 +97,11 @@ func (g *Guard) newDialer(purpose Purpose, blocks []Block, refusal string) func(
 			return nil
 		},
 	}
-	dial := resolvingDial(d.DialContext, len(g.opened[purpose]) > 0, purpose, refusal)
+	dial := g.resolvingDial(d.DialContext, purpose, refusal)
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		conn, err := dial(ctx, network, address)
 		if errors.Is(err, ErrForbidden) {
-			return nil, &forbiddenError{err, purpose}
+			return nil, &forbiddenError{err, g.rules.remedy(purpose)}
 		}
 		return conn, err
 	}

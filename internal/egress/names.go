@@ -25,9 +25,10 @@ func isPrivate(name string) bool {
 // resolvingDial resolves names without revealing the services of the private network. If no private range
 // is allowed, private names are not resolved. Otherwise an unknown name gets the same error as a
 // forbidden one. Errors of names contain no address, and end with refusal if the address is forbidden.
-// Other names are resolved as absolute names, without the search domains of a pod.
-func resolvingDial(
-	dial func(ctx context.Context, network, address string) (net.Conn, error), opened bool, purpose Purpose, refusal string,
+// On a developer's machine, an unknown name gets the error of the resolver. Other names are resolved as absolute names, without the
+// search domains of a pod.
+func (g *Guard) resolvingDial(
+	dial func(ctx context.Context, network, address string) (net.Conn, error), purpose Purpose, refusal string,
 ) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		name, port, err := net.SplitHostPort(address)
@@ -39,14 +40,14 @@ func resolvingDial(
 		}
 		private := isPrivate(name)
 		switch {
-		case private && !opened:
-			return nil, fmt.Errorf("%w: %q is a name in a private network; %s", ErrForbidden, name, purpose.remedy())
+		case private && len(g.opened[purpose]) == 0:
+			return nil, fmt.Errorf("%w: %q is a name in a private network; %s", ErrForbidden, name, g.rules.remedy(purpose))
 		case !private && !strings.HasSuffix(name, "."):
 			address = net.JoinHostPort(name+".", port)
 		}
 		conn, err := dial(ctx, network, address)
 		switch forbidden := errors.Is(err, ErrForbidden); {
-		case private && (forbidden || errors.As(err, new(*net.DNSError))):
+		case private && (forbidden || !g.rules.Local && errors.As(err, new(*net.DNSError))):
 			return nil, fmt.Errorf("%w: %q does not exist, or %s", ErrForbidden, name, refusal)
 		case forbidden:
 			return nil, fmt.Errorf("%w: %q %s", ErrForbidden, name, refusal)

@@ -59,10 +59,10 @@ func TestGuard_ResolvesAbsoluteNames(t *testing.T) {
 		t.Run(address, func(t *testing.T) {
 			var dialled string
 			gone := &net.DNSError{Err: "no such host", IsNotFound: true}
-			_, err := resolvingDial(func(_ context.Context, _, address string) (net.Conn, error) {
+			_, err := New(Rules{}).resolvingDial(func(_ context.Context, _, address string) (net.Conn, error) {
 				dialled = address
 				return nil, gone
-			}, false, Webhook, "is forbidden")(t.Context(), "tcp", address)
+			}, Webhook, "is forbidden")(t.Context(), "tcp", address)
 			require.ErrorIs(t, err, error(gone), "the error names the cause")
 			require.Equal(t, want, dialled)
 		})
@@ -84,7 +84,8 @@ func TestGuard_ErrorsOfNamesHideAddresses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dial := func(context.Context, string, string) (net.Conn, error) { return nil, c.err }
-			_, err := resolvingDial(dial, true, Webhook, "is not reachable")(t.Context(), "tcp", net.JoinHostPort(c.host, "443"))
+			open, _ := looking(netip.MustParsePrefix("10.0.0.0/8"))
+			_, err := open.resolvingDial(dial, Webhook, "is not reachable")(t.Context(), "tcp", net.JoinHostPort(c.host, "443"))
 			require.ErrorIs(t, err, ErrForbidden)
 			require.ErrorContains(t, err, c.want)
 			if c.host != "10.0.0.7" {
@@ -92,4 +93,26 @@ func TestGuard_ErrorsOfNamesHideAddresses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A developer's machine has no platform operator. Its errors name another remedy, and say that a name does not exist.
+func TestDeveloperRules_NameRemedyWithoutOperator(t *testing.T) {
+	t.Parallel()
+	g := New(DeveloperRules())
+	g.resolver = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("there is no DNS") }}
+	for name, address := range map[string]string{"metadata": "169.254.169.254:80", "link-local": "[fe80::1]:80", "multicast": "224.0.0.1:80"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, dial := range []func(context.Context, string, string) (net.Conn, error){g.DialContext(Tool), g.dialAllowed(Tool)} {
+				_, err := dial(t.Context(), "tcp", address)
+				require.ErrorIs(t, err, ErrForbidden)
+				require.NotContains(t, err.Error(), "operator")
+				require.Equal(t, "the address of the tool is not allowed; commands on your machine reach no metadata service and no link-local or "+
+					"multicast address; use another address", DescribeForbidden("the address of the tool", err))
+			}
+		})
+	}
+	_, err := g.DialContext(Tool)(t.Context(), "tcp", "printer.local:80")
+	require.ErrorAs(t, err, new(*net.DNSError))
+	require.NotErrorIs(t, err, ErrForbidden)
 }

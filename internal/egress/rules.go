@@ -32,8 +32,11 @@ const (
 
 var purposes = []Purpose{Git, Model, MCP, Tool, Webhook, Telemetry, Rates}
 
-// remedy says how an address becomes allowed for a purpose.
-func (p Purpose) remedy() string {
+// remedy returns the remedy for an address that is not allowed for a purpose.
+func (r Rules) remedy(p Purpose) string {
+	if r.Local {
+		return "commands on your machine reach no metadata service and no link-local or multicast address; use another address"
+	}
 	return "the platform operator can open it for the egress purpose " + string(p)
 }
 
@@ -119,6 +122,9 @@ func listItems(list string) func(yield func(string) bool) {
 type Rules struct {
 	Allowed map[Purpose][]netip.Prefix
 	Denied  []netip.Prefix
+	// Local is true on a developer's machine: no platform operator can change the rules, and the developer may know which names
+	// exist in the private network.
+	Local bool
 }
 
 // deviceRanges are addresses that no tool on a developer's machine needs: metadata services and other link-local addresses,
@@ -132,7 +138,7 @@ var deviceRanges = []netip.Prefix{
 // over plain http, but no metadata services and no other link-local addresses.
 func DeveloperRules() Rules {
 	everywhere := []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
-	rules := Rules{Allowed: map[Purpose][]netip.Prefix{}, Denied: append(slices.Clone(metadata), deviceRanges...)}
+	rules := Rules{Allowed: map[Purpose][]netip.Prefix{}, Denied: append(slices.Clone(metadata), deviceRanges...), Local: true}
 	for _, purpose := range []Purpose{Model, MCP, Tool} {
 		rules.Allowed[purpose] = everywhere
 	}
