@@ -28,6 +28,8 @@ const PromptVariable = "env."
 var (
 	// PromptPlaceholder matches a placeholder of a prompt.
 	PromptPlaceholder = regexp.MustCompile(`\{[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_-]*)*\}`)
+	// plainBraces matches a name in braces that does not follow a $.
+	plainBraces = regexp.MustCompile(`(?:^|[^${])(\{\{? *[A-Za-z_][A-Za-z0-9_.-]* *\}?\})`)
 	// VariableName is the form of the name of an environment's variable.
 	VariableName = regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`)
 )
@@ -75,6 +77,23 @@ func (p *Project) VariableUses() (uses []VariableUse) {
 			cmp.Compare(a.Position.Column, b.Position.Column), cmp.Compare(a.Name, b.Name))
 	})
 	return slices.Compact(uses) // Agents share the values of files of defaults.
+}
+
+// PlainBraces returns the placeholders without $ in the URLs and headers of agents, where ${NAME} stands for a variable. They are
+// sent as they are.
+func (p *Project) PlainBraces() (problems Problems) {
+	for _, a := range p.Agents {
+		eachVariableText(reflect.TypeFor[Agent](), a.source, func(f *field, n *node, text string) {
+			if f.name != "url" && f.name != "base_url" && f.name != "headers" {
+				return
+			}
+			if found := plainBraces.FindStringSubmatch(text); found != nil {
+				problems = append(problems, Problem{Position: n.pos, Message: found[1] +
+					" never gets a value here; write ${NAME} for a variable of the environment"})
+			}
+		})
+	}
+	return problems
 }
 
 // eachVariableText calls use for each text of a value that can name variables, by the tags of the value's type.

@@ -42,8 +42,8 @@ variables that the files name: prompts, connectors, tools, MCP servers and scrip
 
 The command warns about files that no build reads, but whose names look as if it should, such
 as a folder agent. It also warns about models without a key on this machine, about
-placeholders in prompts from other programs, such as {{name}} and ${name}, and about names
-that no variable can have.`,
+placeholders that never get a value, such as {order-id}, {{name}} and ${name} in a prompt,
+and about names that no variable can have.`,
 		Example: `  agentctl lint
   agentctl lint my-agents -o json
   agentctl lint --environment production`,

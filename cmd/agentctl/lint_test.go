@@ -77,6 +77,13 @@ func TestLint_ReadsPlaceholdersOfPrompts(t *testing.T) {
 		"a field":                    {"{name} {env.REGION}", "", ""},
 		"a variable in small":        {"{env.product}", "agents/helper.yaml:3:1: {env.product} never has a value", ""},
 		"a variable with a field":    {"{env.A.b}", "{env.A.b} never has a value", ""},
+		"name with a hyphen":         {"Hi {order-id}", "", "agents/helper.yaml:3:1: {order-id} in the prompt never gets a value: a placeholder has the form {field}"},
+		"blanks":                     {"Hi { name }", "", "{ name } in the prompt never gets a value"},
+		"index":                      {"Hi {orders[0].id}", "", "{orders[0].id} in the prompt never gets a value"},
+		"item of a list":             {"Hi {orders.0}", "", "{orders.0} in the prompt never gets a value"},
+		"field of a text":            {"Run {run_id.short}", "", "{run_id.short} in the prompt never gets a value: run_id is a text without fields; write {run_id}"},
+		"header in capitals":         {"On {headers.X-GitHub-Event}", "", "write {headers.x-github-event}"},
+		"words and JSON":             {"Say {the name of the user} as {\\\"a\\\": 1} or {name}, {headers.x-id} of {run_id} for {payload.x}", "", ""},
 		"of Jinja":                   {"Hi {{ input.name }}", "", "agents/helper.yaml:3:1: {{ input.name }} in the prompt does not stand for a value"},
 		"of a shell":                 {"Hi ${name}", "", "${name} in the prompt does not stand for a value"},
 		"braces that are no mistake": {"Answer {\\\"a\\\": {}}", "", ""},
@@ -87,6 +94,29 @@ func TestLint_ReadsPlaceholdersOfPrompts(t *testing.T) {
 			if require.Contains(t, out, c.problem); c.problem == "" {
 				require.NoError(t, err)
 			}
+			if require.Contains(t, messages, c.warning); c.warning == "" {
+				require.NotContains(t, messages, "warning")
+			}
+		})
+	}
+}
+
+// The URL and the headers of an MCP server have variables as ${NAME} and values of the run as ${context.name}. Braces without $
+// are sent as they are.
+func TestLint_WarnsOfPlainBraces(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ url, header, warning string }{
+		"variables":     {"https://crm.example/${TEAM}", "Bearer ${TOKEN} of ${context.tenant}, $${literal}", ""},
+		"JSON":          {"https://crm.example", `{"a": {"b": 1}}`, ""},
+		"header":        {"https://crm.example", "Bearer {TOKEN}", "agents/helper.yaml:3:"},
+		"URL":           {"https://crm.example/{TEAM}", "x", "{TEAM} never gets a value here; write ${NAME} for a variable of the environment"},
+		"other program": {"https://crm.example", "Bearer {{ token }}", "{{ token }} never gets a value here"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, messages, err := run(t, "lint", repository(t, "agents/helper.yaml",
+				helper+"mcp_servers: [{name: crm, url: '"+c.url+"', headers: {X-A: '"+c.header+"'}}]\n"))
+			require.NoError(t, err)
 			if require.Contains(t, messages, c.warning); c.warning == "" {
 				require.NotContains(t, messages, "warning")
 			}

@@ -15,9 +15,12 @@ import (
 // foreign matches placeholders in the syntax of other programs.
 var foreign = regexp.MustCompile(`\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}`)
 
-// Warn returns placeholders in prompts that use the syntax of other programs, and references to variables that cannot exist.
-// The placeholders are not replaced, or only partly. A prompt can contain them on purpose, and a test can mock a variable, so a
-// build does not reject them.
+// nearly matches a name in braces, also one that is not a placeholder because of a hyphen, an index or blanks.
+var nearly = regexp.MustCompile(`\{ *[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])* *\}`)
+
+// Warn returns placeholders that can never get a value, placeholders in the syntax of other programs, and references to variables
+// that cannot exist. The text stays as it is written, or is replaced only partly. A prompt can contain it on purpose, and a test
+// can mock a variable, so a build does not reject them.
 func Warn(p *bundle.Project) (warnings bundle.Problems) {
 	if p == nil {
 		return nil
@@ -27,13 +30,38 @@ func Warn(p *bundle.Project) (warnings bundle.Problems) {
 			warnings = append(warnings, bundle.Problem{Position: a.At("system_prompt"), Message: found +
 				" in the prompt does not stand for a value; write {field}, or {env.NAME} for a variable of the environment"})
 		}
+		for _, written := range nearly.FindAllString(foreign.ReplaceAllString(a.SystemPrompt, " "), -1) {
+			if problem := neverFilled(written); problem != "" {
+				warnings = append(warnings, bundle.Problem{Position: a.At("system_prompt"), Message: written + " in the prompt never gets a value: " + problem})
+				break
+			}
+		}
 	}
+	warnings = append(warnings, p.PlainBraces()...)
 	for _, use := range p.VariableUses() {
 		if !bundle.VariableName.MatchString(use.Name) && !strings.HasPrefix(use.Written, "{") { // Check reports the ones of prompts.
 			warnings = append(warnings, neverHasValue(use.Position, use.Written))
 		}
 	}
 	return warnings
+}
+
+// neverFilled returns why a placeholder of a prompt can never get a value; "" if it can. Fields of the input are not known before
+// a run.
+func neverFilled(written string) string {
+	if bundle.PromptPlaceholder.FindString(written) != written {
+		return "a placeholder has the form {field} or {field.field}, without blanks and indexes; the first name has letters, digits and _"
+	}
+	name, rest, isPath := strings.Cut(written[1:len(written)-1], ".")
+	switch {
+	case (name == "run_id" || name == "agent_name" || name == "connector_id") && isPath:
+		return name + " is a text without fields; write {" + name + "}"
+	case name == "headers" && strings.Contains(rest, "."):
+		return "a header is a text without fields; write {headers.name}"
+	case name == "headers" && rest != strings.ToLower(rest):
+		return "names of headers are in lower case; write {headers." + strings.ToLower(rest) + "}"
+	}
+	return ""
 }
 
 // neverHasValue is the problem of a reference to a variable that cannot exist.
