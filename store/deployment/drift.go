@@ -17,7 +17,7 @@ import (
 )
 
 // RecordDrift implements store.Drifts.
-func (rec *Record) RecordDrift(ctx context.Context, environment store.Key, reports []store.DriftReport) error {
+func (s *Store) RecordDrift(ctx context.Context, environment store.Key, reports []store.DriftReport) error {
 	if len(reports) > store.MaxDriftReports {
 		return fmt.Errorf("recording %d drift reports, more than %d: %w", len(reports), store.MaxDriftReports, store.ErrTooLarge)
 	}
@@ -30,7 +30,7 @@ func (rec *Record) RecordDrift(ctx context.Context, environment store.Key, repor
 		of[r.DeploymentID] = append(of[r.DeploymentID], r)
 	}
 	for id, some := range of {
-		if err := rec.recordDrift(ctx, environment, id, some); err != nil {
+		if err := s.recordDrift(ctx, environment, id, some); err != nil {
 			return sqldb.Wrap(err, "recording the drift of deployment %s", store.Key{ProjectID: environment.ProjectID, ID: id})
 		}
 	}
@@ -38,12 +38,12 @@ func (rec *Record) RecordDrift(ctx context.Context, environment store.Key, repor
 }
 
 // recordDrift records the reports of one deployment. Most reports change nothing, so it reads before it locks.
-func (rec *Record) recordDrift(ctx context.Context, environment store.Key, id uuid.UUID, reports []store.DriftReport) error {
+func (s *Store) recordDrift(ctx context.Context, environment store.Key, id uuid.UUID, reports []store.DriftReport) error {
 	key := store.Key{ProjectID: environment.ProjectID, ID: id}
-	if _, outcome, err := driftAfter(ctx, rec.db.Reader(), key, environment.ID, reports, ""); err != nil || outcome == driftUnchanged {
+	if _, outcome, err := driftAfter(ctx, s.db.Reader(), key, environment.ID, reports, ""); err != nil || outcome == driftUnchanged {
 		return err
 	}
-	return rec.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		all, outcome, err := driftAfter(ctx, tx, key, environment.ID, reports, tx.Exclusive)
 		if err != nil || outcome == driftUnchanged {
 			return err
@@ -130,15 +130,15 @@ func addReports(known []store.MCPDrift, reports []store.DriftReport, now time.Ti
 }
 
 // Drift implements store.DriftReader.
-func (rec *Record) Drift(ctx context.Context, deployment store.Key) (drift []store.MCPDrift, err error) {
-	err = sqldb.MapNoRows(rec.db.Reader().QueryRowContext(ctx, `SELECT drift FROM deployments WHERE project_id = $1 AND id = $2`,
+func (s *Store) Drift(ctx context.Context, deployment store.Key) (drift []store.MCPDrift, err error) {
+	err = sqldb.MapNoRows(s.db.Reader().QueryRowContext(ctx, `SELECT drift FROM deployments WHERE project_id = $1 AND id = $2`,
 		deployment.ProjectID, deployment.ID).Scan(sqldb.ScanJSON(&drift)))
 	return drift, sqldb.Wrap(err, "reading the drift of deployment %s", deployment)
 }
 
 // DriftedEnvironments implements store.DriftReader.
-func (rec *Record) DriftedEnvironments(ctx context.Context, after store.Key, limit int) ([]store.DriftedEnvironment, error) {
-	list, err := sqldb.Collect(ctx, rec.db.Reader(), func(row sqldb.Scanner) (e store.DriftedEnvironment, err error) {
+func (s *Store) DriftedEnvironments(ctx context.Context, after store.Key, limit int) ([]store.DriftedEnvironment, error) {
+	list, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (e store.DriftedEnvironment, err error) {
 		err = row.Scan(append([]any{&e.Environment.ProjectID, &e.Environment.ID, sqldb.ScanTime(&e.ChangedAt)}, object.RefFields(&e.Ref)...)...)
 		return e, err
 	}, `SELECT d.project_id, d.environment_id, d.drift_changed_at, `+object.RefColumns+`
