@@ -127,14 +127,14 @@ func Alternate(keys []store.Key) []store.Key {
 
 func (e EndedRow) runCount() int { return len(e.Runs) + len(e.ConnectorRuns) }
 
-// splitHalves splits a row in two.
-func (e EndedRow) splitHalves() (a, b EndedRow) {
+// splitHalves splits a row in two. The second half gets a new ID, because another row can have the ID of one of its runs.
+func (e EndedRow) splitHalves(id uuid.UUID) (a, b EndedRow) {
 	half := (e.runCount() + 1) / 2
 	runs := min(half, len(e.Runs))
 	a, b = e, e
 	a.Runs, b.Runs = e.Runs[:runs], e.Runs[runs:]
 	a.ConnectorRuns, b.ConnectorRuns = e.ConnectorRuns[:half-runs], e.ConnectorRuns[half-runs:]
-	b.ID = slices.Concat(b.Runs, b.ConnectorRuns)[0].ID
+	b.ID = id
 	return a, b
 }
 
@@ -301,6 +301,10 @@ func (b Ended) halve(ctx context.Context, db *sqldb.DB, row EndedRow) (halved bo
 	if row.runCount() < 2 {
 		return false, nil
 	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return false, sqldb.Wrap(err, "generating an ID")
+	}
 	return true, db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		taken, err := b.Take(ctx, db, tx, []EndedRow{row})
 		if err != nil {
@@ -310,7 +314,7 @@ func (b Ended) halve(ctx context.Context, db *sqldb.DB, row EndedRow) (halved bo
 			if row.runCount() < 2 {
 				return b.Insert(ctx, tx, row)
 			}
-			first, second := row.splitHalves()
+			first, second := row.splitHalves(id)
 			if err := b.Insert(ctx, tx, first, second); err != nil {
 				return err
 			}

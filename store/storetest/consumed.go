@@ -250,6 +250,23 @@ var consumedPromises = []promise{
 		w.EqualValues(6, w.queryCount(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "nothing is lost")
 		w.Zero(w.queryCount(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`))
 	}},
+	{"a failing row is halved beside a row that has the ID of one of its runs", func(w *world) {
+		w.deploy("one", "first")
+		ids := w.endMany(3)
+		w.inOneRow("outbox_words", ids[:2])
+		_, err := w.db.ExecContext(w.ctx, `INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, 2)`,
+			w.project.ID.String(), ids[1].String(), "{"+ids[2].String()+"}")
+		w.NoError(err, "the rest of a row whose first run was indexed, erased and posted again")
+		cure := w.failWrites("INSERT", "run_words", "run_id", ids[0])
+		_, err = w.s.IndexRuns(w.ctx, 1, wordsIn)
+		w.NoError(err)
+		w.EqualValues(3, w.countRunsIn(`SELECT run_ids FROM outbox_words WHERE project_id = $1`), "each half is tried again")
+		w.EqualValues(3, w.queryCount(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
+		cure()
+		for w.indexRuns(10) > 0 {
+		}
+		w.EqualValues(3, w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
+	}},
 	{"a row with many words is indexed in parts", func(w *world) {
 		w.deploy("one", "first")
 		const runs = 25
