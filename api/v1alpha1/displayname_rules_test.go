@@ -31,7 +31,7 @@ func TestDisplayName_FollowsOneRule(t *testing.T) {
 	t.Parallel()
 	control := kube.Start(t)
 	names := []string{"a", "Ünïcode 日本", "a  b", "a/b?c=d", "<b>", strings.Repeat("ä", displayname.MaxLength)}
-	for _, r := range "\x00\n\u0085\u00a0\u061c\u200b\u200e\u2028\u202e\u2066\u3000\ufeff" {
+	for _, r := range "\x00\n\u0085\u00a0\u061c\u200b\u200e\u2028\u202e\u2066\u3000\u3164\ufe0f\ufeff" {
 		names = append(names, string(r), string(r)+"a", "a"+string(r), "a"+string(r)+"b")
 	}
 	for kind, base := range namedKinds {
