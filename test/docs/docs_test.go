@@ -129,6 +129,22 @@ func TestPages_AreReachable(t *testing.T) {
 	require.ElementsMatch(t, slices.Collect(maps.Keys(all)), slices.Collect(maps.Keys(seen)))
 }
 
+// After a page stops a StatefulSet, it waits until the pod is gone. Until then the pod has the store open.
+func TestPages_WaitForStoppedPods(t *testing.T) {
+	t.Parallel()
+	stops := 0
+	for page, text := range pages(t) {
+		lines := strings.Split(text, "\n")
+		for i, line := range lines {
+			if strings.Contains(line, "kubectl") && strings.Contains(line, "scale statefulset") && strings.Contains(line, "--replicas=0") {
+				stops++
+				require.Contains(t, lines[i+1], "wait --for=delete pod/", "%s:%d", page, i+2)
+			}
+		}
+	}
+	require.Positive(t, stops)
+}
+
 // The README and the tutorial state the number of its steps.
 func TestFirstAgent_StatesItsSteps(t *testing.T) {
 	t.Parallel()
