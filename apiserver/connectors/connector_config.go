@@ -166,7 +166,7 @@ func decodeConfig(kind connector.Kind, config json.RawMessage) (in configInput, 
 	)
 	switch {
 	case errors.As(err, &typed):
-		return in, rest.InvalidField(strings.TrimSuffix("body.config."+jsonPath(typed.Field), "."), "must not be a JSON "+typed.Value)
+		return in, rest.InvalidField(strings.TrimSuffix("body.config."+jsonPath(typed.Field), "."), rest.TypeProblem(typed))
 	case err != nil:
 		return in, rest.InvalidField("body.config", "must be a JSON object")
 	case len(unknown) > 0 && errors.As(unknown[0], &field):

@@ -5,12 +5,14 @@ package rest
 import (
 	"bytes"
 	"cmp"
+	"encoding"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -172,13 +174,37 @@ func readJSON(data []byte, v any) error {
 	var field kjson.FieldError
 	switch {
 	case errors.As(err, &typed):
-		return fmt.Errorf("must not be a JSON %s", typed.Value)
+		return errors.New(TypeProblem(typed))
 	case err != nil:
 		return fmt.Errorf("the body cannot be read: %w", err)
 	case len(repeated) > 0 && errors.As(repeated[0], &field):
 		return fmt.Errorf("the body has the field %q twice", field.FieldPath())
 	}
 	return nil
+}
+
+// TypeProblem states the JSON type that a field needs.
+func TypeProblem(typed *json.UnmarshalTypeError) string {
+	of, text := typed.Type, reflect.TypeFor[encoding.TextUnmarshaler]()
+	if of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	var needs string
+	switch kind := of.Kind(); {
+	case kind == reflect.String, reflect.PointerTo(of).Implements(text):
+		needs = "a string"
+	case kind == reflect.Bool:
+		needs = "true or false"
+	case kind == reflect.Slice, kind == reflect.Array:
+		needs = "a list"
+	case kind == reflect.Map, kind == reflect.Struct:
+		needs = "an object"
+	case kind == reflect.Float64:
+		needs = "a number"
+	default:
+		needs = "an integer"
+	}
+	return "must be " + needs + ", not a JSON " + typed.Value
 }
 
 // jsonNumber matches a number, or a string, so that numbers inside strings do not match.

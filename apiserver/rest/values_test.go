@@ -143,6 +143,37 @@ func TestBody_RejectsDuplicateFields(t *testing.T) {
 	}
 }
 
+// The error of a value of another type states the type to send.
+func TestBody_StatesTheExpectedType(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"integer":60.5}`: "must be an integer, not a JSON number 60.5",
+		`{"integer":"60"}`: "must be an integer, not a JSON string",
+		`{"text":1}`:       "must be a string, not a JSON number",
+		`{"flag":"yes"}`:   "must be true or false, not a JSON string",
+		`{"list":{}}`:      "must be a list, not a JSON object",
+		`{"object":[]}`:    "must be an object, not a JSON array",
+		`{"number":"1"}`:   "must be a number, not a JSON string",
+		`{"id":1}`:         "must be a string, not a JSON number",
+		`{"other":true}`:   "must be a string, not a JSON bool",
+	} {
+		t.Run(text, func(t *testing.T) {
+			t.Parallel()
+			var into struct {
+				Integer *int               `json:"integer"`
+				Number  float64            `json:"number"`
+				Text    string             `json:"text"`
+				Flag    *bool              `json:"flag"`
+				List    []string           `json:"list"`
+				Object  map[string]float64 `json:"object"`
+				ID      uuid.UUID          `json:"id"`
+				Other   *uuid.UUID         `json:"other"`
+			}
+			require.EqualError(t, readJSON([]byte(text), &into), want)
+		})
+	}
+}
+
 func TestMustMatch_ComparesETags(t *testing.T) {
 	t.Parallel()
 	o := &v1alpha1.Connector{}
