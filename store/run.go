@@ -277,7 +277,7 @@ type Housekeeping interface {
 	// progress, as failed with DeliveryExpired, in the same way.
 	ExpireDeliveries(ctx context.Context, age time.Duration, limit int) (int, error)
 	// CountStored adds the bytes of ended runs to the stored bytes of their projects. It consumes
-	// at most limit outbox rows and returns their number.
+	// at most limit outbox rows and returns their number, also with an error.
 	CountStored(ctx context.Context, limit int) (int, error)
 	// RollUp adds ended runs and connector runs to the rollups. It consumes at most limit outbox
 	// rows and returns their number.

@@ -4,7 +4,11 @@ package retention
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqldb"
@@ -87,34 +91,58 @@ func (k *Store) expiredKinds() []sweep.Expired {
 	}
 }
 
-// CountStored implements store.Housekeeping.
+// CountStored implements store.Housekeeping. Each project is counted in a transaction of its own, which holds the rows of one
+// project only. A run that saves a file changes the same rows while it holds its own row. So it never waits for a count that
+// waits for another project.
 func (k *Store) CountStored(ctx context.Context, limit int) (n int, err error) {
-	var waits bool
-	err = k.db.Reader().QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM outbox WHERE consumer = '`+storedbytes.Consumer+`')`).Scan(&waits)
-	if err != nil || !waits {
+	type uncounted struct {
+		project uuid.UUID
+		rows    int
+	}
+	projects, err := sqldb.Collect(ctx, k.db.Reader(), func(row sqldb.Scanner) (of uncounted, err error) {
+		err = row.Scan(&of.project, &of.rows)
+		return of, err
+	}, `SELECT project_id, count(*) FROM (SELECT project_id FROM outbox
+		WHERE consumer = '`+storedbytes.Consumer+`' ORDER BY posted_at LIMIT $1) o GROUP BY project_id`, limit)
+	if err != nil {
 		return 0, sqldb.Wrap(err, "reading uncounted rows")
 	}
+	rand.Shuffle(len(projects), func(a, b int) { projects[a], projects[b] = projects[b], projects[a] }) //nolint:gosec // any order will do
+	var failed []error
+	for _, of := range projects {
+		counted, err := k.countProject(ctx, of.project, of.rows)
+		n += counted
+		failed = append(failed, sqldb.Wrap(err, "counting the stored bytes of project %s", of.project))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return n, errors.Join(failed...)
+}
+
+// countProject counts at most limit outbox rows of a project.
+func (k *Store) countProject(ctx context.Context, project uuid.UUID, limit int) (n int, err error) {
 	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		bytes := map[sqldb.ProjectDay]int64{}
 		n = 0
 		_, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
 			var (
-				of   store.Key
+				id   uuid.UUID
 				more int64
 			)
-			err = row.Scan(&of.ProjectID, &of.ID, &more)
-			bytes[sqldb.ProjectDay{Project: of.ProjectID, Day: sqldb.DayOf(of.ID)}] += more
+			err = row.Scan(&id, &more)
+			bytes[sqldb.ProjectDay{Project: project, Day: sqldb.DayOf(id)}] += more
 			n++
 			return none, err
-		}, `DELETE FROM outbox WHERE (project_id, consumer, ended_id) IN (SELECT project_id, consumer, ended_id FROM outbox
-			WHERE consumer = '`+storedbytes.Consumer+`' ORDER BY posted_at LIMIT $1 `+k.db.SkipLocked+`) RETURNING project_id, ended_id, bytes`, limit)
+		}, `DELETE FROM outbox WHERE project_id = $1 AND consumer = '`+storedbytes.Consumer+`' AND ended_id IN (SELECT o.ended_id FROM outbox o
+			WHERE o.project_id = $1 AND o.consumer = '`+storedbytes.Consumer+`' ORDER BY o.ended_id LIMIT $2 `+k.db.SkipLocked+`) RETURNING ended_id, bytes`, project, limit)
 		if err != nil {
 			return err
 		}
 		return storedbytes.AddByDay(ctx, tx, bytes)
 	})
 	if err != nil {
-		return 0, sqldb.Wrap(err, "counting stored bytes") // nothing was counted
+		return 0, err // nothing was counted
 	}
 	return n, nil
 }

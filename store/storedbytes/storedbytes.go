@@ -26,13 +26,16 @@ const Consumer = string(store.ConsumerStorage)
 
 // AddByDay adds to the stored bytes of projects and days.
 func AddByDay(ctx context.Context, tx *sqldb.Tx, more map[sqldb.ProjectDay]int64) error {
+	var days sqldb.RowBatch
 	of := map[uuid.UUID]int64{}
 	for _, on := range slices.SortedFunc(maps.Keys(more), sqldb.CompareDays) {
 		of[on.Project] += more[on]
-		if _, err := tx.Exec(ctx, `INSERT INTO stored_days AS s (project_id, day, bytes) VALUES ($1, $2, $3)
-			ON CONFLICT (project_id, day) DO UPDATE SET bytes = s.bytes + excluded.bytes`, on.Project, on.Day, more[on]); err != nil {
-			return err
-		}
+		days.Add(on.Project, on.Day, more[on])
+	}
+	err := days.Insert(ctx, tx, `INSERT INTO stored_days AS s (project_id, day, bytes) VALUES `, `(%, %, %)`,
+		` ON CONFLICT (project_id, day) DO UPDATE SET bytes = s.bytes + excluded.bytes`)
+	if err != nil {
+		return err
 	}
 	return Add(ctx, tx, of)
 }
@@ -53,15 +56,15 @@ func CheckLimit(ctx context.Context, db *sqldb.DB, project uuid.UUID) (full, err
 	return nil, nil
 }
 
-// Add adds to the stored bytes of projects.
+// Add adds to the stored bytes of projects. It locks their rows until the transaction ends, so it is the last statement, or
+// almost the last.
 func Add(ctx context.Context, tx *sqldb.Tx, bytes map[uuid.UUID]int64) error {
+	var projects sqldb.RowBatch
 	for _, project := range slices.SortedFunc(maps.Keys(bytes), sqldb.CompareIDs) {
-		if _, err := tx.Exec(ctx, `INSERT INTO stored_bytes AS s (project_id, bytes) VALUES ($1, $2)
-			ON CONFLICT (project_id) DO UPDATE SET bytes = s.bytes + excluded.bytes`, project, bytes[project]); err != nil {
-			return err
-		}
+		projects.Add(project, bytes[project])
 	}
-	return nil
+	return projects.Insert(ctx, tx, `INSERT INTO stored_bytes AS s (project_id, bytes) VALUES `, `(%, %)`,
+		` ON CONFLICT (project_id) DO UPDATE SET bytes = s.bytes + excluded.bytes`)
 }
 
 // Post posts the stored bytes of history rows, each at the time of its ID.

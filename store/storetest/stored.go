@@ -160,6 +160,25 @@ var storedPromises = []promise{
 		w.Equal(ends, w.countStored(100))
 		w.Equal(bytes, w.storedBytes())
 	}},
+	{"a project that cannot be counted delays no other project", func(w *world) {
+		w.deploy("one", "first")
+		w.endEvents(1)
+		other := uuid.New()
+		_, err := w.db.ExecContext(w.ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'storage', $2, 7, 0)`,
+			other.String(), newUUIDv7().String())
+		w.NoError(err)
+		ends, bytes := w.uncounted()
+		cure := w.failWrites("INSERT", "stored_bytes", "project_id", other)
+		n, err := w.s.CountStored(w.ctx, 100)
+		w.ErrorContains(err, "poisoned")
+		w.Equal(ends, n)
+		w.Equal(bytes, w.storedBytes())
+		cure()
+		w.Equal(1, w.countStored(100))
+		var counted int64
+		w.NoError(w.db.QueryRowContext(w.ctx, `SELECT bytes FROM stored_bytes WHERE project_id = $1`, other.String()).Scan(&counted))
+		w.EqualValues(7, counted)
+	}},
 	{"a key is known while it belongs to a request", func(w *world) {
 		known := func(key string) bool {
 			known, err := w.s.KnownKey(w.ctx, w.connector.Key(), key)
