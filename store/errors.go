@@ -40,6 +40,9 @@ var (
 	// ErrForeignSchema means that other migrations than this release's created the schema: the
 	// store belongs to another version with the same migration numbers.
 	ErrForeignSchema = errors.New("other migrations than this release's created the schema of the store")
+	// ErrNewerSchema means that a newer release has migrated the schema, and that the schema does not
+	// work with this release.
+	ErrNewerSchema = errors.New("a newer release has migrated the schema of the store")
 	// ErrSweepRefused means that a sweep would have deleted most of the projection of a kind. That
 	// is more likely a lost cluster than deletions.
 	ErrSweepRefused = errors.New("the sweep would delete most of the projection")

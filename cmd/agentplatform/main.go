@@ -60,7 +60,7 @@ func newCommand(use, short string, run func(context.Context, *process) error) *c
 				return err
 			}
 			defer p.store.Close()
-			return p.Observe.Run(cmd.Context(), p.observed(), func(ctx context.Context) error { return run(ctx, p) })
+			return p.runWork(cmd.Context(), run)
 		},
 	}
 	opts.bindFlags(cmd.Flags(), use)

@@ -43,7 +43,7 @@ func (p *process) observed() observe.Process {
 	if p.name != metrics.ProcessFacade {
 		shown = append(shown, ctrlmetrics.Registry)
 	}
-	return observe.Process{Metrics: shown, Ready: p.ready.Check}
+	return observe.Process{Metrics: shown, Ready: p.schema.Ready(p.ready.Check)}
 }
 
 // syncPatience is how long a probe waits for the caches.

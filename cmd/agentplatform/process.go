@@ -45,6 +45,16 @@ type process struct {
 	facade   *metrics.Facade
 	// ready reports whether the process can do its work.
 	ready probe.Readiness
+	// schema stops the work if a newer release excludes this one.
+	schema open.SchemaWatch
+}
+
+// runWork runs a subcommand and serves health and metrics.
+func (p *process) runWork(ctx context.Context, run func(context.Context, *process) error) error {
+	p.schema.Store = p.store
+	return p.Observe.Run(ctx, p.observed(), func(ctx context.Context) error {
+		return p.schema.Run(ctx, func(ctx context.Context) error { return run(ctx, p) })
+	})
 }
 
 func newProcess(ctx context.Context, name string, opts *options) (*process, error) {

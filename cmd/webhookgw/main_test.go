@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"io"
 	"log/slog"
 	"net/http"
@@ -21,6 +22,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
+	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
+	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
 )
 
@@ -94,6 +97,31 @@ func TestGateway_StartsWithoutItsDatabase(t *testing.T) {
 	require.Contains(t, string(body), "store_unavailable")
 	stop()
 	require.NoError(t, <-ended)
+}
+
+// A gateway stops once a newer release excludes it, and does not start again.
+func TestGateway_StopsWhenNewerReleaseExcludesIt(t *testing.T) {
+	t.Parallel()
+	path := sqlitetest.Migrated(t)
+	health := testenv.FreeAddr(t)
+	run := func() error {
+		cmd := newCommand()
+		cmd.SetArgs([]string{"--sqlite=" + path, "--public-addr=127.0.0.1:0", "--internal-addr=127.0.0.1:0", "--health-addr=" + health})
+		return cmd.ExecuteContext(t.Context())
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- run() }()
+	require.Eventually(t, func() bool {
+		_, status, err := get(t, "http://"+health+"/readyz")
+		return err == nil && status == http.StatusOK
+	}, time.Minute, 10*time.Millisecond)
+	db, err := sql.Open("sqlite", "file:"+path)
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), `UPDATE schema_compat SET oldest = 99`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	require.ErrorIs(t, <-ended, store.ErrNewerSchema)
+	require.ErrorIs(t, run(), store.ErrNewerSchema)
 }
 
 // The manifests give the pod more time to stop than open requests may take.

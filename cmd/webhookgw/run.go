@@ -51,13 +51,16 @@ func serveGateway(ctx context.Context, flags *gateway.Flags) error {
 	if err != nil {
 		return err
 	}
-	return flags.Observe.Run(ctx, observe.Process{Metrics: registry, Ready: server.Ready}, func(ctx context.Context) error {
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return server.Run(ctx) })
-		if follower != nil {
-			group.Go(func() error { return followKeys(ctx, follower) })
-		}
-		return group.Wait()
+	schema := &open.SchemaWatch{Store: st}
+	return flags.Observe.Run(ctx, observe.Process{Metrics: registry, Ready: schema.Ready(server.Ready)}, func(ctx context.Context) error {
+		return schema.Run(ctx, func(ctx context.Context) error {
+			group, ctx := errgroup.WithContext(ctx)
+			group.Go(func() error { return server.Run(ctx) })
+			if follower != nil {
+				group.Go(func() error { return followKeys(ctx, follower) })
+			}
+			return group.Wait()
+		})
 	})
 }
 

@@ -79,6 +79,9 @@ func (s *Store) Claim(ctx context.Context, claim store.Claim) (store.ClaimResult
 	claim = claim.Bounded()
 	var result store.ClaimResult
 	for try := range claimTries {
+		if err := s.db.CheckUsable(); err != nil {
+			return result, err
+		}
 		look, err := s.engine.Look(ctx, claim)
 		if err != nil {
 			return result, sqldb.Wrap(err, "reading the runs of environment %s", claim.Environment)

@@ -162,6 +162,9 @@ func (s *Store) acceptBatch(ctx context.Context, events []store.Event, which []i
 	}
 	var hints []store.Hint
 	if !settling {
+		if err := s.schema.CheckUsable(); err != nil {
+			return err
+		}
 		if err := run(ctx, s.db); err != nil {
 			return err
 		}

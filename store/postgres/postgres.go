@@ -247,6 +247,9 @@ func (s *Store) publish(hints []store.Hint) {
 // engine implements sqlcore.Engine for PostgreSQL.
 type engine struct{ *Store }
 
+// CheckUsable implements sqldb.Engine.
+func (e engine) CheckUsable() error { return e.schema.CheckUsable() }
+
 // Write implements sqldb.Engine.
 func (e engine) Write(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	return retryConflicts(func() error {

@@ -15,6 +15,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
@@ -33,6 +34,8 @@ type Schema struct {
 	// migrations up to it. A store records them, so an edited migration is detected.
 	fingerprints map[int64]string
 	noTable      func(err error) bool
+	// unusable has the reason of the last Check, if waiting does not change it.
+	unusable atomic.Pointer[error]
 }
 
 // New reads the folder migrations. noTable reports whether a statement failed because a table
@@ -84,7 +87,7 @@ func (s *Schema) Migrate(ctx context.Context, db *sql.DB, options ...goose.Provi
 		return fmt.Errorf("reading the schema's version: %w", err)
 	}
 	if version > 0 {
-		if err := s.compare(ctx, db, version); err != nil {
+		if err := errors.Join(s.compare(ctx, db, version), s.checkNewer(ctx, db)); err != nil {
 			return err
 		}
 	}
@@ -111,22 +114,51 @@ func (f *fingerprinted) Insert(ctx context.Context, db database.DBTxConn, r data
 
 // Check returns nil if the schema has all migrations of this release, and none that this release
 // does not support. It returns store.ErrForeignSchema if other migrations with the same numbers
-// created it.
+// created it, and store.ErrNewerSchema if later migrations exclude this release.
 func (s *Schema) Check(ctx context.Context, q sqldb.Queryer) error {
-	var version, oldest int64
-	if err := q.QueryRowContext(ctx, `SELECT COALESCE(MAX(version_id), 0), (SELECT oldest FROM schema_compat)
-		FROM goose_db_version`).Scan(&version, &oldest); err != nil {
+	err := s.checkVersion(ctx, q)
+	switch {
+	case err == nil:
+		s.unusable.Store(nil)
+	case errors.Is(err, store.ErrForeignSchema), errors.Is(err, store.ErrNewerSchema):
+		s.unusable.Store(&err)
+	}
+	return err
+}
+
+// CheckUsable returns store.ErrForeignSchema or store.ErrNewerSchema if the last Check did, and no later one found a usable
+// schema. It does not query the database.
+func (s *Schema) CheckUsable() error {
+	if err := s.unusable.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *Schema) checkVersion(ctx context.Context, q sqldb.Queryer) error {
+	var version int64
+	if err := q.QueryRowContext(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version`).Scan(&version); err != nil {
 		return fmt.Errorf("reading the schema's version (has the manager migrated it?): %w", err)
 	}
 	if err := s.compare(ctx, q, version); err != nil {
 		return err
 	}
-	switch {
-	case version < s.version:
+	if version < s.version {
 		return fmt.Errorf("the schema is at version %d, this release needs %d: the manager of this release must migrate it first",
 			version, s.version)
-	case oldest > s.version:
-		return fmt.Errorf("the schema works with releases from version %d on, this one is of version %d", oldest, s.version)
+	}
+	return s.checkNewer(ctx, q)
+}
+
+// checkNewer returns store.ErrNewerSchema if the schema excludes this release.
+func (s *Schema) checkNewer(ctx context.Context, q sqldb.Queryer) error {
+	var oldest int64
+	if err := q.QueryRowContext(ctx, `SELECT oldest FROM schema_compat`).Scan(&oldest); err != nil {
+		return fmt.Errorf("reading the oldest release that the schema works with: %w", err)
+	}
+	if oldest > s.version {
+		return fmt.Errorf("%w: it works with releases from schema version %d on, this release has version %d; "+
+			"install the newer release, or restore the backup from before the upgrade", store.ErrNewerSchema, oldest, s.version)
 	}
 	return nil
 }

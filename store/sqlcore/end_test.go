@@ -32,6 +32,8 @@ type counting struct {
 	singles, writes int
 }
 
+func (*counting) CheckUsable() error { return nil }
+
 func (e *counting) Single(ctx context.Context, fn func(ctx context.Context, q sqldb.Queryer) error) error {
 	e.singles++
 	return fn(ctx, nil)

@@ -23,6 +23,8 @@ type Queryer interface {
 
 // Engine has the parts of a database that all concerns need.
 type Engine interface {
+	// CheckUsable returns an error if the last Ping found a schema that this release must not change.
+	CheckUsable() error
 	// Write runs fn in one transaction; nil means that it is durable. If the database rolls back
 	// because of another transaction, fn runs again.
 	Write(ctx context.Context, fn func(ctx context.Context, q Queryer) error) error
@@ -124,6 +126,9 @@ func (d *DB) run(
 	ctx context.Context, transaction func(context.Context, func(context.Context, Queryer) error) error, single bool,
 	fn func(ctx context.Context, tx *Tx) error,
 ) error {
+	if err := d.CheckUsable(); err != nil {
+		return err
+	}
 	var tx *Tx
 	err := transaction(ctx, func(ctx context.Context, q Queryer) error {
 		tx = &Tx{Queryer: q, Exclusive: d.Exclusive, Single: single}

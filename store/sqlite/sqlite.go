@@ -263,6 +263,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 	})
 }
 
+// CheckUsable implements sqldb.Engine.
+func (e engine) CheckUsable() error { return e.schema.CheckUsable() }
+
 // Ping implements store.Store.
 func (s *Store) Ping(ctx context.Context) error { return s.schema.Check(ctx, s.read) }
 

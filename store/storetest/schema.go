@@ -2,13 +2,18 @@
 
 package storetest
 
-import "github.com/agentplatform/agentplatform/store"
+import (
+	"github.com/google/uuid"
+
+	"github.com/agentplatform/agentplatform/store"
+)
 
 // schemaPromises are about databases of other versions.
 var schemaPromises = []promise{
 	{"ForeignMigrationsAreRefused", foreignMigrations},
 	{"AMissingFingerprintIsRefused", missingFingerprint},
 	{"NewerMigrationsAreAllowed", newerMigrations},
+	{"NewerMigrationsMayExcludeThisRelease", excludingMigrations},
 }
 
 // foreignMigrations: a database of other migrations with the same numbers is neither used nor
@@ -38,16 +43,67 @@ func (w *world) refusesSchema() {
 	}
 }
 
-// newerMigrations: migrations of a later release that supports this one make no difference.
-func newerMigrations(w *world) {
+// migrateFurther makes the database look as after a migration of a later release.
+func (w *world) migrateFurther() {
 	_, err := w.db.ExecContext(w.ctx, `INSERT INTO goose_db_version (version_id, is_applied)
 		SELECT MAX(version_id) + 1, TRUE FROM goose_db_version`)
 	w.NoError(err)
 	_, err = w.db.ExecContext(w.ctx, `INSERT INTO schema_fingerprints (version, fingerprint)
 		SELECT MAX(version) + 1, 'of a later release' FROM schema_fingerprints`)
 	w.NoError(err)
+}
+
+// newerMigrations: migrations of a later release that supports this one make no difference.
+func newerMigrations(w *world) {
+	w.migrateFurther()
 	w.NoError(w.s.Ping(w.ctx))
-	_, err = w.db.ExecContext(w.ctx, `UPDATE schema_compat SET oldest = (SELECT MAX(version) FROM schema_fingerprints)`)
+	w.NoError(w.s.Migrate(w.ctx))
+	w.NoError(w.s.PutProject(w.ctx, w.project))
+}
+
+// excludingMigrations: once a check has found migrations of a later release that excludes this one, the store changes nothing
+// and no run is claimed.
+func excludingMigrations(w *world) {
+	w.deploy("one", "first")
+	_, c := w.running(lease)
+	e := w.singleEvent()
+	w.accept(&e)
+	control, uid := w.s.ForCluster("cluster"), uuid.New()
+	w.NoError(w.s.HoldCluster(w.ctx, "cluster", uid))
+	w.migrateFurther()
+	_, err := w.db.ExecContext(w.ctx, `UPDATE schema_compat SET oldest = (SELECT MAX(version) FROM schema_fingerprints)`)
 	w.NoError(err)
-	w.ErrorContains(w.s.Ping(w.ctx), "works with releases from version")
+	err = w.s.Migrate(w.ctx)
+	w.ErrorIs(err, store.ErrNewerSchema)
+	err = w.s.Ping(w.ctx)
+	w.ErrorIs(err, store.ErrNewerSchema)
+	w.ErrorContains(err, "install the newer release, or restore the backup from before the upgrade")
+	for name, change := range map[string]func() error{
+		"project":           func() error { return w.s.PutProject(w.ctx, w.project) },
+		"manager's project": func() error { return control.PutProject(w.ctx, w.project) },
+		"lease":             func() error { return w.s.HoldCluster(w.ctx, "cluster", uid) },
+		"claim": func() error {
+			_, err := w.s.Claim(w.ctx, store.Claim{Environment: w.environment.Key(), RunnerID: "r", Slots: 10, Limit: 10, Lease: lease})
+			return err
+		},
+		"event": func() error {
+			admissions, err := w.s.Accept(w.ctx, []store.Event{w.singleEvent()})
+			if err == nil {
+				err = admissions[0].Err
+			}
+			return err
+		},
+		"journal": func() error {
+			return w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, "step", false)})
+		},
+		"end": func() error { return w.complete(completed(c)) },
+	} {
+		w.ErrorIs(change(), store.ErrNewerSchema, name)
+	}
+	_, err = w.db.ExecContext(w.ctx, `UPDATE schema_compat SET oldest = 1`)
+	w.NoError(err)
+	w.ErrorIs(w.s.PutProject(w.ctx, w.project), store.ErrNewerSchema, "until the next check")
+	w.NoError(w.s.Ping(w.ctx))
+	w.NoError(w.s.PutProject(w.ctx, w.project))
+	w.NoError(w.complete(completed(c)))
 }

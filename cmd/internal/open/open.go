@@ -45,8 +45,9 @@ func (o *Options) Bind(flags *pflag.FlagSet) {
 // checkTimeout is how long opening a store waits for the check of its schema.
 const checkTimeout = 5 * time.Second
 
-// Store opens the store without migrating it. It rejects a store with the schema of other migrations, because waiting does not
-// change the schema. It opens a store that does not respond or is not migrated yet, because the store may become ready later.
+// Store opens the store without migrating it. It rejects a store with the schema of other migrations, or of a newer release that
+// excludes this one, because waiting does not change the schema. It opens a store that does not respond or is not migrated yet,
+// because the store may become ready later.
 func Store(ctx context.Context, o Options) (store.Store, error) {
 	s, err := openEngine(ctx, o)
 	if err != nil {
@@ -54,7 +55,7 @@ func Store(ctx context.Context, o Options) (store.Store, error) {
 	}
 	check, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	if err := s.Ping(check); errors.Is(err, store.ErrForeignSchema) {
+	if err := s.Ping(check); isUnusable(err) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil

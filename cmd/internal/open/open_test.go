@@ -3,7 +3,6 @@
 package open_test
 
 import (
-	"database/sql"
 	"os"
 	"path/filepath"
 	"testing"
@@ -13,8 +12,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
-	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
-	"github.com/agentplatform/agentplatform/store"
 )
 
 // started runs a program that opens its store.
@@ -60,18 +57,4 @@ func TestStore_RequiresOneEngine(t *testing.T) {
 	t.Parallel()
 	require.ErrorContains(t, started(t), "name one store")
 	require.ErrorContains(t, started(t, "--sqlite=a", "--store-dsn-file=b"), "name one store")
-}
-
-// Store rejects a store with the schema of other migrations, and opens a store that is not migrated yet.
-func TestStore_RefusesForeignSchemas(t *testing.T) {
-	t.Parallel()
-	path := sqlitetest.Migrated(t)
-	require.NoError(t, started(t, "--sqlite="+path))
-	require.NoError(t, started(t, "--sqlite="+filepath.Join(t.TempDir(), "new.db")))
-	db, err := sql.Open("sqlite", "file:"+path)
-	require.NoError(t, err)
-	_, err = db.ExecContext(t.Context(), `UPDATE schema_fingerprints SET fingerprint = 'of another text'`)
-	require.NoError(t, err)
-	require.NoError(t, db.Close())
-	require.ErrorIs(t, started(t, "--sqlite="+path), store.ErrForeignSchema)
 }
