@@ -152,3 +152,31 @@ func TestClaim_SplitsBatchWithMissingPartition(t *testing.T) {
 		requireStarted(t, answer, all[i])
 	}
 }
+
+// A claim reads the inputs of its runs in their partitions only. All other partitions are locked meanwhile.
+func TestClaim_LocksPartitionsOfItsInputs(t *testing.T) {
+	t.Parallel()
+	c, s, db := scene(t)
+	manyDays(t, db, "inputs")
+	ago := []int{3, 200, 399}
+	for _, days := range ago {
+		event := c.Event(t)
+		event.Runs = event.Runs[:1]
+		admissions, err := s.Accept(t.Context(), []store.Event{event})
+		require.NoError(t, err)
+		require.NoError(t, admissions[0].Err)
+		_, err = db.ExecContext(t.Context(), `WITH i AS (INSERT INTO inputs (project_id, id, content_type, data)
+			SELECT $1, stamp(gen_random_uuid(), now_us() - $3::bigint * 86400000000, 0), 'text/plain', 'of its day' RETURNING id)
+			UPDATE open_runs SET input_id = i.id FROM i WHERE project_id = $1 AND open_runs.id = $2`, c.Project, admissions[0].RunIDs[0], days)
+		require.NoError(t, err)
+	}
+	lockOtherDays(t, db, "inputs", ago...)
+	result, err := s.Claim(t.Context(), store.Claim{
+		Environment: store.Key{ProjectID: c.Project, ID: c.Environment}, RunnerID: "r", Slots: 10, Limit: 10, Lease: time.Hour,
+	})
+	require.NoError(t, err)
+	require.Len(t, result.Runs, len(ago))
+	for _, run := range result.Runs {
+		require.Equal(t, "of its day", string(run.Input))
+	}
+}
