@@ -43,7 +43,11 @@ func selectCandidates(q store.RunQuery, window timewindow.Window, most int, l *s
 	}
 	var from []string
 	if open {
-		from = append(from, of(runrow.OpenColumns, `open_runs`, among+timewindow.Condition("r.id", window.All, l)))
+		started := ``
+		if q.DeploymentID != uuid.Nil {
+			started = ` AND r.deployment_id IS NOT NULL` // a backlog of runs that have not started yet would fill the candidates
+		}
+		from = append(from, of(runrow.OpenColumns, `open_runs`, among+timewindow.Condition("r.id", window.All, l)+started))
 	}
 	if ended {
 		from = append(from, of(runrow.EndedColumns, `ended_runs`, among+timewindow.DaysCondition("r.id", window, l)+sqldb.ReadableCondition("$1")+runrow.StatusCondition(q.Statuses)))

@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/postgres"
+	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
 // endedRun inserts a run that was queued some days and seconds ago.
@@ -111,4 +113,36 @@ func partitionsLocked(t *testing.T, s *postgres.Store, db *sql.DB, newest uuid.U
 	require.NoError(t, last.Rollback())
 	require.NoError(t, <-listed)
 	return locked
+}
+
+// A backlog does not slow the list of a deployment: its runs have not started, so they are no candidates.
+func TestListRuns_SkipsBacklogOfDeploymentList(t *testing.T) {
+	t.Parallel()
+	counted := &statements{}
+	dsn := migrated(t)
+	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn}.Tuned(func(config *pgx.ConnConfig) { config.Tracer = counted }))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	c := storebench.NewScene(t, s, 2)
+	ended := endedRun(t, db, c.Project, c.Environment, 0, 1, store.RunCompleted)
+	_, err = db.ExecContext(t.Context(), `UPDATE ended_runs SET deployment_id = $1`, c.Deployment)
+	require.NoError(t, err)
+	list := func() int64 {
+		before := counted.Load()
+		runs, _, err := s.ListRuns(t.Context(), store.RunQuery{ProjectID: c.Project, DeploymentID: c.Deployment, Limit: 1})
+		require.NoError(t, err)
+		require.Len(t, runs, 1)
+		require.Equal(t, ended, runs[0].ID)
+		return counted.Load() - before
+	}
+	list() // it opens a connection
+	alone := list()
+	for range 10 {
+		_, err := s.Accept(t.Context(), []store.Event{c.Event(t)})
+		require.NoError(t, err)
+	}
+	require.Equal(t, alone, list())
 }
