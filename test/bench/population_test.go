@@ -54,11 +54,11 @@ func (p *population) largest() (*storebench.Scene, string, uuid.UUID) {
 	return p.scenes[0], p.scenes[0].Links[0].AgentName, p.hooks[0][0]
 }
 
-// populate stores the given number of ended runs and the matching number of open runs.
-func populate(tb testing.TB, db *database, runs int) *population {
+// populate stores the given number of ended runs, which are spread over projects, and the matching number of open runs.
+func populate(tb testing.TB, db *database, projects, runs int) *population {
 	tb.Helper()
 	p := &population{database: db, oldest: time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -*scaleDays)}
-	for range *scaleProjects {
+	for range projects {
 		scene := storebench.NewScene(tb, db.store, agentsOfProject)
 		var hooks []uuid.UUID
 		for _, link := range scene.Links {

@@ -15,7 +15,7 @@ var small = map[string]string{
 	"peak.runs": "2", "peak.bodies": "4", "peak.size": "200000", "peak.callers": "8",
 	"activation.time": "1s", "activation.rate": "40",
 	"scale.days": "3", "scale.projects": "3", "scale.oldest": "100", "scale.postgres": "300", "scale.sqlite": "300", "scale.base": "100", "scale.calls": "3",
-	"scale.time": "2s", "scale.side": "1s", "scale.rate": "40", "executed.runs": "100", "steps.runs": "100", "durable.runs": "100",
+	"scale.time": "2s", "scale.side": "1s", "scale.rate": "40", "executed.runs": "100", "steps.runs": "100", "durable.runs": "100", "listed.runs": "300",
 }
 
 // This test runs the occasionally measured rows with small sizes, so that they do not break unnoticed.
@@ -24,7 +24,7 @@ func TestRows_Work(t *testing.T) {
 		setFlag(t, name, value)
 	}
 	for name, row := range map[string]func(*testing.B){
-		"Machine": BenchmarkMachine, "Build": BenchmarkBuild, "Activation": BenchmarkActivation, "SyncRate": BenchmarkSyncRate, "Backlog": BenchmarkBacklog, "Rest": BenchmarkRest, "Peak": BenchmarkPeak, "Scale": BenchmarkScale,
+		"Machine": BenchmarkMachine, "Build": BenchmarkBuild, "Activation": BenchmarkActivation, "SyncRate": BenchmarkSyncRate, "Backlog": BenchmarkBacklog, "Rest": BenchmarkRest, "Peak": BenchmarkPeak, "Scale": BenchmarkScale, "Lists": BenchmarkLists,
 		"Loop": BenchmarkLoop, "Script": BenchmarkScript, "ScriptNeighbor": BenchmarkScriptNeighbor, "Resume": BenchmarkResume, "Journal": BenchmarkJournal, "Results": BenchmarkResults, "Steps": BenchmarkSteps, "Durable": BenchmarkDurable,
 	} {
 		t.Run(name, func(t *testing.T) {

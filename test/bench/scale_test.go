@@ -57,9 +57,9 @@ type call struct {
 //   - the lag of the outbox consumers.
 func BenchmarkScale(b *testing.B) {
 	engines(b, func(b *testing.B, large *database) {
-		base := populate(b, databases[large.name](b), *scaleBase)
+		base := populate(b, databases[large.name](b), *scaleProjects, *scaleBase)
 		little := base.costs(b, base.calls(b))
-		p := populate(b, large, *scaleRuns[large.name])
+		p := populate(b, large, *scaleProjects, *scaleRuns[large.name])
 		for name, cost := range p.costs(b, p.calls(b)) {
 			print(b, Cost("scale/"+large.name+"/"+name, "ms", cost, little[name], max(scaleAim, cheap/little[name])))
 		}
@@ -72,34 +72,40 @@ func BenchmarkScale(b *testing.B) {
 	})
 }
 
-// costs returns the 99th percentile of each call in milliseconds. A rejected search counts with its time.
+// costs returns the 99th percentile of each call in milliseconds.
 func (p *population) costs(b *testing.B, calls map[string]call) map[string]float64 {
 	b.Helper()
 	out := map[string]float64{}
 	for _, name := range slices.Sorted(maps.Keys(calls)) {
-		c := calls[name]
-		took, over, refused := make([]time.Duration, 0, *scaleCalls), after(callsTime), 0
-		for i := range warm + *scaleCalls {
-			if i > 2*warm && over() { // the store rejects a search that has used up its time
-				break
-			}
-			if c.ready != nil {
-				c.ready(b)
-			}
-			begun := time.Now()
-			err := c.do(b.Context())
-			if errors.Is(err, store.ErrSearchTooBroad) {
-				refused, err = refused+1, nil
-			}
-			require.NoError(b, err, name)
-			if i >= warm {
-				took = append(took, time.Since(begun))
-			}
-		}
-		out[name] = Percentile(took, 0.99)
-		log.Printf("bench: %s %s: %.2f ms, the slowest hundredth of %d %.2f ms, %d refused", p.name, name, Percentile(took, 0.5), len(took), out[name], refused)
+		out[name] = Percentile(p.measureTimes(b, name, calls[name]), 0.99)
 	}
 	return out
+}
+
+// measureTimes returns the times of a call. A rejected search counts with its time.
+func (p *population) measureTimes(b *testing.B, name string, c call) []time.Duration {
+	b.Helper()
+	took, over, refused := make([]time.Duration, 0, *scaleCalls), after(callsTime), 0
+	for i := range warm + *scaleCalls {
+		if i > 2*warm && over() { // the store rejects a search that has used up its time
+			break
+		}
+		if c.ready != nil {
+			c.ready(b)
+		}
+		begun := time.Now()
+		err := c.do(b.Context())
+		if errors.Is(err, store.ErrSearchTooBroad) {
+			refused, err = refused+1, nil
+		}
+		require.NoError(b, err, name)
+		if i >= warm {
+			took = append(took, time.Since(begun))
+		}
+	}
+	log.Printf("bench: %s %s: %.2f ms, the slowest hundredth of %d %.2f ms, %d refused",
+		p.name, name, Percentile(took, 0.5), len(took), Percentile(took, 0.99), refused)
+	return took
 }
 
 // calls returns the calls that the benchmark measures: each step of a run, each list and each statistic.
@@ -187,6 +193,9 @@ func (p *population) reads() map[string]func(ctx context.Context) error {
 		"runs/agent":           {AgentName: agent},
 		"runs/agent,failed":    {AgentName: agent, Statuses: []store.RunStatus{store.RunFailed}},
 		"runs/agent of nobody": {AgentName: "nobody"},
+		"runs/environment":     {EnvironmentIDs: []uuid.UUID{scene.Environment}},
+		"runs/deployment":      {DeploymentID: scene.Deployment},
+		"runs/cancelled":       {Statuses: []store.RunStatus{store.RunCancelled}},
 		"runs/deep":            {Before: &middle},
 		"runs/of the smallest": {ProjectID: rare.Project},
 	} {
