@@ -111,6 +111,11 @@ func markUnderWay(o ConditionedObject, ready metav1.ConditionStatus, reason, mes
 	removeCondition(o, ConditionStalled)
 }
 
+// InvalidSpecMessage returns the message of ReasonInvalidSpec for a problem of a spec. A new object has no earlier values.
+func InvalidSpecMessage(problem string) string {
+	return problem + "; earlier valid values, if any, stay in effect"
+}
+
 // MarkStalled completes a reconciliation: a user has to change something.
 func MarkStalled(o ConditionedObject, reason, message string) {
 	setReady(o, metav1.ConditionFalse, reason, message)

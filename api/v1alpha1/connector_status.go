@@ -60,7 +60,7 @@ func (c *Connector) MarkNoSecret(version int32) {
 
 // MarkInvalidCron reports an invalid field of spec.cron.
 func (c *Connector) MarkInvalidCron(field, problem string) {
-	MarkStalled(c, ReasonInvalidSpec, "spec.cron."+field+" "+problem+"; the last valid values stay in effect")
+	MarkStalled(c, ReasonInvalidSpec, InvalidSpecMessage("spec.cron."+field+" "+problem))
 }
 
 // MarkSecretSealed reports that the object contains the user's own secret, sealed.
@@ -71,7 +71,7 @@ func (c *Connector) MarkSecretSealed(version int32) {
 
 // MarkInvalidWebhook reports an invalid field of spec.webhook.
 func (c *Connector) MarkInvalidWebhook(field, problem string) {
-	MarkStalled(c, ReasonInvalidSpec, "spec.webhook."+field+" "+problem+"; the last valid values stay in effect")
+	MarkStalled(c, ReasonInvalidSpec, InvalidSpecMessage("spec.webhook."+field+" "+problem))
 }
 
 // MarkDelivering reports that deliveries are sent.
@@ -124,7 +124,7 @@ func (c *Connector) Retired() bool { return c.DefinedInCode() && c.Labels[LabelR
 
 // MarkUnexpanded reports that the connector names a variable that it cannot have.
 func (c *Connector) MarkUnexpanded(problem string) {
-	MarkStalled(c, ReasonInvalidSpec, problem+"; the last valid values stay in effect")
+	MarkStalled(c, ReasonInvalidSpec, InvalidSpecMessage(problem))
 }
 
 // TakesEvents reports whether the gateway accepts the connector's webhooks or runs its ticks,

@@ -76,7 +76,7 @@ func (l *ConnectorLink) MarkMiddlewareMissing() {
 
 // MarkInvalid reports a spec that cannot have an effect.
 func (l *ConnectorLink) MarkInvalid(problem string) {
-	MarkStalled(l, ReasonInvalidSpec, problem+"; the last valid values stay in effect")
+	MarkStalled(l, ReasonInvalidSpec, InvalidSpecMessage(problem))
 }
 
 // MarkTooMany reports that the connector is at its limit of links.

@@ -54,6 +54,6 @@ func (b *Base) oauthApps(
 func invalidOAuthApp(name v1alpha1.OAuthAppName, problem string) error {
 	return &StalledError{
 		Reason:  v1alpha1.ReasonInvalidSpec,
-		Message: fmt.Sprintf("spec.oauthApps: %q %s; the last valid values stay in effect", name, problem),
+		Message: v1alpha1.InvalidSpecMessage(fmt.Sprintf("spec.oauthApps: %q %s", name, problem)),
 	}
 }

@@ -27,7 +27,7 @@ func TestOAuthApps_NameInvalidTokenURL(t *testing.T) {
 			require.Equal(t, &StalledError{
 				Reason: v1alpha1.ReasonInvalidSpec,
 				Message: `spec.oauthApps: "crm" has a tokenURL that is not a valid URL; correct its host, its port or its % escapes; ` +
-					"the last valid values stay in effect",
+					"earlier valid values, if any, stay in effect",
 			}, stalled)
 		})
 	}

@@ -155,5 +155,5 @@ func invalidVariable(name, problem string) error {
 	if name != "" {
 		of = fmt.Sprintf("spec.variables: %q", name)
 	}
-	return &StalledError{Reason: v1alpha1.ReasonInvalidSpec, Message: of + " " + problem + "; the last valid values stay in effect"}
+	return &StalledError{Reason: v1alpha1.ReasonInvalidSpec, Message: v1alpha1.InvalidSpecMessage(of + " " + problem)}
 }
