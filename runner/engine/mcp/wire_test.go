@@ -57,11 +57,14 @@ func (c *cutConn) Read(p []byte) (int, error) {
 		c.counted = true
 		c.of.begun.Add(1)
 	}
-	if int64(n) > left {
-		_ = c.Conn.Close()
+	isCut := int64(n) > left
+	if isCut {
 		n, err = int(left), io.EOF
 	}
-	c.of.left.Add(-int64(n))
+	c.of.left.Add(-int64(n)) // Before the connection ends: the test then sets left for the next call.
+	if isCut {
+		_ = c.Conn.Close()
+	}
 	return n, err
 }
 
