@@ -104,6 +104,14 @@ type limited struct {
 	left int64
 }
 
+// RefundBytes takes back bytes that were read from the body of a response, so that they do not count against its limit. It is
+// not safe for concurrent use with Read. Bodies of other clients have no limit here.
+func RefundBytes(body io.Reader, count int) {
+	if l, ok := body.(*limited); ok {
+		l.left += int64(count)
+	}
+}
+
 func (l *limited) Read(p []byte) (int, error) {
 	if int64(len(p)) > l.left+1 {
 		p = p[:l.left+1]

@@ -12,7 +12,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/egress"
 )
 
-// maxEvents limits the events of one answer, without reports of progress.
+// maxEvents limits the events of one answer. Reports of progress do not count, and their bytes do not count against MaxAnswer:
+// the time limit of a call bounds them.
 const maxEvents = 10_000
 
 // events reads a stream of server-sent events for the SDK. It passes on the answer of one request, which ends the stream,
@@ -81,6 +82,7 @@ func (e *events) readEvent() error {
 	}
 	if e.exchange.progress.addReport(data) {
 		e.count--
+		egress.RefundBytes(e.body, size)
 		return nil
 	}
 	message, isAnswer, err := takeMessage(data, e.asked, e.exchange)

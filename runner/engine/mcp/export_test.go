@@ -2,7 +2,11 @@
 
 package mcp
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"time"
+)
 
 // Wait waits for the requests in the background.
 func (c *Client) Wait() { c.background.Wait() }
@@ -22,4 +26,11 @@ func (c *Client) TokensOf(server Server) func(context.Context) (string, error) {
 	p := c.acquirePeer(server)
 	defer c.releasePeer(p)
 	return p.tokens.Token
+}
+
+// KeptReportText returns the text that a call keeps of a report with a text.
+func KeptReportText(text string) string {
+	p := newProgress(time.Now)
+	p.addReport(fmt.Appendf(nil, `{"method":"notifications/progress","params":{"progressToken":%q,"message":%q}}`, p.token, text))
+	return p.latest[0].Message
 }

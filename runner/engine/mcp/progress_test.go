@@ -14,10 +14,11 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/internal/runtrace"
 	"github.com/agentplatform/agentplatform/runner/engine"
+	"github.com/agentplatform/agentplatform/runner/engine/mcp"
 )
 
 // reporting answers calls with reports of progress before the result. The token of a report is that of the call, unless the
-// report has one.
+// report has one. The method is written as PHP does.
 func reporting(reports ...string) func(w http.ResponseWriter, r *http.Request, call request) {
 	return func(w http.ResponseWriter, _ *http.Request, call request) {
 		var params struct {
@@ -31,7 +32,7 @@ func reporting(reports ...string) func(w http.ResponseWriter, r *http.Request, c
 			if !strings.Contains(report, "progressToken") {
 				report += `,"progressToken":` + string(params.Meta.Token)
 			}
-			_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{%s}}\n\n", report)
+			_, _ = fmt.Fprintf(w, `data: {"jsonrpc":"2.0","method":"notifications\/progress","params":{%s}}`+"\n\n", report)
 		}
 		_, _ = fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}\n\n", call.ID, textResult("done"))
 	}
@@ -52,6 +53,10 @@ func TestProgress_IsEventsOfRequest(t *testing.T) {
 				{"agentplatform.progress.value": 1.0, "agentplatform.progress.total": 4.0, "agentplatform.progress.message": "reads [REDACTED]"},
 				{"agentplatform.progress.value": 2.5},
 			},
+		},
+		"secret at the end of the text": {
+			[]string{`"progress":1,"message":"` + strings.Repeat("x", 250) + `k4nary-secret"`},
+			[]map[string]any{{"agentplatform.progress.value": 1.0, "agentplatform.progress.message": strings.Repeat("x", 250) + "[RE…"}},
 		},
 		"other call": {[]string{`"progress":1,"progressToken":"other"`, `"progress":1,"progressToken":7`}, nil},
 		"invalid":    {[]string{`"progress":"much"`, `"progress":1e999`}, nil},
@@ -77,14 +82,16 @@ func TestProgress_IsEventsOfRequest(t *testing.T) {
 	}
 }
 
-// The journal has the latest reports. No number of reports ends a call.
+// The journal has the latest reports. No number of reports ends a call, and their bytes do not count against the limit of the
+// response.
 func TestProgress_KeepsLatestReports(t *testing.T) {
 	t.Parallel()
 	const count = 10_001
 	reports := make([]string, count)
 	for i := range reports {
-		reports[i] = fmt.Sprintf(`"progress":%d,"message":"%s"`, i+1, strings.Repeat("x", 300))
+		reports[i] = fmt.Sprintf(`"progress":%d,"message":"%s"`, i+1, strings.Repeat("x", 1000))
 	}
+	require.Greater(t, len(strings.Join(reports, "")), mcp.MaxAnswer)
 	f := newFake(t)
 	f.answer = reporting(reports...)
 	c, _ := newClient(t)
@@ -96,6 +103,13 @@ func TestProgress_KeepsLatestReports(t *testing.T) {
 	last := events[runtrace.MaxProgress-1].Attributes
 	require.InDelta(t, count, last["agentplatform.progress.value"], 0)
 	require.LessOrEqual(t, len(last["agentplatform.progress.message"].(string)), 256)
+}
+
+// The text of a report is cut when it arrives, so that a call keeps little memory.
+func TestProgress_KeepsShortTexts(t *testing.T) {
+	t.Parallel()
+	require.LessOrEqual(t, len(mcp.KeptReportText(strings.Repeat("ä", 500<<10))), 32<<10)
+	require.Equal(t, "short", mcp.KeptReportText("short"))
 }
 
 // requestSpan returns the span of the request to the server in a journal.
