@@ -90,7 +90,8 @@ func (s *Scope) buildTools(ctx context.Context) (tools []Tool, err error) {
 	return tools, nil
 }
 
-// setTools builds the tools of the agent, with mocks in place of tools in tests of agents.
+// setTools builds the tools of the agent, with mocks in place of tools in tests of agents. It limits their number when the agent
+// begins: a resumed agent needs the tools that its model has seen.
 func (l *llmAgent) setTools(ctx context.Context) (err error) {
 	if l.tools, err = l.buildTools(ctx); err != nil {
 		return err
@@ -98,7 +99,7 @@ func (l *llmAgent) setTools(ctx context.Context) (err error) {
 	if slices.ContainsFunc(l.tools, func(t Tool) bool { return t.Discoverable }) {
 		l.tools = append(l.tools, l.discoveryTools()...)
 	}
-	if n := l.countShown(); n > bundle.MaxTools {
+	if n := l.countShown(); n > bundle.MaxTools && !l.HasBegun() {
 		return &failure{code: runerror.TooManyTools, message: fmt.Sprintf("requests of agent %q have %d tools, with the tools of its MCP servers and links; "+
 			"at most %d are allowed; name fewer tools, set \"discoverable\" of an MCP server, or remove a link", l.agent.Name, n, bundle.MaxTools)}
 	}

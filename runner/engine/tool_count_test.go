@@ -17,7 +17,7 @@ import (
 )
 
 // No request to a model has more tools than the limit, whatever sources they have. Beyond the limit a run fails before its
-// first request, in each attempt.
+// first request, in each attempt. A resumed agent whose model has seen the tools gets a further link.
 func TestAgent_LimitsTools(t *testing.T) {
 	t.Parallel()
 	offered := func(shown, discoverable int) (tools []engine.Tool) {
@@ -52,6 +52,10 @@ func TestAgent_LimitsTools(t *testing.T) {
 			if row.count == 0 {
 				require.Equal(t, engine.Completed, out.Status, out.Error)
 				require.Len(t, h.requests[0].Tools, bundle.MaxTools)
+				in.Actions = append(slices.Clone(row.links), dispatchapi.Action{Name: "later", Connector: "Ops"})
+				in.Prior = slices.Concat(h.appended, out.Trailing)
+				out = e.Execute(t.Context(), in)
+				require.Equal(t, engine.Completed, out.Status, out.Error)
 				return
 			}
 			in.Prior = slices.Concat(h.appended, out.Trailing)
