@@ -37,11 +37,12 @@ type driftSubject struct {
 	agent, server string
 }
 
-// driftState is the last comparison of a subject.
+// driftState has the comparisons of a subject.
 type driftState struct {
-	// pending is true until the comparison is reported.
+	// pending is true until the comparisons are reported.
 	pending bool
-	tools   []string
+	// tools are the tools of all comparisons since the last report.
+	tools []string
 	// sentAt is the time of the last report.
 	sentAt time.Time
 }
@@ -54,18 +55,15 @@ func NewDriftBook(now func() time.Time) *DriftBook {
 	return &DriftBook{now: now, reports: map[driftSubject]*driftState{}}
 }
 
-// Add adds a comparison, which replaces an unreported one. tools are the pinned tools that the server has changed or removed. A
-// comparison without a valid deployment is dropped.
+// Add adds a comparison. tools are the pinned tools that the server has changed or removed. Until a report, the tools of several
+// comparisons are united: runs with other headers, such as other tenants, can get other tools from the same server. A comparison
+// without a valid deployment is dropped.
 func (b *DriftBook) Add(deployment, agent, server string, tools []string) {
 	id, err := uuid.Parse(deployment)
 	if err != nil {
 		return
 	}
 	subject := driftSubject{id, agent, server}
-	tools = slices.Clone(tools[:min(len(tools), dispatchapi.MaxDriftTools)])
-	for i, name := range tools {
-		tools[i] = excerpt.Of(strings.ToValidUTF8(name, "_"), dispatchapi.MaxDriftTool, "")
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	state := b.reports[subject]
@@ -77,7 +75,25 @@ func (b *DriftBook) Add(deployment, agent, server string, tools []string) {
 		state = &driftState{}
 		b.reports[subject] = state
 	}
-	state.pending, state.tools = true, tools
+	if !state.pending {
+		state.pending, state.tools = true, nil
+	}
+	state.addTools(tools)
+}
+
+// addTools adds further tools, as far as a report can have them. It does not change the slice of tools, because reports share it.
+func (s *driftState) addTools(tools []string) {
+	known := slices.Clone(s.tools)
+	for _, name := range tools {
+		if len(known) == dispatchapi.MaxDriftTools {
+			break
+		}
+		if name = excerpt.Of(strings.ToValidUTF8(name, "_"), dispatchapi.MaxDriftTool, ""); !slices.Contains(known, name) {
+			known = append(known, name)
+		}
+	}
+	slices.Sort(known)
+	s.tools = known
 }
 
 // deleteOld makes room: it deletes subjects whose report was sent so long ago that the next one is due. The caller holds mu.

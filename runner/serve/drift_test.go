@@ -27,8 +27,8 @@ func (p *port) driftReports() (all dispatchapi.DriftReports) {
 	return all
 }
 
-// The next claim request has the last comparison of a server. Comparisons that follow each other are reported every ten minutes,
-// so a server whose list changes with each request causes no more requests or reports.
+// The next claim request has the tools of all comparisons of a server since the last report, because tenants can get other tools.
+// Comparisons that follow each other are reported every ten minutes, so a server whose list changes with each request causes no more requests or reports.
 func TestDrift_IsReportedWithClaims(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,10 +43,11 @@ func TestDrift_IsReportedWithClaims(t *testing.T) {
 		answer()
 		require.Empty(t, p.driftReports())
 		for i := range 1000 {
-			book.Add(deployment.String(), "support", "crm", []string{fmt.Sprint("tool-", i)})
+			book.Add(deployment.String(), "support", "crm", []string{fmt.Sprint("tool-", i%2)})
 		}
+		book.Add(deployment.String(), "support", "crm", nil)
 		answer()
-		want := dispatchapi.DriftReport{DeploymentID: deployment, Agent: "support", Server: "crm", Tools: dispatchapi.DriftTools{"tool-999"}}
+		want := dispatchapi.DriftReport{DeploymentID: deployment, Agent: "support", Server: "crm", Tools: dispatchapi.DriftTools{"tool-0", "tool-1"}}
 		require.Equal(t, dispatchapi.DriftReports{want}, p.driftReports())
 		answer()
 		book.Add(deployment.String(), "support", "crm", nil)
@@ -70,7 +71,7 @@ func TestDrift_IsBounded(t *testing.T) {
 	book, deployment := serve.NewDriftBook(nil), uuid.New()
 	names := make([]string, 2*dispatchapi.MaxDriftTools)
 	for i := range names {
-		names[i] = strings.Repeat("ä\xff", dispatchapi.MaxDriftTool)
+		names[i] = fmt.Sprintf("%03d", i) + strings.Repeat("ä\xff", dispatchapi.MaxDriftTool)
 	}
 	for i := range 2000 {
 		book.Add(deployment.String(), "support", fmt.Sprint("server-", i), names)
@@ -84,7 +85,7 @@ func TestDrift_IsBounded(t *testing.T) {
 		}
 		require.LessOrEqual(t, len(due), dispatchapi.MaxDriftReports)
 		require.Len(t, due[0].Tools, dispatchapi.MaxDriftTools)
-		require.Equal(t, strings.Repeat("ä_", dispatchapi.MaxDriftTool/3)[:dispatchapi.MaxDriftTool-1], due[0].Tools[0])
+		require.Equal(t, ("000" + strings.Repeat("ä_", dispatchapi.MaxDriftTool/3))[:dispatchapi.MaxDriftTool-1], due[0].Tools[0])
 		book.MarkSent(due)
 		total += len(due)
 	}
