@@ -36,7 +36,7 @@ type ClaimRequest struct {
 	// Unanswered is true if the previous request got no response. It may have claimed runs that
 	// another replica does not know.
 	Unanswered bool `json:"unanswered,omitempty"`
-	// Drift are comparisons of pinned MCP tools. The gateway records them, and repeats change nothing.
+	// Drift has the comparisons of pinned MCP tools. The gateway records them. The same comparison can be sent again.
 	Drift DriftReports `json:"drift,omitempty"`
 }
 

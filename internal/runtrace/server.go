@@ -78,7 +78,7 @@ func (c *MCPCall) AddProgress(report MCPProgress) {
 // progressEvent is the name of the event for a report of progress.
 const progressEvent = "agentplatform.progress"
 
-// ProgressMessage is the attribute with the text of a report. A server wrote the text, so it is a content.
+// ProgressMessage is the attribute with the text of a report. A server wrote the text, so it is content.
 const ProgressMessage = progressEvent + ".message"
 
 // addProgress adds an event for each report.

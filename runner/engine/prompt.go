@@ -12,11 +12,11 @@ import (
 	"github.com/agentplatform/agentplatform/internal/runerror"
 )
 
-// foreign matches placeholders in the syntax of other programs.
-var foreign = regexp.MustCompile(`\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}`)
+// foreignPlaceholder matches placeholders in the syntax of other programs.
+var foreignPlaceholder = regexp.MustCompile(`\{\{[^{}\n]*\}\}|\$\{[^{}\n]*\}`)
 
-// nearly matches a name in braces, also one that is not a placeholder because of a hyphen, an index or blanks.
-var nearly = regexp.MustCompile(`\{ *[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])* *\}`)
+// looseBraces matches a name in braces, also one that is not a placeholder because of a hyphen, an index or blanks.
+var looseBraces = regexp.MustCompile(`\{ *[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_-]+|\[[0-9]+\])* *\}`)
 
 // Warn returns placeholders that can never get a value, placeholders in the syntax of other programs, and references to variables
 // that cannot exist. The text stays as it is written, or is replaced only partly. A prompt can contain it on purpose, and a test
@@ -26,12 +26,12 @@ func Warn(p *bundle.Project) (warnings bundle.Problems) {
 		return nil
 	}
 	for _, a := range p.Agents {
-		if found := foreign.FindString(a.SystemPrompt); found != "" {
+		if found := foreignPlaceholder.FindString(a.SystemPrompt); found != "" {
 			warnings = append(warnings, bundle.Problem{Position: a.At("system_prompt"), Message: found +
 				" in the prompt does not stand for a value; write {field}, or {env.NAME} for a variable of the environment"})
 		}
-		for _, written := range nearly.FindAllString(foreign.ReplaceAllString(a.SystemPrompt, " "), -1) {
-			if problem := neverFilled(written); problem != "" {
+		for _, written := range looseBraces.FindAllString(foreignPlaceholder.ReplaceAllString(a.SystemPrompt, " "), -1) {
+			if problem := reasonNeverFilled(written); problem != "" {
 				warnings = append(warnings, bundle.Problem{Position: a.At("system_prompt"), Message: written + " in the prompt never gets a value: " + problem})
 				break
 			}
@@ -46,9 +46,9 @@ func Warn(p *bundle.Project) (warnings bundle.Problems) {
 	return warnings
 }
 
-// neverFilled returns why a placeholder of a prompt can never get a value; "" if it can. Fields of the input are not known before
-// a run.
-func neverFilled(written string) string {
+// reasonNeverFilled returns the reason why a placeholder of a prompt can never get a value; "" if it can. Fields of the input are not
+// known before a run.
+func reasonNeverFilled(written string) string {
 	if bundle.PromptPlaceholder.FindString(written) != written {
 		return "a placeholder has the form {field} or {field.field}, without blanks and indexes; the first name has letters, digits and _"
 	}

@@ -28,7 +28,8 @@ func (p *port) driftReports() (all dispatchapi.DriftReports) {
 }
 
 // The next claim request has the tools of all comparisons of a server since the last report, because tenants can get other tools.
-// Comparisons that follow each other are reported every ten minutes, so a server whose list changes with each request causes no more requests or reports.
+// Comparisons that follow each other are reported every ten minutes, so a server whose list changes with each request causes no
+// more requests or reports.
 func TestDrift_IsReportedWithClaims(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
