@@ -64,3 +64,24 @@ func TestCountStored_BlocksNoSaveOfOtherProject(t *testing.T) {
 	require.NoError(t, db.QueryRowContext(t.Context(), `SELECT bytes FROM stored_bytes WHERE project_id = $1`, other).Scan(&bytes))
 	require.EqualValues(t, 1, bytes)
 }
+
+// Another gateway counts the oldest rows. A count takes rows of other projects, so it does not report that few rows are left.
+func TestCountStored_TakesRowsBehindLockedRows(t *testing.T) {
+	t.Parallel()
+	const limit = 3
+	c, s, db := scene(t)
+	other := uuid.New()
+	for _, project := range []uuid.UUID{c.Project, other} {
+		for range limit {
+			postStorage(t, db, project, uuid.Must(uuid.NewV7()))
+		}
+	}
+	locked, err := db.BeginTx(context.WithoutCancel(t.Context()), nil)
+	require.NoError(t, err)
+	_, err = locked.ExecContext(t.Context(), `SELECT 1 FROM outbox WHERE project_id = $1 FOR UPDATE`, c.Project)
+	require.NoError(t, err)
+	n, err := s.CountStored(t.Context(), limit)
+	require.NoError(t, locked.Rollback())
+	require.NoError(t, err)
+	require.Equal(t, limit, n)
+}

@@ -91,30 +91,38 @@ func (k *Store) expiredKinds() []sweep.Expired {
 	}
 }
 
+// uncountedProjects walks the key of the outbox from project to project, so its cost is the number of projects, not of rows.
+var uncountedProjects = `WITH RECURSIVE p (project_id) AS (
+		SELECT (SELECT o.project_id FROM outbox o WHERE o.project_id >= '` + uuid.Nil.String() + `' ORDER BY o.project_id LIMIT 1)
+		UNION ALL
+		SELECT (SELECT o.project_id FROM outbox o WHERE o.project_id > p.project_id ORDER BY o.project_id LIMIT 1)
+		FROM p WHERE p.project_id IS NOT NULL
+	)
+	SELECT p.project_id FROM p WHERE p.project_id IS NOT NULL
+		AND EXISTS (SELECT 1 FROM outbox o WHERE o.project_id = p.project_id AND o.consumer = '` + storedbytes.Consumer + `')`
+
 // CountStored implements store.Housekeeping. Each project is counted in a transaction of its own, which holds the rows of one
 // project only. A run that saves a file changes the same rows while it holds its own row. So it never waits for a count that
 // waits for another project.
+//
+// The order of the projects is random. So gateways count different projects at the same time, and a project that fails or has a
+// large backlog delays no other.
 func (k *Store) CountStored(ctx context.Context, limit int) (n int, err error) {
-	type uncounted struct {
-		project uuid.UUID
-		rows    int
-	}
-	projects, err := sqldb.Collect(ctx, k.db.Reader(), func(row sqldb.Scanner) (of uncounted, err error) {
-		err = row.Scan(&of.project, &of.rows)
-		return of, err
-	}, `SELECT project_id, count(*) FROM (SELECT project_id FROM outbox
-		WHERE consumer = '`+storedbytes.Consumer+`' ORDER BY posted_at LIMIT $1) o GROUP BY project_id`, limit)
+	projects, err := sqldb.Collect(ctx, k.db.Reader(), sqldb.ScanUUID, uncountedProjects)
 	if err != nil {
-		return 0, sqldb.Wrap(err, "reading uncounted rows")
+		return 0, sqldb.Wrap(err, "reading projects with uncounted rows")
 	}
 	rand.Shuffle(len(projects), func(a, b int) { projects[a], projects[b] = projects[b], projects[a] }) //nolint:gosec // any order will do
 	var failed []error
-	for _, of := range projects {
-		counted, err := k.countProject(ctx, of.project, of.rows)
-		n += counted
-		failed = append(failed, sqldb.Wrap(err, "counting the stored bytes of project %s", of.project))
-		if ctx.Err() != nil {
+	for _, project := range projects {
+		if n >= limit || ctx.Err() != nil {
 			break
+		}
+		counted, err := k.countProject(ctx, project, limit-n)
+		n += counted
+		failed = append(failed, sqldb.Wrap(err, "counting the stored bytes of project %s", project))
+		if err != nil && !k.db.IsDataError(err) && !k.db.CanWrite(ctx) {
+			break // every other project would fail too
 		}
 	}
 	return n, errors.Join(failed...)

@@ -47,6 +47,15 @@ func (w *world) uncounted() (ends int, bytes int64) {
 	return ends, bytes
 }
 
+// postUncounted adds outbox rows of 7 stored bytes each, posted at a time.
+func (w *world) postUncounted(project uuid.UUID, postedAt int64, rows int) {
+	for range rows {
+		_, err := w.db.ExecContext(w.ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'storage', $2, 7, $3)`,
+			project.String(), newUUIDv7().String(), postedAt)
+		w.NoError(err)
+	}
+}
+
 // endEvents accepts and completes n events with one run each.
 func (w *world) endEvents(n int) {
 	w.singles(n)
@@ -163,21 +172,35 @@ var storedPromises = []promise{
 	{"a project that cannot be counted delays no other project", func(w *world) {
 		w.deploy("one", "first")
 		w.endEvents(1)
+		const limit = 10
 		other := uuid.New()
-		_, err := w.db.ExecContext(w.ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'storage', $2, 7, 0)`,
-			other.String(), newUUIDv7().String())
-		w.NoError(err)
+		w.postUncounted(other, 0, limit+1)
 		ends, bytes := w.uncounted()
+		w.LessOrEqual(ends, limit)
 		cure := w.failWrites("INSERT", "stored_bytes", "project_id", other)
-		n, err := w.s.CountStored(w.ctx, 100)
+		n, err := w.s.CountStored(w.ctx, limit)
 		w.ErrorContains(err, "poisoned")
 		w.Equal(ends, n)
 		w.Equal(bytes, w.storedBytes())
 		cure()
-		w.Equal(1, w.countStored(100))
+		w.Equal(limit+1, w.countStored(100))
 		var counted int64
 		w.NoError(w.db.QueryRowContext(w.ctx, `SELECT bytes FROM stored_bytes WHERE project_id = $1`, other.String()).Scan(&counted))
-		w.EqualValues(7, counted)
+		w.EqualValues(7*(limit+1), counted)
+	}},
+	{"a count finishes a project before the next", func(w *world) {
+		projects := []uuid.UUID{uuid.New(), uuid.New()}
+		for at := range int64(3) { // so that the oldest rows belong to both
+			for _, project := range projects {
+				w.postUncounted(project, at, 1)
+			}
+		}
+		w.Equal(3, w.countStored(3))
+		var left int
+		w.NoError(w.db.QueryRowContext(w.ctx, `SELECT count(DISTINCT project_id) FROM outbox WHERE project_id IN ($1, $2)`,
+			projects[0].String(), projects[1].String()).Scan(&left))
+		w.Equal(1, left)
+		w.Equal(3, w.countStored(3))
 	}},
 	{"a key is known while it belongs to a request", func(w *world) {
 		known := func(key string) bool {
