@@ -22,9 +22,18 @@ func listedColumns(columns string) string {
 	return strings.NewReplacer("r.output,", "'' AS output,", "r.context,", small).Replace(columns)
 }
 
-// selectCandidates selects the newest runs of a window that may match, open or ended as their status
-// allows: at most so many, by an index. It returns "" if there can be none.
-func selectCandidates(q store.RunQuery, window timewindow.Window, most int, l *sqldb.Args) string {
+// part is the part of a list that is read at once: the newest runs of a window, at most most. Older runs than first are left out
+// unless it is nil.
+type part struct {
+	window timewindow.Window
+	first  *uuid.UUID
+	most   int
+}
+
+// selectCandidates selects the runs of a part that may match, open or ended as their status allows. It returns "" if there can be
+// none.
+func selectCandidates(q store.RunQuery, of part, l *sqldb.Args) string {
+	window := of.window
 	open, ended := runrow.CanBeOpen(q.Statuses), runrow.CanHaveEnded(q.Statuses) && len(window.History) > 0
 	if !open && !ended {
 		return ""
@@ -36,10 +45,13 @@ func selectCandidates(q store.RunQuery, window timewindow.Window, most int, l *s
 	if q.Before != nil {
 		among += ` AND r.id < ` + l.Add(*q.Before)
 	}
-	first := l.Add(most)
-	of := func(columns, table, among string) string {
+	if of.first != nil {
+		among += ` AND r.id >= ` + l.Add(*of.first)
+	}
+	most := l.Add(of.most)
+	newest := func(columns, table, among string) string {
 		return `SELECT * FROM (SELECT ` + listedColumns(columns) + ` FROM ` + table + ` r WHERE r.project_id = $1` + among +
-			` ORDER BY r.id DESC LIMIT ` + first + `)` + ` AS ` + table
+			` ORDER BY r.id DESC LIMIT ` + most + `)` + ` AS ` + table
 	}
 	var from []string
 	if open {
@@ -47,12 +59,27 @@ func selectCandidates(q store.RunQuery, window timewindow.Window, most int, l *s
 		if q.DeploymentID != uuid.Nil {
 			started = ` AND r.deployment_id IS NOT NULL` // a backlog of runs that have not started yet would fill the candidates
 		}
-		from = append(from, of(runrow.OpenColumns, `open_runs`, among+timewindow.Condition("r.id", window.All, l)+started))
+		from = append(from, newest(runrow.OpenColumns, `open_runs`, among+timewindow.Condition("r.id", window.All, l)+started))
 	}
 	if ended {
-		from = append(from, of(runrow.EndedColumns, `ended_runs`, among+timewindow.DaysCondition("r.id", window, l)+sqldb.ReadableCondition("$1")+runrow.StatusCondition(q.Statuses)))
+		from = append(from, newest(runrow.EndedColumns, `ended_runs`, among+timewindow.DaysCondition("r.id", window, l)+sqldb.ReadableCondition("$1")+runrow.StatusCondition(q.Statuses)))
 	}
-	return `SELECT * FROM (` + strings.Join(from, ` UNION ALL `) + `) AS u ORDER BY u.id DESC LIMIT ` + first
+	return `SELECT * FROM (` + strings.Join(from, ` UNION ALL `) + `) AS u ORDER BY u.id DESC LIMIT ` + most
+}
+
+// firstCandidate returns the last open run that a list may read, nil if it may read all of them. No index has the agent or the
+// deployment of open runs, so a list of these reads all open runs up to its page.
+func (s *Store) firstCandidate(ctx context.Context, q store.RunQuery) (*uuid.UUID, error) {
+	if q.AgentName == "" && q.DeploymentID == uuid.Nil || !runrow.CanBeOpen(q.Statuses) {
+		return nil, nil
+	}
+	l := sqldb.Args{Values: []any{q.ProjectID}}
+	within := timewindow.Condition("r.id", timewindow.Between(q.Since, q.Until), &l)
+	if q.Before != nil {
+		within += ` AND r.id < ` + l.Add(*q.Before)
+	}
+	return idOrNil(s.db.Lists().QueryRowContext(ctx, `SELECT r.id FROM open_runs r WHERE r.project_id = $1`+within+`
+		ORDER BY r.id DESC LIMIT 1 OFFSET `+l.Add(store.MaxCandidates-1), l.Values...))
 }
 
 // A list reads as many candidates as its page has rows, or extraCandidates more if not all of them match,
@@ -76,13 +103,17 @@ func (s *Store) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Ru
 	if err != nil {
 		return nil, nil, sqldb.Wrap(err, "listing runs of project %s", q.ProjectID)
 	}
+	first, err := s.firstCandidate(ctx, q)
+	if err != nil {
+		return nil, nil, sqldb.Wrap(err, "listing runs of project %s", q.ProjectID)
+	}
 	some, limit, left := q.Limit, q.Limit, store.MaxCandidates
 	if runrow.QueryCondition("x", q, &sqldb.Args{}) != "" {
 		some *= extraCandidates
 	}
 	for {
 		some = min(some, left)
-		page, last, err := someRuns(ctx, s.db, q, windows[0], some)
+		page, last, err := someRuns(ctx, s.db, q, part{windows[0], first, some})
 		if err != nil {
 			return nil, nil, sqldb.Wrap(err, "listing runs of project %s", q.ProjectID)
 		}
@@ -93,11 +124,11 @@ func (s *Store) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Ru
 		switch {
 		case last != nil:
 			q.Before, some = last, some*candidateGrowth
-		case len(windows) == 1:
-			return runs, nil, nil
+		case len(windows) == 1 || first != nil && store.TimeOf(*first).UnixMicro() >= windows[0].All.From:
+			return runs, first, nil
 		default:
-			first := store.Stamp(uuid.UUID{}, windows[0].All.From, 0)
-			q.Before, windows = &first, windows[1:]
+			begin := store.Stamp(uuid.UUID{}, windows[0].All.From, 0)
+			q.Before, windows = &begin, windows[1:]
 		}
 		if left == 0 {
 			return runs, q.Before, nil
@@ -105,11 +136,10 @@ func (s *Store) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Ru
 	}
 }
 
-// someRuns returns the matching runs among the next candidates of a window, and the last candidate
-// unless the page is full; nil if there are no more.
-func someRuns(ctx context.Context, db *sqldb.DB, q store.RunQuery, window timewindow.Window, some int) ([]store.Run, *uuid.UUID, error) {
+// someRuns returns the matching candidates of a part, and the last candidate unless the page is full; nil if there are no more.
+func someRuns(ctx context.Context, db *sqldb.DB, q store.RunQuery, of part) ([]store.Run, *uuid.UUID, error) {
 	l := sqldb.Args{Values: []any{q.ProjectID}}
-	from := selectCandidates(q, window, some, &l)
+	from := selectCandidates(q, of, &l)
 	if from == "" {
 		return nil, nil, nil
 	}
@@ -119,16 +149,21 @@ func someRuns(ctx context.Context, db *sqldb.DB, q store.RunQuery, window timewi
 	if err != nil || len(runs) == q.Limit || narrow == "" {
 		return runs, nil, err
 	}
-	last, err := lastCandidate(ctx, db, q, window, some)
+	last, err := lastCandidate(ctx, db, q, of)
 	return runs, last, err
 }
 
-// lastCandidate returns the last of so many candidates of a window, nil if there are fewer.
-func lastCandidate(ctx context.Context, db *sqldb.DB, q store.RunQuery, window timewindow.Window, some int) (*uuid.UUID, error) {
+// lastCandidate returns the last candidate of a part, nil if the part has fewer than it may.
+func lastCandidate(ctx context.Context, db *sqldb.DB, q store.RunQuery, of part) (*uuid.UUID, error) {
 	l := sqldb.Args{Values: []any{q.ProjectID}}
-	from := selectCandidates(q, window, some, &l)
-	id, err := sqldb.ScanUUID(db.Lists().QueryRowContext(ctx, `SELECT x.id FROM (`+from+`) AS x WHERE x.project_id = $1
-		ORDER BY x.id DESC LIMIT 1 OFFSET `+l.Add(some-1), l.Values...))
+	from := selectCandidates(q, of, &l)
+	return idOrNil(db.Lists().QueryRowContext(ctx, `SELECT x.id FROM (`+from+`) AS x WHERE x.project_id = $1
+		ORDER BY x.id DESC LIMIT 1 OFFSET `+l.Add(of.most-1), l.Values...))
+}
+
+// idOrNil reads an ID, nil if there is no row.
+func idOrNil(row sqldb.Scanner) (*uuid.UUID, error) {
+	id, err := sqldb.ScanUUID(row)
 	if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}

@@ -343,6 +343,28 @@ var historyPromises = []promise{
 			w.Nil(next)
 		}
 	}},
+	{"a list reads a limited number of queued runs of other agents", func(w *world) {
+		spec := w.deploy("one", "first")
+		e := w.singleEvent()
+		w.accept(&e)
+		run := w.claim(1, lease)[0].Run
+		w.manyQueued(store.TimeOf(run.ID), store.MaxCandidates)
+		for name, q := range map[string]store.RunQuery{
+			"agent":      {AgentName: "first"},
+			"deployment": {DeploymentID: spec.ID},
+		} {
+			q.ProjectID, q.Limit = w.project.ID, 10
+			runs, next, err := w.s.ListRuns(w.ctx, q)
+			w.NoError(err)
+			w.Empty(runs, name)
+			w.NotNil(next, name)
+			q.Before = next
+			runs, next, err = w.s.ListRuns(w.ctx, q)
+			w.NoError(err)
+			w.Len(runs, 1, name)
+			w.Nil(next, name)
+		}
+	}},
 	{"connector runs are listed newest first, with their total", func(w *world) {
 		events := []store.Event{w.singleEvent(), w.event(), w.singleEvent()}
 		events[2].Trigger = store.TriggerCron

@@ -5,6 +5,7 @@ package storetest
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,6 +55,22 @@ func lastActivity(run pastRun) time.Time {
 		at = at.Add(time.Second)
 	}
 	return at
+}
+
+// manyQueued inserts queued runs of the second agent after a time, a millisecond apart.
+func (w *world) manyQueued(after time.Time, n int) {
+	for written := 0; written < n; {
+		var rows []string
+		for ; written < n && len(rows) < 1000; written++ {
+			at := after.Add(time.Duration(written+1) * time.Millisecond).UnixMicro()
+			id := store.Stamp(newUUIDv7(), at, 0)
+			rows = append(rows, fmt.Sprintf(`('%s', '%s', '%s', 'second', '%s', 'queued', 1, %d)`, w.project.ID, id, w.environment.ID, id, at))
+		}
+		//nolint:gosec // ids that were made above
+		_, err := w.db.ExecContext(w.ctx, `INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, queued_at) VALUES `+
+			strings.Join(rows, ", "))
+		w.NoError(err)
+	}
 }
 
 var openRunPromises = []promise{
