@@ -3,14 +3,26 @@
 package postgres_test
 
 import (
+	"database/sql"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/pressly/goose/v3/database"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/store/postgres"
+	"github.com/agentplatform/agentplatform/store/storetest"
 )
+
+func TestMigrate_ResumesAfterInterruption(t *testing.T) {
+	t.Parallel()
+	dsn := testenv.Postgres(t)
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	storetest.CheckInterruptedMigration(t, database.DialectPostgres, storetest.Opened{Store: openAt(t, dsn), DB: db})
+}
 
 // A transaction that locks a table blocks neither the migration forever, nor the statements that
 // wait behind the migration.

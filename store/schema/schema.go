@@ -34,7 +34,7 @@ type Schema struct {
 	// migrations up to it. A store records them, so an edited migration is detected.
 	fingerprints map[int64]string
 	noTable      func(err error) bool
-	// unusable has the reason of the last Check, if waiting does not change it.
+	// unusable has the reason of the last Check or Migrate, if waiting does not change it.
 	unusable atomic.Pointer[error]
 }
 
@@ -67,8 +67,12 @@ func New(files fs.FS, dialect database.Dialect, noTable func(err error) bool) (*
 }
 
 // Migrate applies the missing migrations, and stores their fingerprints with them. It changes
-// nothing in a database that other migrations created.
+// nothing in a database that other migrations created, or that a newer release excludes this one from.
 func (s *Schema) Migrate(ctx context.Context, db *sql.DB, options ...goose.ProviderOption) error {
+	return s.record(s.migrate(ctx, db, options...))
+}
+
+func (s *Schema) migrate(ctx context.Context, db *sql.DB, options ...goose.ProviderOption) error {
 	versions, err := database.NewStore(s.dialect, goose.DefaultTablename)
 	if err != nil {
 		return fmt.Errorf("reading the schema's version: %w", err)
@@ -116,7 +120,11 @@ func (f *fingerprinted) Insert(ctx context.Context, db database.DBTxConn, r data
 // does not support. It returns store.ErrForeignSchema if other migrations with the same numbers
 // created it, and store.ErrNewerSchema if later migrations exclude this release.
 func (s *Schema) Check(ctx context.Context, q sqldb.Queryer) error {
-	err := s.checkVersion(ctx, q)
+	return s.record(s.checkVersion(ctx, q))
+}
+
+// record keeps the result of a check or a migration for CheckUsable, and returns it.
+func (s *Schema) record(err error) error {
 	switch {
 	case err == nil:
 		s.unusable.Store(nil)
@@ -126,8 +134,8 @@ func (s *Schema) Check(ctx context.Context, q sqldb.Queryer) error {
 	return err
 }
 
-// CheckUsable returns store.ErrForeignSchema or store.ErrNewerSchema if the last Check did, and no later one found a usable
-// schema. It does not query the database.
+// CheckUsable returns store.ErrForeignSchema or store.ErrNewerSchema if the last Check or Migrate did, and no later one found a
+// usable schema. It does not query the database.
 func (s *Schema) CheckUsable() error {
 	if err := s.unusable.Load(); err != nil {
 		return *err
@@ -140,8 +148,10 @@ func (s *Schema) checkVersion(ctx context.Context, q sqldb.Queryer) error {
 	if err := q.QueryRowContext(ctx, `SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version`).Scan(&version); err != nil {
 		return fmt.Errorf("reading the schema's version (has the manager migrated it?): %w", err)
 	}
-	if err := s.compare(ctx, q, version); err != nil {
-		return err
+	if version > 0 { // at 0, the first migration has not created its tables yet
+		if err := s.compare(ctx, q, version); err != nil {
+			return err
+		}
 	}
 	if version < s.version {
 		return fmt.Errorf("the schema is at version %d, this release needs %d: the manager of this release must migrate it first",

@@ -3,15 +3,18 @@
 package sqlite_test
 
 import (
+	"database/sql"
 	"path/filepath"
 	"testing"
 
+	"github.com/pressly/goose/v3/database"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
+	"github.com/agentplatform/agentplatform/store/storetest"
 	"github.com/agentplatform/agentplatform/store/storetest/storebench"
 )
 
@@ -38,6 +41,16 @@ func TestPing_RequiresMigration(t *testing.T) {
 		require.NoError(t, s.Migrate(t.Context()), "a second call is no error")
 		require.NoError(t, s.Ping(t.Context()))
 	}
+}
+
+func TestMigrate_ResumesAfterInterruption(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	s := openAt(t, path)
+	db, err := sql.Open("sqlite", "file:"+path)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	storetest.CheckInterruptedMigration(t, database.DialectSQLite3, storetest.Opened{Store: s, DB: db})
 }
 
 func TestScene_Trip(t *testing.T) {

@@ -3,7 +3,12 @@
 package storetest
 
 import (
+	"testing"
+
 	"github.com/google/uuid"
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
+	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -106,4 +111,20 @@ func excludingMigrations(w *world) {
 	w.NoError(w.s.Ping(w.ctx))
 	w.NoError(w.s.PutProject(w.ctx, w.project))
 	w.NoError(w.complete(completed(c)))
+}
+
+// CheckInterruptedMigration checks a store without any table. A migration that ended before its first step leaves a version
+// table with row 0. Such a store is not migrated yet, and the next migration completes it.
+func CheckInterruptedMigration(t *testing.T, dialect database.Dialect, opened Opened) {
+	t.Helper()
+	versions, err := database.NewStore(dialect, goose.DefaultTablename)
+	require.NoError(t, err)
+	require.NoError(t, versions.CreateVersionTable(t.Context(), opened.DB))
+	require.NoError(t, versions.Insert(t.Context(), opened.DB, database.InsertRequest{Version: 0}))
+	err = opened.Ping(t.Context())
+	require.ErrorContains(t, err, "the manager of this release must migrate it first")
+	require.NotErrorIs(t, err, store.ErrForeignSchema)
+	require.NotErrorIs(t, opened.PutProject(t.Context(), store.Project{}), store.ErrForeignSchema)
+	require.NoError(t, opened.Migrate(t.Context()))
+	require.NoError(t, opened.Ping(t.Context()))
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
@@ -78,6 +80,45 @@ func TestSchemaWatch_StopsExcludedProcess(t *testing.T) {
 	})
 	require.ErrorIs(t, err, store.ErrNewerSchema)
 	require.Empty(t, between)
+}
+
+// A manager migrates its store while its schema is watched. A store whose migration was interrupted before its first step is not
+// migrated yet, so the watch does not stop the migration.
+func TestSchemaWatch_LetsManagerResumeMigration(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "store.db")
+	db, err := sql.Open("sqlite", "file:"+path)
+	require.NoError(t, err)
+	versions, err := database.NewStore(database.DialectSQLite3, goose.DefaultTablename)
+	require.NoError(t, err)
+	require.NoError(t, versions.CreateVersionTable(t.Context(), db))
+	require.NoError(t, versions.Insert(t.Context(), db, database.InsertRequest{Version: 0}))
+	require.NoError(t, db.Close())
+	st, err := open.Store(t.Context(), open.Options{SQLite: path})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, st.Close()) })
+	checked := make(chan struct{})
+	watch := &open.SchemaWatch{Store: st, Tick: func(ctx context.Context) error {
+		select {
+		case checked <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}}
+	require.NoError(t, watch.Run(t.Context(), func(ctx context.Context) error {
+		for range 2 { // before and after the migration
+			select {
+			case <-checked:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if err := st.Migrate(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 }
 
 // The work of a process that stops for another reason ends with its own result.
