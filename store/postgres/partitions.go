@@ -32,6 +32,9 @@ const (
 // statements. Another process finds it. Earlier days get partitions if they have open rows, which
 // could not end without them.
 func (s *Store) EnsurePartitions(ctx context.Context, ahead int) (int, error) {
+	if err := s.schema.CheckUsable(); err != nil {
+		return 0, err
+	}
 	var us int64
 	if err := s.pools[0].QueryRow(ctx, `SELECT now_us()`).Scan(&us); err != nil {
 		return 0, fmt.Errorf("reading the database's clock: %w", err)

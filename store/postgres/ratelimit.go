@@ -44,6 +44,9 @@ func (s *Store) TakeRequest(ctx context.Context, projectID uuid.UUID, limit stor
 		oldest, at int64
 		mode       string
 	)
+	if err := s.schema.CheckUsable(); err != nil {
+		return verdict, err
+	}
 	err := retryConflicts(func() error {
 		return s.pools[0].QueryRow(ctx, takeRequest, projectID, limit.Requests, limit.Window.Microseconds()).
 			Scan(&verdict.Allowed, &counted, &oldest, &at, &verdict.Limit, &mode)

@@ -21,6 +21,9 @@ const (
 // chosen. ANALYZE makes all connections plan again. The server's autovacuum comes too late for
 // that: after a minute and many thousand rows.
 func (s *Store) Replan(ctx context.Context) error {
+	if err := s.schema.CheckUsable(); err != nil {
+		return err
+	}
 	rows, err := s.pools[0].Query(ctx, `SELECT quote_ident(t.relname) FROM (
 			SELECT c.relname, c.relpages, pg_relation_size(c.oid) / 8192 AS pages FROM pg_class c
 			WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r' AND c.relpages < $1) t

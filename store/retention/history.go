@@ -35,6 +35,9 @@ const undeliveredResult = `EXISTS (SELECT 1 FROM deliveries d WHERE d.kind = 're
 // delivery can be open and no longer, however often it is delivered again. Other open rows keep
 // what they need until they end. Days that are being read delay only the steps that depend on them.
 func (k *Store) DropHistory(ctx context.Context, age time.Duration, limit int) (dropped store.Dropped, err error) {
+	if err := k.db.CheckUsable(); err != nil {
+		return dropped, err
+	}
 	now, err := k.db.Now(ctx)
 	if err != nil {
 		return dropped, err

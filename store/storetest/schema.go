@@ -4,6 +4,7 @@ package storetest
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/pressly/goose/v3"
@@ -102,6 +103,10 @@ func excludingMigrations(w *world) {
 			return w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, "step", false)})
 		},
 		"end": func() error { return w.complete(completed(c)) },
+		"history": func() error {
+			_, err := w.s.DropHistory(w.ctx, time.Hour, 1)
+			return err
+		},
 	} {
 		w.ErrorIs(change(), store.ErrNewerSchema, name)
 	}
