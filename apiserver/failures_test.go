@@ -188,6 +188,8 @@ func TestProblem_MapsErrorsOfStore(t *testing.T) {
 		"PostgreSQL is full":                {&pgconn.PgError{Code: "53300"}, 503, httpserver.CodeStoreUnavailable, ""},
 		"PostgreSQL is not ready":           {&pgconn.PgError{Code: "42P01"}, 503, httpserver.CodeStoreUnavailable, ""},
 		"rejected database server":          {fmt.Errorf("%w: the server is a replica", store.ErrAway), 503, httpserver.CodeStoreUnavailable, ""},
+		"excluded release":                  {fmt.Errorf("%w: install the newer release", store.ErrNewerSchema), 503, httpserver.CodeStoreUnavailable, ""},
+		"other migrations":                  {fmt.Errorf("%w: use an empty store", store.ErrForeignSchema), 503, httpserver.CodeStoreUnavailable, ""},
 		"a replica of PostgreSQL":           {&pgconn.PgError{Code: "25006"}, 503, httpserver.CodeStoreUnavailable, ""},
 		"wrong password during a change":    {&pgconn.PgError{Code: "28P01"}, 503, httpserver.CodeStoreUnavailable, ""},
 		"missing database during a restore": {&pgconn.PgError{Code: "3D000"}, 503, httpserver.CodeStoreUnavailable, ""},

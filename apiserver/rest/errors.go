@@ -173,14 +173,14 @@ func isClusterUnavailable(err error) bool {
 var unavailableStates = []string{"08", "28", "40", "53", "57", "58", "25006", "3D000", "42P01"}
 
 // isStoreUnavailable reports whether the database did not respond or cannot be used at the moment: errors of the
-// network, servers that the store must not use, states of PostgreSQL, and errors of SQLite and its file.
+// network, servers and schemas that the store must not use, states of PostgreSQL, and errors of SQLite and its file.
 func isStoreUnavailable(err error) bool {
 	var (
 		network net.Error
 		state   interface{ SQLState() string }
 		file    interface{ Code() int }
 	)
-	if errors.Is(err, store.ErrAway) {
+	if errors.Is(err, store.ErrAway) || errors.Is(err, store.ErrNewerSchema) || errors.Is(err, store.ErrForeignSchema) {
 		return true
 	}
 	if errors.As(err, &state) {
