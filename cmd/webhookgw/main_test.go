@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/agentplatform/agentplatform/cmd/internal/open"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
@@ -47,7 +48,7 @@ func TestGateway_ServesProbesAndMetrics(t *testing.T) {
 	require.NoError(t, st.Close())
 	health, counted, internal := testenv.FreeAddr(t), testenv.FreeAddr(t), testenv.FreeAddr(t)
 	t.Setenv("AGENTPLATFORM_HEALTH_ADDR", health)
-	cmd := newCommand()
+	cmd := newCommand(&open.SchemaWatch{})
 	cmd.SetArgs([]string{"--sqlite=" + path, "--public-addr=127.0.0.1:0", "--internal-addr=" + internal, "--metrics-addr=" + counted})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -79,7 +80,7 @@ func TestGateway_StartsWithoutItsDatabase(t *testing.T) {
 	dsn := filepath.Join(t.TempDir(), "dsn")
 	require.NoError(t, os.WriteFile(dsn, []byte("postgres://nobody@"+testenv.FreeAddr(t)+"/none?sslmode=disable"), 0o600))
 	health, public := testenv.FreeAddr(t), testenv.FreeAddr(t)
-	cmd := newCommand()
+	cmd := newCommand(&open.SchemaWatch{})
 	cmd.SetArgs([]string{"--store-dsn-file=" + dsn, "--public-addr=" + public, "--internal-addr=127.0.0.1:0", "--health-addr=" + health, "--drain=5s"})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -104,10 +105,20 @@ func TestGateway_StopsWhenNewerReleaseExcludesIt(t *testing.T) {
 	t.Parallel()
 	path := sqlitetest.Migrated(t)
 	health := testenv.FreeAddr(t)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute) // a gateway that does not stop by itself returns no error then
+	defer stop()
+	excluded := make(chan struct{})
 	run := func() error {
-		cmd := newCommand()
+		cmd := newCommand(&open.SchemaWatch{Tick: func(ctx context.Context) error {
+			select {
+			case <-excluded:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}})
 		cmd.SetArgs([]string{"--sqlite=" + path, "--public-addr=127.0.0.1:0", "--internal-addr=127.0.0.1:0", "--health-addr=" + health})
-		return cmd.ExecuteContext(t.Context())
+		return cmd.ExecuteContext(ctx)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- run() }()
@@ -120,6 +131,7 @@ func TestGateway_StopsWhenNewerReleaseExcludesIt(t *testing.T) {
 	_, err = db.ExecContext(t.Context(), `UPDATE schema_compat SET oldest = 99`)
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
+	close(excluded)
 	require.ErrorIs(t, <-ended, store.ErrNewerSchema)
 	require.ErrorIs(t, run(), store.ErrNewerSchema)
 }
@@ -134,7 +146,7 @@ func TestManifests_LeaveTimeToStop(t *testing.T) {
 		}
 		var workload appsv1.Deployment
 		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &workload))
-		cmd, pod := newCommand(), workload.Spec.Template.Spec
+		cmd, pod := newCommand(&open.SchemaWatch{}), workload.Spec.Template.Spec
 		require.NoError(t, cmd.ParseFlags(pod.Containers[0].Args))
 		drain, err := cmd.Flags().GetDuration("drain")
 		require.NoError(t, err)
@@ -155,7 +167,7 @@ func TestManifests_UseExistingFlags(t *testing.T) {
 		}
 		var workload appsv1.Deployment
 		require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &workload))
-		require.NoError(t, newCommand().ParseFlags(workload.Spec.Template.Spec.Containers[0].Args))
+		require.NoError(t, newCommand(&open.SchemaWatch{}).ParseFlags(workload.Spec.Template.Spec.Containers[0].Args))
 		started++
 	}
 	require.Equal(t, 1, started)

@@ -21,7 +21,7 @@ import (
 	"github.com/agentplatform/agentplatform/webhookgw"
 )
 
-func serveGateway(ctx context.Context, flags *gateway.Flags) error {
+func serveGateway(ctx context.Context, flags *gateway.Flags, schema *open.SchemaWatch) error {
 	proxies, err := httpserver.ParseProxies(flags.TrustedProxies)
 	if err != nil {
 		return fmt.Errorf("reading --trusted-proxies: %w", err)
@@ -51,7 +51,7 @@ func serveGateway(ctx context.Context, flags *gateway.Flags) error {
 	if err != nil {
 		return err
 	}
-	schema := &open.SchemaWatch{Store: st}
+	schema.Store = st
 	return flags.Observe.Run(ctx, observe.Process{Metrics: registry, Ready: schema.Ready(server.Ready)}, func(ctx context.Context) error {
 		return schema.Run(ctx, func(ctx context.Context) error {
 			group, ctx := errgroup.WithContext(ctx)

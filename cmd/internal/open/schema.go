@@ -5,6 +5,7 @@ package open
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,8 @@ type SchemaWatch struct {
 	}
 	// Tick is called after each check. If nil, Run waits for watchInterval.
 	Tick func(ctx context.Context) error
+	// Logger is the default logger if nil.
+	Logger *slog.Logger
 
 	unusable atomic.Pointer[error]
 }
@@ -55,16 +58,36 @@ func (w *SchemaWatch) checkUntilDone(ctx context.Context) {
 	if tick == nil {
 		tick = func(ctx context.Context) error { return pause.For(ctx, watchInterval) }
 	}
-	for w.unusable.Load() == nil {
+	failing := false
+	for {
 		check, cancel := context.WithTimeout(ctx, checkTimeout)
 		err := w.Store.Ping(check)
 		cancel()
 		if isUnusable(err) {
 			w.unusable.Store(&err)
-		} else if tick(ctx) != nil {
+			return
+		}
+		if ctx.Err() == nil && (err != nil) != failing {
+			failing = err != nil
+			w.logChange(ctx, err)
+		}
+		if tick(ctx) != nil {
 			return
 		}
 	}
+}
+
+// logChange logs that checks begin to fail, or succeed again if err is nil.
+func (w *SchemaWatch) logChange(ctx context.Context, err error) {
+	logger := w.Logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	if err != nil {
+		logger.WarnContext(ctx, "cannot check the schema of the store; retrying", "error", err)
+		return
+	}
+	logger.InfoContext(ctx, "checked the schema of the store again")
 }
 
 // stopReason returns why the process cannot use the schema, or nil.

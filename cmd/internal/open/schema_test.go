@@ -3,10 +3,13 @@
 package open_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/pressly/goose/v3"
@@ -49,7 +52,7 @@ func TestStore_RefusesUnusableSchemas(t *testing.T) {
 }
 
 // A process stops once a newer release excludes it. It keeps working if the store does not respond, and if the newer release
-// supports it.
+// supports it. It logs once that checks fail, and once that they succeed again.
 func TestSchemaWatch_StopsExcludedProcess(t *testing.T) {
 	t.Parallel()
 	path := sqlitetest.Migrated(t)
@@ -59,13 +62,15 @@ func TestSchemaWatch_StopsExcludedProcess(t *testing.T) {
 	ready := func(context.Context) error { return nil }
 	between := []func(){
 		func() { executeStatement(t, path, `ALTER TABLE goose_db_version RENAME TO away`) },
+		func() {},
 		func() { executeStatement(t, path, `ALTER TABLE away RENAME TO goose_db_version`) },
 		func() {
 			executeStatement(t, path, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, TRUE)`)
 		},
 		func() { executeStatement(t, path, `UPDATE schema_compat SET oldest = 99`) },
 	}
-	watch := &open.SchemaWatch{Store: st}
+	var log bytes.Buffer
+	watch := &open.SchemaWatch{Store: st, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 	watch.Tick = func(context.Context) error {
 		require.NoError(t, watch.Ready(ready)(t.Context()))
 		between[0]()
@@ -80,6 +85,8 @@ func TestSchemaWatch_StopsExcludedProcess(t *testing.T) {
 	})
 	require.ErrorIs(t, err, store.ErrNewerSchema)
 	require.Empty(t, between)
+	require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), "two checks failed: %s", log.String())
+	require.Equal(t, 1, strings.Count(log.String(), "level=INFO"), log.String())
 }
 
 // A manager migrates its store while its schema is watched. A store whose migration was interrupted before its first step is not
