@@ -17,8 +17,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/agentplatform/agentplatform/store/sqldb"
 )
 
 // ofAll are the functions whose statements concern all projects, with the reason.
@@ -137,29 +135,6 @@ func TestSchema_KeysBeginWithProject(t *testing.T) {
 			require.Contains(t, columns[table], "project_id", table)
 		default:
 			require.Equal(t, "project_id", key, table)
-		}
-	}
-}
-
-// Each table with rows of projects is emptied, blocks the deletion of others, or is history and
-// deleted by days.
-func TestDeparted_LeavesNoRows(t *testing.T) {
-	t.Parallel()
-	columns, _ := tables(t, engines[0])
-	source, err := os.ReadFile("../retention/deleted_object.go")
-	require.NoError(t, err)
-	texts := map[string]string{}
-	for _, s := range statements(t) {
-		texts[s.function] += s.text + "\n"
-	}
-	for table, of := range columns {
-		_, history := sqldb.HistoryTables[table]
-		if history || !slices.Contains(of, "project_id") || slices.Contains([]string{"projects", "blobs", "blob_chunks"}, table) {
-			continue
-		}
-		if !strings.Contains(texts["dropDeletedObjects"], "NOT EXISTS (SELECT 1 FROM "+table+" ") &&
-			!strings.Contains(texts["projectStatements"], "DELETE FROM "+table+" WHERE project_id = $1 AND ") {
-			require.True(t, strings.Contains(string(source), "\n\t{\""+table+"\", "), "projectTables lacks %s", table)
 		}
 	}
 }
