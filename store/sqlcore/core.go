@@ -151,7 +151,7 @@ func newCore(o Options, db *sqldb.DB) *Core {
 	}
 }
 
-// ForCluster implements store.Clusters. A Control has no methods with state, such as turns, so its Core shares none.
+// ForCluster implements store.Clusters. The methods of a Control use no state, such as turns, so its Core shares none.
 func (c *Core) ForCluster(clusterUID string) store.Control {
 	return newCore(c.options, c.DB.ForCluster(clusterUID))
 }
