@@ -27,8 +27,8 @@ const (
 	MaxDriftReports = 16
 	// DriftRefresh is the minimum interval between two writes about drift that is already recorded.
 	DriftRefresh = 10 * time.Minute
-	// DriftKept is how long drift is kept after the last report of it. So the record of a server whose list changes again and
-	// again does not change each time.
+	// DriftKept is how long a tool is kept after the last report that named it. So the record of a server whose list changes
+	// again and again does not change each time.
 	DriftKept = time.Hour
 )
 
@@ -68,11 +68,43 @@ func printableName(name string) string {
 type MCPDrift struct {
 	Agent  string `json:"agent"`
 	Server string `json:"server"`
-	// Tools are the pinned tools that the server has changed or removed, in the order of their reports.
-	Tools []string `json:"tools"`
-	// Since is the time of the first report. ReportedAt is that of the last one, accurate to DriftRefresh.
+	// Tools are the pinned tools that the server has changed or removed, in the order of their first reports. There is at least
+	// one.
+	Tools []DriftedTool `json:"tools"`
+}
+
+// DriftedTool is a pinned tool that its server has changed or removed.
+type DriftedTool struct {
+	Name string `json:"name"`
+	// Since is the time of the first report. ReportedAt is the time of the last one, accurate to DriftRefresh.
 	Since      time.Time `json:"since"`
 	ReportedAt time.Time `json:"reported_at"`
+}
+
+// Names returns the names of the tools.
+func (d MCPDrift) Names() []string {
+	names := make([]string, len(d.Tools))
+	for i, t := range d.Tools {
+		names[i] = t.Name
+	}
+	return names
+}
+
+// Since returns the time of the oldest first report.
+func (d MCPDrift) Since() time.Time {
+	return slices.MinFunc(d.Tools, func(a, b DriftedTool) int { return a.Since.Compare(b.Since) }).Since
+}
+
+// DriftGrownAt returns the time at which a tool was last added to drift; zero without drift.
+func DriftGrownAt(drift []MCPDrift) (at time.Time) {
+	for _, d := range drift {
+		for _, t := range d.Tools {
+			if t.Since.After(at) {
+				at = t.Since
+			}
+		}
+	}
+	return at
 }
 
 // DriftedEnvironment is an environment whose live deployment has drift.
@@ -85,8 +117,9 @@ type DriftedEnvironment struct {
 
 // Drifts stores the drift of MCP tools with the deployment that pins them.
 type Drifts interface {
-	// RecordDrift adds at most MaxDriftReports reports to the record of their deployments. Reports about deployments that do not
-	// belong to the environment are ignored. Drift without a report for DriftKept is deleted by a report without tools.
+	// RecordDrift adds at most MaxDriftReports reports to the record of the environment's live deployment. Reports about other
+	// deployments are ignored. A report about a server deletes the tools of the server that no report has named for DriftKept.
+	// An invalid report does not prevent the record of the others. The activation of another deployment deletes the record.
 	RecordDrift(ctx context.Context, environment Key, reports []DriftReport) error
 	DriftReader
 }

@@ -289,7 +289,7 @@ func (s *API) showLive(ctx context.Context, c *rest.Caller, e *v1alpha1.Environm
 	}
 	for _, d := range drift {
 		if d.Agent == out.Name {
-			out.MCPDrift = append(out.MCPDrift, MCPDrift{Server: d.Server, Tools: d.Tools, Since: d.Since})
+			out.MCPDrift = append(out.MCPDrift, MCPDrift{Server: d.Server, Tools: d.Names(), Since: d.Since()})
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ package deployment
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,20 +22,22 @@ func (s *Store) RecordDrift(ctx context.Context, environment store.Key, reports 
 	if len(reports) > store.MaxDriftReports {
 		return fmt.Errorf("recording %d drift reports, more than %d: %w", len(reports), store.MaxDriftReports, store.ErrTooLarge)
 	}
+	var errs []error
 	of := map[uuid.UUID][]store.DriftReport{}
 	for _, r := range reports {
 		r, err := r.Bounded()
 		if err != nil {
-			return err
+			errs = append(errs, err)
+			continue
 		}
 		of[r.DeploymentID] = append(of[r.DeploymentID], r)
 	}
 	for id, some := range of {
 		if err := s.recordDrift(ctx, environment, id, some); err != nil {
-			return sqldb.Wrap(err, "recording the drift of deployment %s", store.Key{ProjectID: environment.ProjectID, ID: id})
+			errs = append(errs, sqldb.Wrap(err, "recording the drift of deployment %s", store.Key{ProjectID: environment.ProjectID, ID: id}))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // recordDrift records the reports of one deployment. Most reports change nothing, so it reads before it locks.
@@ -64,8 +67,8 @@ func (s *Store) recordDrift(ctx context.Context, environment store.Key, id uuid.
 	})
 }
 
-// driftAfter returns the drift of a deployment after some reports. It returns driftUnchanged if the environment has no such
-// deployment.
+// driftAfter returns the drift of a deployment after some reports. It returns driftUnchanged if the environment has another
+// live deployment.
 func driftAfter(
 	ctx context.Context, q sqldb.Queryer, key store.Key, environment uuid.UUID, reports []store.DriftReport, lock string,
 ) (all []store.MCPDrift, outcome driftOutcome, err error) {
@@ -76,7 +79,8 @@ func driftAfter(
 	rows, err := sqldb.Collect(ctx, q, func(s sqldb.Scanner) (r row, err error) {
 		err = s.Scan(sqldb.ScanJSON(&r.drift), sqldb.ScanTime(&r.now))
 		return r, err
-	}, `SELECT drift, now_us() FROM deployments WHERE project_id = $1 AND id = $2 AND environment_id = $3 `+lock, key.ProjectID, key.ID, environment)
+	}, `SELECT drift, now_us() FROM deployments WHERE project_id = $1 AND id = $2 AND environment_id = $3
+		AND id = (SELECT live_deployment_id FROM environments WHERE project_id = $1 AND id = $3) `+lock, key.ProjectID, key.ID, environment)
 	if err != nil || len(rows) == 0 {
 		return nil, driftUnchanged, err
 	}
@@ -94,39 +98,52 @@ const (
 	driftChanged
 )
 
-// addReports adds reports to recorded drift. Tools accumulate, and drift ends only if no runner reported it for store.DriftKept.
-// So a server whose list alternates changes the record a limited number of times.
+// addReports adds reports to recorded drift.
 func addReports(known []store.MCPDrift, reports []store.DriftReport, now time.Time) (all []store.MCPDrift, outcome driftOutcome) {
 	all = slices.Clone(known)
 	for _, r := range reports {
 		at := slices.IndexFunc(all, func(d store.MCPDrift) bool { return d.Agent == r.Agent && d.Server == r.Server })
-		switch {
-		case at < 0 && len(r.Tools) > 0 && len(all) < store.MaxDrift:
-			all = append(all, store.MCPDrift{Agent: r.Agent, Server: r.Server, Since: now})
-			at = len(all) - 1
-		case at < 0:
-			continue
-		case len(r.Tools) == 0 && now.Sub(all[at].ReportedAt) >= store.DriftKept:
-			all, outcome = slices.Delete(all, at, at+1), driftChanged
-			continue
-		case len(r.Tools) == 0:
-			continue
-		}
-		d := &all[at]
-		d.Tools = slices.Clone(d.Tools)
-		for _, tool := range r.Tools {
-			if len(d.Tools) < store.MaxDriftTools && !slices.Contains(d.Tools, tool) {
-				d.Tools, outcome = append(d.Tools, tool), driftChanged
+		if at < 0 {
+			if len(r.Tools) == 0 || len(all) >= store.MaxDrift {
+				continue
 			}
+			all = append(all, store.MCPDrift{Agent: r.Agent, Server: r.Server})
+			at = len(all) - 1
 		}
-		if now.Sub(d.ReportedAt) >= store.DriftRefresh {
-			d.ReportedAt, outcome = now, max(outcome, driftRefreshed)
+		tools, effect := addTools(all[at].Tools, r.Tools, now)
+		outcome = max(outcome, effect)
+		if all[at].Tools = tools; len(tools) == 0 {
+			all = slices.Delete(all, at, at+1)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b store.MCPDrift) int {
 		return cmp.Or(cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Server, b.Server))
 	})
 	return all, outcome
+}
+
+// addTools adds the tools of a report to the recorded ones of its server, and deletes the ones that no report has named for
+// store.DriftKept. So a server whose list alternates changes the record a limited number of times.
+func addTools(known []store.DriftedTool, names []string, now time.Time) (tools []store.DriftedTool, outcome driftOutcome) {
+	for _, t := range known {
+		age := now.Sub(t.ReportedAt)
+		named := slices.Contains(names, t.Name)
+		switch {
+		case !named && age >= store.DriftKept:
+			outcome = driftChanged
+			continue
+		case named && age >= store.DriftRefresh:
+			t.ReportedAt, outcome = now, max(outcome, driftRefreshed)
+		}
+		tools = append(tools, t)
+	}
+	for _, name := range names {
+		isName := func(t store.DriftedTool) bool { return t.Name == name }
+		if len(tools) < store.MaxDriftTools && !slices.ContainsFunc(tools, isName) {
+			tools, outcome = append(tools, store.DriftedTool{Name: name, Since: now, ReportedAt: now}), driftChanged
+		}
+	}
+	return tools, outcome
 }
 
 // Drift implements store.DriftReader.
@@ -144,7 +161,7 @@ func (s *Store) DriftedEnvironments(ctx context.Context, after store.Key, limit 
 	}, `SELECT d.project_id, d.environment_id, d.drift_changed_at, `+object.RefColumns+`
 		FROM deployments d JOIN environments e ON e.project_id = d.project_id AND e.id = d.environment_id AND e.live_deployment_id = d.id
 		JOIN object_ids k ON k.project_id = e.project_id AND k.id = e.id
-		WHERE d.drift_changed_at IS NOT NULL AND (d.project_id > $1 OR d.project_id = $1 AND d.environment_id > $2)
+		WHERE d.drift_changed_at IS NOT NULL AND (d.project_id, d.environment_id) > ($1, $2)
 		ORDER BY d.project_id, d.environment_id LIMIT $3`, after.ProjectID, after.ID, limit)
 	return list, sqldb.Wrap(err, "listing environments with drift")
 }

@@ -124,6 +124,12 @@ func (s *Store) makeLive(ctx context.Context, tx *sqldb.Tx, d store.Deployment, 
 		d.ProjectID, d.ID, sqldb.Instant(when), sqldb.JSON(a.ConnectorResults)); err != nil {
 		return when, sqldb.Wrap(err, "recording the activation")
 	}
+	// Only live deployments keep their drift, so the index of drift does not grow with the history.
+	if _, err := tx.Exec(ctx, `UPDATE deployments SET drift = NULL, drift_changed_at = NULL
+		WHERE project_id = $1 AND environment_id = $2 AND drift_changed_at IS NOT NULL AND id <> $3`,
+		d.ProjectID, d.EnvironmentID, d.ID); err != nil {
+		return when, sqldb.Wrap(err, "deleting the drift of earlier deployments")
+	}
 	if err := s.reviseConnectors(ctx, tx, d, a); err != nil {
 		return when, err
 	}

@@ -49,7 +49,10 @@ func (w *world) listDrifted() (found []store.DriftedEnvironment) {
 func (w *world) ageDrift(deployment uuid.UUID, by time.Duration) {
 	drift := w.readDrift(deployment)
 	for i := range drift {
-		drift[i].Since, drift[i].ReportedAt = drift[i].Since.Add(-by), drift[i].ReportedAt.Add(-by)
+		for j := range drift[i].Tools {
+			tool := &drift[i].Tools[j]
+			tool.Since, tool.ReportedAt = tool.Since.Add(-by), tool.ReportedAt.Add(-by)
+		}
 	}
 	raw, err := json.Marshal(drift)
 	w.NoError(err)
@@ -66,8 +69,8 @@ var driftPromises = []promise{
 		w.recordDrift(driftReport(first, "get"), driftReport(uuid.New(), "get"))
 		drift := w.readDrift(first)
 		w.Len(drift, 1)
-		w.Equal([]string{"first", "crm", "get"}, []string{drift[0].Agent, drift[0].Server, drift[0].Tools[0]})
-		w.WithinRange(drift[0].Since, now, now.Add(time.Hour))
+		w.Equal([]string{"first", "crm", "get"}, []string{drift[0].Agent, drift[0].Server, drift[0].Tools[0].Name})
+		w.WithinRange(drift[0].Since(), now, now.Add(time.Hour))
 		found := w.listDrifted()
 		w.Len(found, 1)
 		w.Equal(w.environment.Key(), found[0].Environment)
@@ -89,20 +92,42 @@ var driftPromises = []promise{
 		w.Equal(before, w.readDrift(live))
 		w.Equal(changed, w.listDrifted()[0].ChangedAt)
 		w.recordDrift(driftReport(live, "set"))
-		w.Equal([]string{"get", "set"}, w.readDrift(live)[0].Tools)
+		w.Equal([]string{"get", "set"}, w.readDrift(live)[0].Names())
 		w.True(w.listDrifted()[0].ChangedAt.After(changed))
 	}},
-	{"drift ends if no runner has reported it for an hour", func(w *world) {
+	{"a report deletes the tools of its server that no report has named for an hour", func(w *world) {
 		live := w.deploy("one", "first").ID
-		w.recordDrift(driftReport(live, "get"))
-		w.ageDrift(live, store.DriftKept)
-		w.recordDrift(driftReport(live, "get"))
+		w.recordDrift(driftReport(live, "get", "set"))
+		w.ageDrift(live, store.DriftKept-time.Minute)
 		w.recordDrift(driftReport(live))
-		w.Len(w.readDrift(live), 1, "a runner has just reported it again")
+		w.Equal([]string{"get", "set"}, w.readDrift(live)[0].Names(), "reports named them less than an hour ago")
+		w.recordDrift(driftReport(live, "set"))
+		w.ageDrift(live, time.Minute)
+		changed := w.listDrifted()[0].ChangedAt
+		w.Equal([]string{"get", "set"}, w.readDrift(live)[0].Names(), "no runner has compared again")
+		w.recordDrift(driftReport(live, "set", "list"))
+		w.Equal([]string{"set", "list"}, w.readDrift(live)[0].Names(), "a report has named only the others")
+		w.True(w.listDrifted()[0].ChangedAt.After(changed))
 		w.ageDrift(live, store.DriftKept)
 		w.recordDrift(driftReport(live))
 		w.Empty(w.readDrift(live))
 		w.Empty(w.listDrifted())
+	}},
+	{"an invalid report does not prevent the record of the others", func(w *world) {
+		live := w.deploy("one", "first").ID
+		invalid := driftReport(live, "get")
+		invalid.Agent = "First"
+		err := w.s.RecordDrift(w.ctx, w.environment.Key(), []store.DriftReport{invalid, driftReport(live, "get")})
+		w.ErrorIs(err, store.ErrInvalid)
+		w.Len(w.readDrift(live), 1)
+	}},
+	{"an activation deletes the drift of the deployment that was live", func(w *world) {
+		first := w.deploy("one", "first").ID
+		w.recordDrift(driftReport(first, "get"))
+		w.deploy("two", "first")
+		w.Empty(w.readDrift(first))
+		w.recordDrift(driftReport(first, "get"))
+		w.Empty(w.readDrift(first), "runs of an earlier deployment still report")
 	}},
 	{"recorded drift is bounded and printable", func(w *world) {
 		live := w.deploy("one", "first").ID
@@ -118,8 +143,8 @@ var driftPromises = []promise{
 		drift := w.readDrift(live)
 		w.Len(drift, store.MaxDrift)
 		w.Len(drift[0].Tools, store.MaxDriftTools)
-		w.LessOrEqual(len(drift[0].Tools[0]), store.MaxDriftTool)
-		w.True(strings.HasPrefix(drift[0].Tools[0], "00_[2J___ä"), drift[0].Tools[0])
+		w.LessOrEqual(len(drift[0].Tools[0].Name), store.MaxDriftTool)
+		w.True(strings.HasPrefix(drift[0].Tools[0].Name, "00_[2J___ä"), drift[0].Tools[0].Name)
 		w.ErrorIs(w.s.RecordDrift(w.ctx, w.environment.Key(), make([]store.DriftReport, store.MaxDriftReports+1)), store.ErrTooLarge)
 		for _, wrong := range []store.DriftReport{{Agent: "First", Server: "crm"}, {Agent: "first", Server: "c r m"}, {Agent: strings.Repeat("a", 64), Server: "crm"}} {
 			w.ErrorIs(w.s.RecordDrift(w.ctx, w.environment.Key(), []store.DriftReport{wrong}), store.ErrInvalid)
