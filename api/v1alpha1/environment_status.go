@@ -83,20 +83,18 @@ func (e *Environment) MarkNothingLive() {
 	setCondition(e, ConditionDeploymentLive, metav1.ConditionFalse, ReasonNotLive, "no deployment is live, and runs wait: "+remedy)
 }
 
-// MarkToolsDrifted reports the drift of the MCP tools that the live deployment pins, or "" for none. It
-// returns whether the report changed.
-func (e *Environment) MarkToolsDrifted(drift string) (changed bool) {
-	before := e.Status.Condition(ConditionToolsDrifted)
-	if drift == "" {
+// MarkToolsDrifted reports the drift of the MCP tools that the live deployment pins. It returns whether a tool was added since
+// the last report. An empty message means that there is no drift.
+func (e *Environment) MarkToolsDrifted(message string, grownAt time.Time) (grown bool) {
+	if message == "" {
+		e.Status.ToolsDriftedAt = nil
 		removeCondition(e, ConditionToolsDrifted)
-		return before != nil
+		return false
 	}
-	was := ""
-	if before != nil {
-		was = before.Message
-	}
-	setCondition(e, ConditionToolsDrifted, metav1.ConditionTrue, ReasonToolsChanged, drift)
-	return e.Status.Condition(ConditionToolsDrifted).Message != was
+	before, at := e.Status.ToolsDriftedAt, metav1.NewTime(grownAt.Truncate(time.Second))
+	e.Status.ToolsDriftedAt = &at
+	setCondition(e, ConditionToolsDrifted, metav1.ConditionTrue, ReasonToolsChanged, message)
+	return before == nil || before.Before(&at)
 }
 
 // MarkInEffect reports that the environment and its pool match the spec, whether a deployment is

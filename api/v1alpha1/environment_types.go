@@ -345,6 +345,12 @@ type EnvironmentStatus struct {
 	// +kubebuilder:validation:MaxLength=255
 	LivePath *string `json:"livePath,omitempty"`
 
+	// ToolsDriftedAt is the time at which a tool was last added to the condition ToolsDrifted; absent
+	// without the condition.
+	//
+	// +optional
+	ToolsDriftedAt *metav1.Time `json:"toolsDriftedAt,omitempty"`
+
 	// SeenCommit is the head of the followed branch at the last successful poll; empty if spec.git
 	// follows no branch.
 	//

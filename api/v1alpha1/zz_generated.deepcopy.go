@@ -821,6 +821,10 @@ func (in *EnvironmentStatus) DeepCopyInto(out *EnvironmentStatus) {
 		*out = new(string)
 		**out = **in
 	}
+	if in.ToolsDriftedAt != nil {
+		in, out := &in.ToolsDriftedAt, &out.ToolsDriftedAt
+		*out = (*in).DeepCopy()
+	}
 	if in.Git != nil {
 		in, out := &in.Git, &out.Git
 		*out = new(EnvironmentGitStatus)

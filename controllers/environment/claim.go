@@ -5,6 +5,7 @@ package environment
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/base"
@@ -53,7 +54,7 @@ func (r *Reconciler) reportState(ctx context.Context, e *v1alpha1.Environment, p
 	e.Status.Default = name == e.Name
 	if stored.LiveDeploymentID == nil {
 		e.MarkNothingLive()
-		e.MarkToolsDrifted("")
+		e.MarkToolsDrifted("", time.Time{})
 		return nil, nil
 	}
 	live, err := r.Store.Deployment(ctx, store.Key{ProjectID: key.ProjectID, ID: *stored.LiveDeploymentID})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,15 +17,21 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/controllers/base"
+	"github.com/agentplatform/agentplatform/internal/excerpt"
 	"github.com/agentplatform/agentplatform/internal/namespaces"
 	"github.com/agentplatform/agentplatform/store"
 )
 
 const (
-	// driftInterval is the interval of queries for changed drift.
-	driftInterval = time.Minute
+	// driftCheckInterval is the interval of queries for changed drift.
+	driftCheckInterval = time.Minute
 	// driftPage is the number of environments per query.
 	driftPage = 500
+	// maxDriftServers is the number of servers in a message, and maxDriftNames that of tools per server. A longer name of a tool
+	// than maxDriftName bytes is cut. The limits keep a message below the size limit of conditions.
+	maxDriftServers = 3
+	maxDriftNames   = 3
+	maxDriftName    = 20
 )
 
 // reportDrift reports the drift of the live deployment's MCP tools, with an event if it has changed.
@@ -34,27 +41,42 @@ func (r *Reconciler) reportDrift(ctx context.Context, e *v1alpha1.Environment, l
 		return base.FromStore(err)
 	}
 	message := driftMessage(drift)
-	if e.MarkToolsDrifted(message) && message != "" {
+	if e.MarkToolsDrifted(message, store.DriftGrownAt(drift)) {
 		r.Event(e, corev1.EventTypeWarning, v1alpha1.ReasonToolsChanged, message)
 	}
 	return nil
 }
 
-// driftMessage describes drift; "" if there is none.
+// driftMessage describes drift; "" if there is none. It starts with the servers that drifted last.
 func driftMessage(drift []store.MCPDrift) string {
 	if len(drift) == 0 {
 		return ""
 	}
+	drift = slices.Clone(drift)
+	slices.SortStableFunc(drift, func(a, b store.MCPDrift) int {
+		return store.DriftGrownAt([]store.MCPDrift{b}).Compare(store.DriftGrownAt([]store.MCPDrift{a}))
+	})
 	var servers []string
-	for _, d := range drift {
-		tools := make([]string, len(d.Tools))
-		for i, name := range d.Tools {
-			tools[i] = fmt.Sprintf("%q", name)
+	for _, d := range drift[:min(len(drift), maxDriftServers)] {
+		names := d.Names()
+		slices.Reverse(names)
+		more := len(names) - maxDriftNames
+		names = names[:min(len(names), maxDriftNames)]
+		for i, name := range names {
+			names[i] = fmt.Sprintf("%q", excerpt.Of(name, maxDriftName, excerpt.Ellipsis))
 		}
-		servers = append(servers, fmt.Sprintf("agent %q, server %q: %s", d.Agent, d.Server, strings.Join(tools, ", ")))
+		tools := strings.Join(names, ", ")
+		if more > 0 {
+			tools += fmt.Sprintf(" and %d more", more)
+		}
+		servers = append(servers, fmt.Sprintf("agent %q, server %q: %s", d.Agent, d.Server, tools))
 	}
-	return "MCP servers changed or removed tools that the live deployment pins. Review them and deploy again to pin the new list. " +
+	message := "MCP servers changed or removed tools that the live deployment pins. Review them and deploy again to pin the new list. " +
 		strings.Join(servers, "; ")
+	if more := len(drift) - len(servers); more > 0 {
+		message += fmt.Sprintf("; other servers: %d", more)
+	}
+	return message
 }
 
 // DriftWatch queues the Environments whose drift of MCP tools changed.
@@ -80,7 +102,7 @@ func (d *DriftWatch) Start(ctx context.Context) error {
 		if err := d.CheckAll(ctx); err != nil && ctx.Err() == nil {
 			d.Logger.ErrorContext(ctx, "reading the drift of MCP tools; Environments report it later", "error", err)
 		}
-	}, driftInterval)
+	}, driftCheckInterval)
 	return nil
 }
 
