@@ -2,6 +2,8 @@
 
 package dispatchapi
 
+import "time"
+
 // Limits of the port, in bytes. The limits of data are the store's, which rejects or cuts larger
 // data. Callers check before, so that they can return their own error.
 const (
@@ -75,6 +77,8 @@ const (
 	MaxDriftReports = 16
 	MaxDriftTools   = 16
 	MaxDriftTool    = 64
+	// DriftReportInterval is the minimum interval between two reports about the same server of an agent.
+	DriftReportInterval = 10 * time.Minute
 )
 
 // Limits of a run's JSON input in a runner. A decoded small value needs many times the memory of

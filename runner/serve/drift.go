@@ -16,12 +16,8 @@ import (
 	"github.com/agentplatform/agentplatform/internal/excerpt"
 )
 
-const (
-	// driftInterval is the minimum interval between two reports about the same server of an agent.
-	driftInterval = 10 * time.Minute
-	// maxDriftSubjects is the number of servers of agents that a DriftBook remembers. It reports no further ones.
-	maxDriftSubjects = 1024
-)
+// maxDriftSubjects is the number of servers of agents that a DriftBook remembers. It reports no further ones.
+const maxDriftSubjects = 1024
 
 // DriftBook collects comparisons of pinned MCP tools for the next claim requests. It is safe for concurrent use.
 type DriftBook struct {
@@ -102,7 +98,9 @@ func (b *DriftBook) deleteOld() {
 		return
 	}
 	now := b.now()
-	maps.DeleteFunc(b.reports, func(_ driftSubject, s *driftState) bool { return !s.pending && now.Sub(s.sentAt) >= driftInterval })
+	maps.DeleteFunc(b.reports, func(_ driftSubject, s *driftState) bool {
+		return !s.pending && now.Sub(s.sentAt) >= dispatchapi.DriftReportInterval
+	})
 }
 
 // Due returns the reports for the next request, at most dispatchapi.MaxDriftReports.
@@ -111,7 +109,7 @@ func (b *DriftBook) Due() (reports dispatchapi.DriftReports) {
 	defer b.mu.Unlock()
 	now := b.now()
 	for subject, state := range b.reports {
-		if state.pending && now.Sub(state.sentAt) >= driftInterval {
+		if state.pending && now.Sub(state.sentAt) >= dispatchapi.DriftReportInterval {
 			reports = append(reports, dispatchapi.DriftReport{
 				DeploymentID: subject.deployment, Agent: subject.agent, Server: subject.server, Tools: state.tools,
 			})

@@ -39,8 +39,8 @@ func (h *Handler) claimRuns(w http.ResponseWriter, r *http.Request, token store.
 		}
 		return err
 	}
-	h.recordDrift(r.Context(), token, req.Drift)
 	defer h.idleRunners.addWaiting(runner)()
+	h.startDriftRecord(r.Context(), token, req.Drift)
 	wait := min(time.Duration(max(req.WaitSeconds, 0))*time.Second, maxWait)
 	deadline := time.NewTimer(wait)
 	defer deadline.Stop()

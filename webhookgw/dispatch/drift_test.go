@@ -3,8 +3,10 @@
 package dispatch
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -24,8 +26,10 @@ func TestClaim_RecordsDrift(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := &fake{undrifted: problem}
-			w := ask(t, handlerOf(f), "a", http.MethodPost, "/v1/claim", body)
+			h := handlerOf(f)
+			w := ask(t, h, "a", http.MethodPost, "/v1/claim", body)
 			require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+			h.drift.records.Wait()
 			environment := store.Key{ProjectID: named("a"), ID: named("a")}
 			require.Equal(t, map[store.Key][]store.DriftReport{
 				environment: {{DeploymentID: deployment, Agent: "support", Server: "crm", Tools: []string{"get"}}},
@@ -33,6 +37,26 @@ func TestClaim_RecordsDrift(t *testing.T) {
 			require.Equal(t, 1, f.calls("Claim"))
 		})
 	}
+}
+
+// Claims do not wait for the record of drift. A project has one record at a time, and so are log entries about errors.
+func TestClaim_RecordsDriftBesideClaim(t *testing.T) {
+	t.Parallel()
+	body := fmt.Sprintf(`{"runner_id":"r","drift":[{"deployment_id":%q,"agent":"support","server":"crm"}]}`, uuid.New())
+	f := &fake{undrifted: store.ErrInvalid, holdDrift: make(chan struct{})}
+	var log bytes.Buffer
+	h := New(Options{Store: f, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for range maxDriftRecords {
+		w := ask(t, h, "a", http.MethodPost, "/v1/claim", body)
+		require.Equal(t, http.StatusOK, w.Code, w.Body.String())
+	}
+	require.Equal(t, maxDriftRecords, f.calls("Claim"))
+	require.EqualValues(t, 1, h.drift.slots.Taken())
+	close(f.holdDrift)
+	h.drift.records.Wait()
+	require.Zero(t, h.drift.slots.Taken())
+	require.Equal(t, 1, f.calls("RecordDrift"))
+	require.Equal(t, 1, strings.Count(log.String(), "level=WARN"), log.String())
 }
 
 // A request has a limited number of reports, and a report a limited number of tools.

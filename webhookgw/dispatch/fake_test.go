@@ -40,8 +40,9 @@ type fake struct {
 	away  error       // the error of Attend
 	waits []store.Key // environments with queued runs, whatever hints report
 
-	undrifted  error    // the error of RecordDrift
-	actions    []string // the tools of each agent
+	undrifted  error         // the error of RecordDrift
+	holdDrift  chan struct{} // RecordDrift waits until it is closed
+	actions    []string      // the tools of each agent
 	actionless error
 	sent       store.Sent
 	unsent     error
@@ -107,6 +108,10 @@ func (f *fake) Claim(context.Context, store.Claim) (store.ClaimResult, error) {
 }
 
 func (f *fake) RecordDrift(_ context.Context, environment store.Key, reports []store.DriftReport) error {
+	f.count("RecordDrift")
+	if f.holdDrift != nil {
+		<-f.holdDrift
+	}
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	f.drift = map[store.Key][]store.DriftReport{environment: reports}

@@ -102,6 +102,7 @@ type Handler struct {
 	idleRunners *idleRunners
 	ends        *endCommitter
 	appends     *appendQueue
+	drift       *driftRecorder
 	// inFlight limits the memory of requests, claims that of claim responses, streams that of
 	// streams, and saves that of files that runs save.
 	inFlight               *quota.SlotSet
@@ -131,7 +132,7 @@ func New(opts Options) *Handler {
 	}
 	wakeups := newWakeups()
 	h := &Handler{
-		opts: opts, wakeups: wakeups, idleRunners: newIdleRunners(), ends: newEndCommitter(opts.Store),
+		opts: opts, wakeups: wakeups, idleRunners: newIdleRunners(), ends: newEndCommitter(opts.Store), drift: newDriftRecorder(),
 		inFlight: quota.NewSlotSet(maxInFlight, projectShare), claims: newBudget(maxClaimBytes), streams: newBudget(maxStreamBytes), saves: newBudget(maxSaveBytes),
 		calls: newCalls(opts.Store.Connections(), callParts, queueTimeout), beats: newCalls(opts.Store.Connections(), heartbeatParts, heartbeatQueueTimeout),
 		tokens:       newTokenCache(opts.Store, wakeups),
@@ -181,6 +182,7 @@ func (h *Handler) Run(ctx context.Context) error {
 	group.Go(func() { h.recordWaitingRunners(ctx) })
 	h.ends.runLoop(ctx)
 	h.appends.writers.Wait()
+	h.drift.records.Wait()
 	stopQueued()
 	stopFreed()
 	stopRoutes()

@@ -31,4 +31,9 @@ var (
 	_ *[store.MaxEntries]byte      = (*[dispatchapi.MaxEntries]byte)(nil)
 	_ *[store.MaxDigests]byte      = (*[dispatchapi.MaxDigests]byte)(nil)
 	_ *[store.MaxRunnerID]byte     = (*[dispatchapi.MaxRunnerID]byte)(nil)
+
+	_ *[store.MaxDriftReports]byte = (*[dispatchapi.MaxDriftReports]byte)(nil)
+	_ *[store.MaxDriftTools]byte   = (*[dispatchapi.MaxDriftTools]byte)(nil)
+	_ *[store.MaxDriftTool]byte    = (*[dispatchapi.MaxDriftTool]byte)(nil)
+	_ *[store.DriftRefresh]byte    = (*[dispatchapi.DriftReportInterval]byte)(nil)
 )
