@@ -14,17 +14,28 @@ const MaxLength = 63
 
 // control are characters that are invisible or change the display of other characters: control
 // characters, line and paragraph separators, characters that change the direction of text, and
-// invisible ones. Joiners and variation selectors are allowed, because some scripts and emoji need them.
-const control = blankLetters + `\p{Cc}\p{Zl}\p{Zp}\x{00AD}\x{061C}\x{200B}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{FEFF}\x{FFF9}-\x{FFFB}\x{E0000}-\x{E007F}`
+// invisible ones. Joiners are allowed, because some scripts and emoji need them.
+const control = blankLetters + `\x{034F}\p{Cc}\p{Zl}\p{Zp}\x{00AD}\x{061C}\x{200B}\x{200E}\x{200F}\x{202A}-\x{202E}\x{2060}-\x{206F}\x{FEFF}\x{FFF9}-\x{FFFB}\x{E0000}-\x{E007F}`
 
 // blankLetters are letters and symbols that show nothing: fillers of Hangul, vowels of Khmer and the blank of Braille.
 const blankLetters = `\x{115F}\x{1160}\x{17B4}\x{17B5}\x{2800}\x{3164}\x{FFA0}`
 
-// modifiers show nothing alone: the grapheme joiner and variation selectors.
-const modifiers = `\x{034F}\x{180B}-\x{180D}\x{180F}\x{FE00}-\x{FE0F}\x{E0100}-\x{E01EF}`
+// selectors are the variation selectors, which show nothing alone.
+const selectors = `\x{180B}-\x{180D}\x{180F}\x{FE00}-\x{FE0F}\x{E0100}-\x{E01EF}`
+
+// selected matches the characters that can have a variation selector, with it: emoji and symbols, keycaps and Mongolian letters.
+// After another character a selector can be invisible, so that two names look the same.
+const selected = `[\x{00A9}\x{00AE}\x{203C}\x{2049}\x{2122}\x{2139}\x{2190}-\x{23FF}\x{24C2}\x{25A0}-\x{27BF}\x{2900}-\x{297F}\x{2B00}-\x{2BFF}` +
+	`\x{3030}\x{303D}\x{3297}\x{3299}\x{1F000}-\x{1FAFF}][\x{FE0E}\x{FE0F}]|[0-9#*]\x{FE0F}\x{20E3}|[\x{1820}-\x{18AA}][\x{180B}-\x{180D}\x{180F}]`
+
+// inner and outer match a character of a name. outer matches the ones that can be first or last.
+const (
+	inner = `(?:` + selected + `|[^` + control + selectors + `])`
+	outer = `(?:` + selected + `|[^\pZ\p{Cf}` + control + selectors + `])`
+)
 
 // Pattern matches valid names in RE2 syntax, for CEL and Go. It does not limit their length.
-const Pattern = `^[^\pZ\p{Cf}` + control + modifiers + `]([^` + control + `]*[^\pZ\p{Cf}` + control + `])?$`
+const Pattern = `^` + outer + `(` + inner + `*` + outer + `)?$`
 
 // Message describes Pattern.
 const Message = "must not be blank, and have no white space around it, control characters, line breaks, invisible characters or characters that change the direction of text"
@@ -46,7 +57,7 @@ func Problem(name string) string {
 }
 
 // invisible matches a character that shows nothing alone.
-var invisible = regexp.MustCompile(`^[\pZ\p{Cf}` + control + modifiers + `]$`)
+var invisible = regexp.MustCompile(`^[\pZ\p{Cf}` + control + selectors + `]$`)
 
 // isInvisible reports whether a character shows nothing alone.
 func isInvisible(r rune) bool { return invisible.MatchString(string(r)) }
