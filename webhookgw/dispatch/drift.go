@@ -34,7 +34,7 @@ func newDriftRecorder() *driftRecorder {
 }
 
 // startDriftRecord records the drift of MCP tools that a runner reports with a claim. The claim does not wait for it. Reports
-// that cannot be recorded are dropped, because the runner compares the tools again.
+// that cannot be recorded are dropped. The runner does not send them again. It reports a change that lasts after its next list.
 func (h *Handler) startDriftRecord(ctx context.Context, token store.Token, reports []dispatchapi.DriftReport) {
 	if len(reports) == 0 {
 		return
@@ -54,7 +54,7 @@ func (h *Handler) startDriftRecord(ctx context.Context, token store.Token, repor
 
 func (h *Handler) warnOfDrift(token store.Token, err error) {
 	if h.drift.log.Allow() {
-		h.opts.Logger.Warn("recording the drift of MCP tools; runners report it again; further errors are logged once a minute",
+		h.opts.Logger.Warn("cannot record the drift of MCP tools; runners report it after their next list; further errors are logged once a minute",
 			"environment", token.EnvironmentID, "error", err)
 	}
 }
