@@ -143,8 +143,10 @@ func newGolden(t testing.TB) *apiservertest.ProjectWithHistory {
 	p.ExecuteSQL(t, `UPDATE ended_runs SET started_at = ended_at - 2000000 WHERE id = $1`, p.CompletedRun.String())
 	p.ExecuteSQL(t, `INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, at, currency, cost_nanos)
 		VALUES ($1, $2, 1, 'openai/gpt-5', 2, 3, 1, 1, 5, $3, 'USD', 4200000), ($1, $2, 2, 'ours/small', 1, 1, 0, 0, 2, $3, '', 0)`, p.ProjectID.String(), p.CompletedRun.String(), atHour(5).UnixMicro())
-	p.ExecuteSQL(t, `UPDATE deployments SET drift = $2 WHERE id = $1`, p.IDs["deployment"],
-		`[{"agent":"hello","server":"crm","tools":["get"],"since":"`+atHour(6).Format(time.RFC3339Nano)+`"}]`)
+	changed := store.DriftedTool{Name: "get", Since: atHour(6), ReportedAt: atHour(7)}
+	drift, err := json.Marshal([]store.MCPDrift{{Agent: "hello", Server: "crm", Tools: []store.DriftedTool{changed}}})
+	require.NoError(t, err)
+	p.ExecuteSQL(t, `UPDATE deployments SET drift = $2 WHERE id = $1`, p.IDs["deployment"], string(drift))
 	run, err := p.Store.Run(t.Context(), store.Key{ProjectID: p.ProjectID, ID: p.CompletedRun})
 	require.NoError(t, err)
 	p.IDs["last_ended"] = run.EndedAt.UTC().Format(time.RFC3339Nano)
