@@ -39,6 +39,7 @@ var ofAll = map[string]string{
 	"demandStatement":      "uses the rows of the walk in one environment",
 	"CountStored":          "counts ended runs of all projects",
 	"RebuildRollups":       "counts ended runs of all projects",
+	"DriftedEnvironments":  "environments of all projects are listed",
 	"ConnectorIDs":         "lists all IDs",
 	"ProjectIDs":           "lists all IDs",
 
