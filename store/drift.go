@@ -95,16 +95,9 @@ func (d MCPDrift) Since() time.Time {
 	return slices.MinFunc(d.Tools, func(a, b DriftedTool) int { return a.Since.Compare(b.Since) }).Since
 }
 
-// DriftGrownAt returns the time at which a tool was last added to drift; zero without drift.
-func DriftGrownAt(drift []MCPDrift) (at time.Time) {
-	for _, d := range drift {
-		for _, t := range d.Tools {
-			if t.Since.After(at) {
-				at = t.Since
-			}
-		}
-	}
-	return at
+// GrownAt returns the time at which a tool was last added.
+func (d MCPDrift) GrownAt() time.Time {
+	return slices.MaxFunc(d.Tools, func(a, b DriftedTool) int { return a.Since.Compare(b.Since) }).Since
 }
 
 // DriftedEnvironment is an environment whose live deployment has drift.

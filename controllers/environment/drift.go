@@ -34,28 +34,30 @@ const (
 	maxDriftName    = 20
 )
 
-// reportDrift reports the drift of the live deployment's MCP tools, with an event if it has changed.
+// reportDrift reports the drift of the live deployment's MCP tools, with an event if it has grown.
 func (r *Reconciler) reportDrift(ctx context.Context, e *v1alpha1.Environment, live store.Key) error {
 	drift, err := r.Store.Drift(ctx, live)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return base.FromStore(err)
 	}
+	// The servers that drifted last come first.
+	slices.SortStableFunc(drift, func(a, b store.MCPDrift) int { return b.GrownAt().Compare(a.GrownAt()) })
+	var grownAt time.Time
+	if len(drift) > 0 {
+		grownAt = drift[0].GrownAt()
+	}
 	message := driftMessage(drift)
-	if e.MarkToolsDrifted(message, store.DriftGrownAt(drift)) {
+	if e.MarkToolsDrifted(message, grownAt) {
 		r.Event(e, corev1.EventTypeWarning, v1alpha1.ReasonToolsChanged, message)
 	}
 	return nil
 }
 
-// driftMessage describes drift; "" if there is none. It starts with the servers that drifted last.
+// driftMessage describes drift, in its order; "" if there is none.
 func driftMessage(drift []store.MCPDrift) string {
 	if len(drift) == 0 {
 		return ""
 	}
-	drift = slices.Clone(drift)
-	slices.SortStableFunc(drift, func(a, b store.MCPDrift) int {
-		return store.DriftGrownAt([]store.MCPDrift{b}).Compare(store.DriftGrownAt([]store.MCPDrift{a}))
-	})
 	var servers []string
 	for _, d := range drift[:min(len(drift), maxDriftServers)] {
 		names := d.Names()
