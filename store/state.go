@@ -78,6 +78,9 @@ const (
 	TriggerOutbound TriggerType = "outbound"
 )
 
+// TriggerTypes are all trigger types.
+var TriggerTypes = []TriggerType{TriggerWebhook, TriggerCron, TriggerOutbound}
+
 // DeploymentStatus is the state of a deployment.
 type DeploymentStatus string
 

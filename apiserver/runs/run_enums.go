@@ -37,7 +37,11 @@ type TriggerType string
 
 // Schema describes the type.
 func (TriggerType) Schema(r huma.Registry) *huma.Schema {
-	return rest.Enumeration(r, "TriggerType", "The cause of a connector run.", "webhook", "cron", "outbound")
+	var values []string
+	for _, t := range store.TriggerTypes {
+		values = append(values, string(t))
+	}
+	return rest.Enumeration(r, "TriggerType", "The cause of a connector run.", values...)
 }
 
 // EndedStatus is a final status of a connector run.

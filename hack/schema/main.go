@@ -11,6 +11,7 @@
 //	covering "a, b"        further columns of an index entry, which the index does not order by
 //	partitionedBy "id"     one partition a day, by the time in the ID
 //	fill 50                how full PostgreSQL packs a page, in percent; the rest is for updates that touch no index
+//	triggerTypes           the trigger types of connector runs, as texts
 //	queue 80               fill for a table whose rows come and go: vacuumed by the number of dead rows, because whoever
 //	                       takes the next row walks over the dead rows before it
 package main
@@ -22,7 +23,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"text/template"
+
+	"github.com/agentplatform/agentplatform/store"
 )
 
 func main() {
@@ -105,6 +109,14 @@ func sqliteColumn(line []byte) []byte {
 	return append(append(parts[1], translated...), parts[3]...)
 }
 
+func triggerTypes() string {
+	var texts []string
+	for _, t := range store.TriggerTypes {
+		texts = append(texts, "'"+string(t)+"'")
+	}
+	return strings.Join(texts, ", ")
+}
+
 // render returns the migration of one engine.
 func render(folder string, of dialect) ([]byte, error) {
 	paths, err := filepath.Glob(filepath.Join(folder, "*.sql.tmpl"))
@@ -117,7 +129,7 @@ func render(folder string, of dialect) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading a template: %w", err)
 		}
-		t, err := template.New(path).Funcs(of.functions).Parse(string(text))
+		t, err := template.New(path).Funcs(of.functions).Funcs(template.FuncMap{"triggerTypes": triggerTypes}).Parse(string(text))
 		if err != nil {
 			return nil, fmt.Errorf("parsing a template: %w", err)
 		}
