@@ -3,6 +3,8 @@
 package bundle
 
 import (
+	"cmp"
+	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
@@ -17,9 +19,9 @@ import (
 // Connector is a connector that the repository defines. Texts of the configuration may contain ${NAME}. They keep it
 // here, and the environment's variables replace it later.
 type Connector struct {
-	Type string `yaml:"type" required:"true" enum:"webhook,cron" example:"webhook" doc:"Source of the events: requests to a URL, or a schedule."`
-	// Mode is inbound for a cron connector.
-	Mode string `yaml:"mode" enum:"inbound,sync,outbound" example:"inbound" doc:"Mode of a webhook: 'inbound' returns the IDs of the runs at once, 'sync' returns the answer of the agent, 'outbound' sends results. Required for a webhook. A cron connector is 'inbound'."`
+	Type string `yaml:"type" required:"true" enum:"{type names}" example:"webhook" doc:"Type of the connector: {types}."`
+	// Mode is never empty: a type with one mode has it without the key.
+	Mode string `yaml:"mode" enum:"{mode names}" example:"inbound" doc:"Mode of a webhook: {modes}. Required for a webhook. A connector that is no webhook is 'inbound'."`
 	// DisplayName is Key without the key.
 	DisplayName string `yaml:"name" without:"the stem of the file" doc:"Name for people, at most 63 characters."`
 	// Enabled is true without the key.
@@ -143,14 +145,14 @@ func (p *repoParser) parseConnector(file string) {
 func (c *Connector) Kind() connector.Kind { return connector.KindOf(c.Type, c.Mode) }
 
 func (p *repoParser) checkConnector(c *Connector) {
-	switch {
-	case c.Type == connector.TypeWebhook && c.Mode == "":
-		p.problems.add(c.At("mode"), `missing key "mode", which type webhook requires; write mode: inbound`)
-	case c.Type == connector.TypeCron:
-		if c.Mode != "" && c.Mode != connector.Cron.Mode() {
-			p.problems.add(c.At("mode"), `a cron connector is always inbound; remove "mode"`)
+	switch kinds := connector.KindsOf(c.Type); {
+	case len(kinds) == 1:
+		if mode := kinds[0].Mode(); c.Mode != "" && c.Mode != mode {
+			p.problems.add(c.At("mode"), `a %s is always %s; remove "mode"`, kinds[0].Noun(), mode)
 		}
-		c.Mode = connector.Cron.Mode()
+		c.Mode = kinds[0].Mode()
+	case len(kinds) > 1 && c.Mode == "":
+		p.problems.add(c.At("mode"), `missing key "mode", which type %s requires; write mode: %s`, c.Type, kinds[0].Mode())
 	}
 	if c.Kind() == "" {
 		return // reported above or by the decoder
@@ -208,46 +210,49 @@ func (p *repoParser) checkConfigKeys(c *Connector) {
 // checkConnectorConfig checks the settings of a connector. The deployment checks texts with ${NAME}, which have placeholders here.
 func (p *repoParser) checkConnectorConfig(c *Connector) {
 	config := c.Config
-	placeholder := func(key, text, value string) string {
-		if err := expand.Check(text); err != nil {
-			p.problems.add(c.atConfig(key), "%q %v", key, err)
+	for _, f := range c.Kind().Fields() {
+		if f.Variables == "" {
+			continue
 		}
-		if expand.Names(text) {
-			return value
+		switch value := f.In(&config).Addr().Interface().(type) {
+		case *string:
+			if err := expand.Check(*value); err != nil {
+				p.problems.add(c.atConfig(f.Name), "%q %v", f.Name, err)
+			}
+			if expand.Names(*value) { // A text without an example has its length as written, as in the mirror of the file.
+				*value = cmp.Or(f.Default, f.Example, *value)
+			}
+		case *map[string]string:
+			*value = p.checkMapTexts(c, f.Name, *value)
+		case *json.RawMessage:
+			none := expand.Expansion{Lookup: func(string) (string, bool) { return "", false }}
+			if _, err := none.JSON(*value); len(*value) > 0 && err != nil {
+				p.problems.add(c.atConfig(f.Name), "%q %v", f.Name, err)
+			}
 		}
-		return text
-	}
-	config.URL = placeholder("url", config.URL, "https://example.com")
-	config.Schedule = placeholder("schedule", config.Schedule, "@daily")
-	config.Timezone = placeholder("timezone", config.Timezone, "")
-	placeholder("prompt", config.Prompt, "") // The length counts as written, as in the mirror of the file.
-	config.Headers = p.checkHeaderTexts(c)
-	none := expand.Expansion{Lookup: func(string) (string, bool) { return "", false }}
-	if _, err := none.JSON(config.Payload); len(config.Payload) > 0 && err != nil {
-		p.problems.add(c.atConfig("payload"), `"payload" %v`, err)
 	}
 	for _, problem := range c.Kind().CheckRules(config) {
 		p.problems.add(c.atConfig(problem.Field), "%q %s", problem.Field, problem.Problem)
 	}
 }
 
-// checkHeaderTexts returns the headers of a connector, with empty values in place of values with ${NAME}.
-func (p *repoParser) checkHeaderTexts(c *Connector) map[string]string {
-	headers := maps.Clone(c.Config.Headers)
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		if err := expand.Check(headers[name]); err != nil {
-			p.problems.add(c.atConfig("headers"), `"headers" %v, in the value of %q`, err, name)
+// checkMapTexts returns the texts of a key, with empty values in place of values with ${NAME}.
+func (p *repoParser) checkMapTexts(c *Connector, key string, texts map[string]string) map[string]string {
+	texts = maps.Clone(texts)
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		if err := expand.Check(texts[name]); err != nil {
+			p.problems.add(c.atConfig(key), `%q %v, in the value of %q`, key, err, name)
 		}
-		if expand.Names(headers[name]) {
-			headers[name] = ""
+		if expand.Names(texts[name]) {
+			texts[name] = ""
 		}
 	}
-	return headers
+	return texts
 }
 
 func (p *repoParser) checkLink(c *Connector, l Link) {
 	if l.FilesRequired && c.Kind().Sends() {
-		p.problems.add(c.At("links"), `"files_required" is for links of inbound, sync and cron connectors; remove it`)
+		p.problems.add(c.At("links"), `"files_required" is for links of %s connectors; remove it`, connector.NamesOf(connector.Kind.StartsRuns, "and"))
 	}
 	if l.Outbound == nil {
 		return

@@ -26,3 +26,6 @@ func KeysOfVariables(t reflect.Type) map[string]string {
 	walk(t)
 	return tags
 }
+
+// KindWords replaces the names of lists of package connector in tags.
+var KindWords = kindWords

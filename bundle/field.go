@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/agentplatform/agentplatform/connector"
 )
 
 // field is a key of a YAML file. The tags of its Go field say all there is to know about the key.
@@ -89,7 +91,7 @@ func parseField(goField reflect.StructField) *field {
 		return nil
 	}
 	f := &field{
-		name: name, doc: tag.Get("doc"), example: tag.Get("example"), without: tag.Get("without"), index: goField.Index, goType: goField.Type,
+		name: name, doc: kindWords.Replace(tag.Get("doc")), example: tag.Get("example"), without: tag.Get("without"), index: goField.Index, goType: goField.Type,
 		types: splitTag(tag, "types"), kinds: splitTag(tag, "kinds"), needed: tag.Get("needed"), required: tag.Get("required") == "true", choice: tag.Get("choice"),
 		enum: splitTag(tag, "enum"), unsupportedValues: splitTag(tag, "unsupportedValues"), form: tag.Get("form"), variables: tag.Get("variables"),
 		min: parseBound(tag, "min"), max: parseBound(tag, "max"), over: parseBound(tag, "over"),
@@ -112,8 +114,14 @@ func splitTag(tag reflect.StructTag, name string) []string {
 	if text == "" {
 		return nil
 	}
-	return strings.Split(text, ",")
+	return strings.Split(kindWords.Replace(text), ",")
 }
+
+// kindWords fills in tags what only package connector lists: the types and modes of connectors.
+var kindWords = strings.NewReplacer(
+	"{type names}", strings.Join(connector.TypeNames(), ","), "{mode names}", strings.Join(connector.Modes(connector.Kind.IsKnown), ","),
+	"{types}", connector.DescribeTypes("'"), "{modes}", connector.DescribeModes("'"),
+)
 
 // parseBound returns the number in a tag, nil without the tag.
 func parseBound(tag reflect.StructTag, name string) *float64 {

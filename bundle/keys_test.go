@@ -187,7 +187,7 @@ func (k writtenKey) rightValues() (right []any) {
 			right = append(right, value)
 		}
 	}
-	if enum := k.field.Tag.Get("enum"); enum != "" && k.field.Type.Kind() == reflect.String {
+	if enum := bundle.KindWords.Replace(k.field.Tag.Get("enum")); enum != "" && k.field.Type.Kind() == reflect.String {
 		for value := range strings.SplitSeq(enum, ",") {
 			right = append(right, value)
 		}

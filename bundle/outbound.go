@@ -46,7 +46,7 @@ func (p *repoParser) linkOutbound() {
 			for _, source := range l.Outbound.SourceConnectors {
 				if !starts[source] {
 					p.problems.add(c.At("links"),
-						`"outbound.source_connectors": no inbound, sync or cron connector has the file connectors/%s.yaml`, source)
+						`"outbound.source_connectors": no %s connector has the file connectors/%s.yaml`, connector.NamesOf(connector.Kind.StartsRuns, "or"), source)
 				}
 			}
 			of := tool{l.Agent, c.ActionName(l)}

@@ -150,12 +150,12 @@ func connectorRules() (rules []schema) {
 			}
 		}
 		rule := schema{"properties": schema{"config": schema{"properties": none}}}
-		if kind == connector.Cron {
+		if kind.HasFixedMode() {
 			rule["properties"].(schema)["mode"] = schema{"enum": []any{kind.Mode(), nil}}
-			rules = append(rules, conditionalRule("type", connector.TypeCron, rule))
+			rules = append(rules, conditionalRule("type", kind.Type(), rule))
 			continue
 		}
-		rules = append(rules, conditionalRule("type", connector.TypeWebhook, conditionalRule("mode", kind.Mode(), rule)))
+		rules = append(rules, conditionalRule("type", kind.Type(), conditionalRule("mode", kind.Mode(), rule)))
 	}
 	needsMode := schema{"required": []string{"mode"}, "properties": schema{"mode": schema{"type": "string"}}}
 	return append(rules, conditionalRule("type", connector.TypeWebhook, needsMode))

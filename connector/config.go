@@ -3,6 +3,7 @@
 package connector
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -115,25 +116,25 @@ func (c Config) WithDefaults(k Kind) Config {
 	}
 	if k.Sends() {
 		c.Retry = c.effectiveRetry()
-		if c.Headers == nil {
-			c.Headers = map[string]string{}
-		}
 	}
-	if k == Cron {
-		c = c.withScheduleDefaults()
-	}
-	return c
+	return c.withEmptyDefaults(k)
 }
 
-func (c Config) withScheduleDefaults() Config {
-	if c.Timezone == "" {
-		c.Timezone = time.UTC.String()
-	}
-	if c.MissedTicks == "" {
-		c.MissedTicks = string(cron.MissedSkip)
-	}
-	if len(c.Payload) == 0 {
-		c.Payload = json.RawMessage("{}")
+// withEmptyDefaults gives empty texts the defaults in their tags, and makes missing maps and documents empty.
+func (c Config) withEmptyDefaults(k Kind) Config {
+	for _, f := range k.Fields() {
+		switch value := f.In(&c).Addr().Interface().(type) {
+		case *string:
+			*value = cmp.Or(*value, f.Default)
+		case *map[string]string:
+			if *value == nil {
+				*value = map[string]string{}
+			}
+		case *json.RawMessage:
+			if len(*value) == 0 {
+				*value = json.RawMessage("{}")
+			}
+		}
 	}
 	return c
 }

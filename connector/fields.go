@@ -22,9 +22,14 @@ type Field struct {
 	Min, Max, MaxLength, MaxItems int
 	// Required means that the kind cannot be without the setting.
 	Required bool
+	// Variables is plain or any if texts of the setting may name variables: only the ones that are not sensitive, or all.
+	Variables string
 
 	index []int
 }
+
+// In returns the setting in c.
+func (f Field) In(c *Config) reflect.Value { return reflect.ValueOf(c).Elem().FieldByIndex(f.index) }
 
 // Fields returns the settings of a kind. Callers must not change them.
 func (k Kind) Fields() []Field { return fieldsByKind()[k] }
@@ -65,7 +70,8 @@ func newField(f reflect.StructField) Field {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	out := Field{
 		Name: name, Doc: f.Tag.Get("doc"), Default: f.Tag.Get("without"), Example: f.Tag.Get("example"), Type: f.Type,
-		Min: parseLimit(f, "min"), Max: parseLimit(f, "max"), MaxLength: parseLimit(f, "maxLength"), MaxItems: parseLimit(f, "maxItems"), index: f.Index,
+		Min: parseLimit(f, "min"), Max: parseLimit(f, "max"), MaxLength: parseLimit(f, "maxLength"), MaxItems: parseLimit(f, "maxItems"),
+		Variables: f.Tag.Get("variables"), index: f.Index,
 	}
 	if enum := f.Tag.Get("enum"); enum != "" {
 		out.Enum = strings.Split(enum, ",")
@@ -120,17 +126,11 @@ func (f Field) checkValue(v reflect.Value) string {
 	case v.Kind() == reflect.Int && (f.Min != 0 || f.Max != 0) && (v.Int() < int64(f.Min) || v.Int() > int64(f.Max)):
 		return fmt.Sprintf("must be %d to %d", f.Min, f.Max)
 	case v.Kind() == reflect.String && v.Len() > 0 && f.Enum != nil && !slices.Contains(f.Enum, v.String()):
-		return "must be " + listAlternatives(f.Enum)
+		return "must be " + joinNames(f.Enum, "or")
 	case v.Kind() == reflect.String && f.MaxLength > 0 && utf8.RuneCountInString(v.String()) > f.MaxLength:
 		return fmt.Sprintf("must have at most %d characters", f.MaxLength)
 	case v.Kind() == reflect.Slice && f.MaxItems > 0 && v.Len() > f.MaxItems:
 		return fmt.Sprintf("must have at most %d items", f.MaxItems)
 	}
 	return ""
-}
-
-// listAlternatives lists values as alternatives.
-func listAlternatives(values []string) string {
-	last := len(values) - 1
-	return strings.Join(values[:last], ", ") + " or " + values[last]
 }

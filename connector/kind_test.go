@@ -16,17 +16,35 @@ import (
 
 func TestKindOf_NeedsTypeAndMode(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
-		typeName, mode string
-		want           connector.Kind
-	}{
-		{"webhook", "inbound", connector.Inbound}, {"webhook", "sync", connector.Sync}, {"webhook", "outbound", connector.Outbound},
-		{"cron", "inbound", connector.Cron}, {"cron", "sync", ""}, {"cron", "", ""}, {"webhook", "", ""}, {"webhook", "cron", ""}, {"mail", "inbound", ""},
-	} {
-		t.Run(c.typeName+" "+c.mode, func(t *testing.T) {
-			require.Equal(t, c.want, connector.KindOf(c.typeName, c.mode))
+	for _, k := range connector.Kinds() {
+		t.Run(string(k), func(t *testing.T) { require.Equal(t, k, connector.KindOf(k.Type(), k.Mode())) })
+	}
+	for typeName, mode := range map[string]string{"cron": "sync", "webhook": "cron", "mail": "inbound", "": ""} {
+		t.Run(typeName+" "+mode, func(t *testing.T) { require.Empty(t, connector.KindOf(typeName, mode)) })
+	}
+}
+
+// Each kind has all facts: callers or a way to start runs of its own, or something to send, and its words.
+func TestKinds_HaveTheirFacts(t *testing.T) {
+	t.Parallel()
+	for _, k := range connector.Kinds() {
+		t.Run(string(k), func(t *testing.T) {
+			require.NotEqual(t, k.Sends(), k.StartsRuns())
+			require.False(t, k.Sends() && k.HasCallers())
+			require.True(t, k.HasCallers() || !k.Answers())
+			require.NotEmpty(t, k.Does())
+			require.NotEmpty(t, k.Works())
+			require.NotEmpty(t, k.Fields())
+			require.Contains(t, connector.KindsOf(k.Type()), k)
 		})
 	}
+	require.Equal(t, "inbound, sync and cron", connector.NamesOf(connector.Kind.StartsRuns, "and"))
+	require.Equal(t, "inbound or sync", connector.NamesOf(connector.Kind.HasCallers, "or"))
+	require.Equal(t, []string{"inbound", "sync", "outbound"}, connector.Modes(connector.Kind.IsKnown))
+	require.Equal(t, "sync webhook, webhook of mode sync, cron, cron connector", fmt.Sprintf("%s, %s, %s, %s",
+		connector.Sync, connector.Sync.Noun(), connector.Cron, connector.Cron.Noun()))
+	require.Empty(t, connector.Kind("").String())
+	require.False(t, connector.Kind("").StartsRuns())
 }
 
 // A response has each setting of its kind, and settings with their defaults pass the check of the kind.

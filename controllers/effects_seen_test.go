@@ -5,6 +5,8 @@ package controllers_test
 import (
 	"cmp"
 	"context"
+	"reflect"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,10 +20,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/connector"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/commitstatus"
 	. "github.com/agentplatform/agentplatform/controllers/controllertest"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
+	"github.com/agentplatform/agentplatform/internal/testenv/connectortest"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -158,23 +163,32 @@ func inSettings(change func(*v1alpha1.Connector), want string) effect {
 	}, ContainSubstring(want)}
 }
 
-// inCron reads the configuration of a cron connector.
-func inCron(change func(*v1alpha1.CronConnector), want string) effect {
-	return effect{func(ctx context.Context, s *stage) any {
-		GinkgoHelper()
-		return string(s.row(ctx, func(c *v1alpha1.Connector) {
-			c.Spec.Webhook, c.Spec.Cron = nil, &v1alpha1.CronConnector{Schedule: "@daily"}
-			change(c.Spec.Cron)
-		}).Config)
-	}, ContainSubstring(want)}
+// The value of a setting is in the row of a connector that has it.
+func init() {
+	for _, kind := range connector.Kinds() {
+		for _, f := range kind.Fields() {
+			path := "Connector." + kind.Type() + "." + crd.FieldName(f.Name)
+			if f.Type != reflect.TypeFor[*connector.Retry]() {
+				addSetting(path, kind, f, f)
+				continue
+			}
+			for _, inner := range connector.RetryFields() {
+				addSetting(path+"."+crd.FieldName(inner.Name), kind, f, inner)
+			}
+		}
+	}
+	delete(effects, "Connector.webhook.requireAuthentication") // the value None of authentication
 }
 
-// inOutbound reads the configuration of an outbound connector.
-func inOutbound(change func(*v1alpha1.Connector), want string) effect {
-	return effect{func(ctx context.Context, s *stage) any {
-		GinkgoHelper()
-		return string(s.row(ctx, func(c *v1alpha1.Connector) { makeOutbound(c); change(c) }).Config)
-	}, ContainSubstring(want)}
+// addSetting adds the effect of a field of a setting, unless effects has one already.
+func addSetting(path string, kind connector.Kind, setting, field connector.Field) {
+	if _, known := effects[path]; known {
+		return
+	}
+	effects[path] = inSettings(func(c *v1alpha1.Connector) {
+		c.Spec.Webhook, c.Spec.Mode = nil, v1alpha1.ConnectorModeOf(kind.Mode())
+		crd.SetConfig(&c.Spec, kind, connectortest.With(GinkgoTB(), connectortest.Required(kind), setting))
+	}, strconv.Quote(field.Name)+":"+connectortest.Sample(field))
 }
 
 func makeOutbound(c *v1alpha1.Connector) {

@@ -14,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
@@ -286,30 +285,6 @@ var effects = map[string]effect{
 	"Connector.displayName": inRow(func(c *v1alpha1.Connector) { c.Spec.DisplayName = "Ask us" }, "Name", "Ask us"),
 	"Connector.mode":        inRow(func(c *v1alpha1.Connector) { c.Spec.Mode = v1alpha1.ModeSync }, "Mode", "sync"),
 	"Connector.enabled":     inRow(func(c *v1alpha1.Connector) { c.Spec.Enabled = ptr.To(false) }, "Enabled", false),
-	"Connector.webhook.authentication": inSettings(func(c *v1alpha1.Connector) {
-		c.Spec.ID, c.Spec.Webhook.Authentication = "7b0c7a52-6c1f-4c3e-9a55-ffffffffffff", v1alpha1.AuthenticationNone
-	}, `"authentication":"none"`),
-	"Connector.webhook.contextHeaders": inSettings(func(c *v1alpha1.Connector) {
-		c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"X-GitHub-Event", "x-github-event"}
-	}, `"context_headers":["x-github-event"]`),
-	"Connector.webhook.timeoutSeconds": inSettings(func(c *v1alpha1.Connector) {
-		c.Spec.Mode, c.Spec.Webhook.TimeoutSeconds = v1alpha1.ModeSync, ptr.To(int32(77))
-	}, `"timeout_seconds":77`),
-	"Connector.cron.schedule":    inCron(func(c *v1alpha1.CronConnector) { c.Schedule = "5 4 * * *" }, `"schedule":"5 4 * * *"`),
-	"Connector.cron.timeZone":    inCron(func(c *v1alpha1.CronConnector) { c.TimeZone = "Asia/Tokyo" }, `"timezone":"Asia/Tokyo"`),
-	"Connector.cron.missedTicks": inCron(func(c *v1alpha1.CronConnector) { c.MissedTicks = v1alpha1.MissedTicksLatest }, `"missed_ticks":"latest"`),
-	"Connector.cron.prompt":      inCron(func(c *v1alpha1.CronConnector) { c.Prompt = "Report" }, `"prompt":"Report"`),
-	"Connector.cron.payload": inCron(func(c *v1alpha1.CronConnector) {
-		c.Payload = &runtime.RawExtension{Raw: []byte(`{"a":[1]}`)}
-	}, `"payload":{"a":[1]}`),
-	"Connector.webhook.filesRequired": inSettings(func(c *v1alpha1.Connector) { c.Spec.Webhook.FilesRequired = true }, `"files_required":true`),
-	"Connector.webhook.url":           inOutbound(func(c *v1alpha1.Connector) { c.Spec.Webhook.URL = "https://other.example.com/" }, `"url":"https://other.example.com/"`),
-	"Connector.webhook.retry.maxAttempts": inOutbound(func(c *v1alpha1.Connector) {
-		c.Spec.Webhook.Retry = &v1alpha1.DeliveryRetry{MaxAttempts: ptr.To(int32(3))}
-	}, `"max_attempts":3`),
-	"Connector.webhook.retry.scheduleSeconds": inOutbound(func(c *v1alpha1.Connector) {
-		c.Spec.Webhook.Retry = &v1alpha1.DeliveryRetry{ScheduleSeconds: []int32{0, 7}}
-	}, `"schedule_seconds":[0,7]`),
 	"Connector.webhook.sealedHeaders": {func(ctx context.Context, s *stage) any {
 		return s.credentials(ctx, func(c *v1alpha1.Connector) {
 			c.Spec.ID = s.id()

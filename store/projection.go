@@ -106,9 +106,6 @@ type Environment struct {
 // Key returns the primary key of the environment.
 func (e Environment) Key() Key { return Key{e.ProjectID, e.ID} }
 
-// ModeOutbound is Connector.Mode of a connector that sends results.
-const ModeOutbound = "outbound"
-
 // Connector is the projection of a connector.
 type Connector struct {
 	Ref           ObjectRef
@@ -116,8 +113,7 @@ type Connector struct {
 	ProjectID     uuid.UUID
 	EnvironmentID uuid.UUID
 	Name          string // the display name for users and middleware (displayName, or else the object's name)
-	Type          string // webhook | cron
-	Mode          string // inbound | sync | outbound
+	Type, Mode    string // of a kind of package connector
 	Enabled       bool
 	Retired       bool
 	DefinedInCode bool
@@ -157,6 +153,9 @@ type Connector struct {
 
 // Key returns the primary key of the connector.
 func (c Connector) Key() Key { return Key{c.ProjectID, c.ID} }
+
+// Sends reports whether the connector sends results. The other connectors start runs.
+func (c Connector) Sends() bool { return c.Mode == "outbound" }
 
 // Link is the projection of a connector link.
 type Link struct {
@@ -401,6 +400,6 @@ type AgentSummary struct {
 	RunCount       int64
 	QueueCount     int64
 	LastActivityAt *time.Time
-	// HasInboundConnector reports whether an inbound or sync connector is linked.
+	// HasInboundConnector reports whether a connector that starts runs is linked.
 	HasInboundConnector bool
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/metrics"
@@ -112,7 +113,7 @@ func New(opts Options) (*Gateway, error) {
 		return nil, fmt.Errorf("--retention: %s is below the minimum of %s", opts.Retention, store.MinRetention)
 	}
 	opts = withDefaults(opts)
-	counted, runners := metrics.NewGateway(opts.Registry), handoff.NewRunners()
+	counted, runners := metrics.NewGateway(opts.Registry, connector.Modes(connector.Kind.HasCallers)...), handoff.NewRunners()
 	g := &Gateway{
 		opts: opts, storeMonitor: &storeMonitor{ping: opts.Store.Ping, now: opts.Now},
 		ingress: ingress.New(ingress.Options{

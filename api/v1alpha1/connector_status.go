@@ -26,15 +26,11 @@ func (c *Connector) CommonStatus() *ObjectStatus { return &c.Status.ObjectStatus
 func (c *Connector) readyWas(reason, message string) {
 	switch reason {
 	case ReasonIDTaken, ReasonReferenceMissing, ReasonProjectMissing, ReasonNameTaken, ReasonNotLive, ReasonEnvironmentGone:
-		effect := "webhooks are rejected: "
-		switch {
-		case c.Type() == ConnectorCron:
-			effect = "the schedule is paused: "
-		case c.Sends():
-			effect = "nothing is sent: "
-			setCondition(c, ConditionDelivering, metav1.ConditionFalse, reason, effect+message)
+		message = c.pausedEffect() + ": " + message
+		if c.Sends() {
+			setCondition(c, ConditionDelivering, metav1.ConditionFalse, reason, message)
 		}
-		setCondition(c, ConditionRoutesReady, metav1.ConditionFalse, reason, effect+message)
+		setCondition(c, ConditionRoutesReady, metav1.ConditionFalse, reason, message)
 	case ReasonSecretMissing, ReasonSecretInvalid:
 		setCondition(c, ConditionSecretReady, metav1.ConditionFalse, reason, message)
 	}
@@ -58,20 +54,15 @@ func (c *Connector) MarkNoSecret(version int32) {
 	removeCondition(c, ConditionSecretReady)
 }
 
-// MarkInvalidCron reports an invalid field of spec.cron.
-func (c *Connector) MarkInvalidCron(field, problem string) {
-	MarkStalled(c, ReasonInvalidSpec, InvalidSpecMessage("spec.cron."+field+" "+problem))
-}
-
 // MarkSecretSealed reports that the object contains the user's own secret, sealed.
 func (c *Connector) MarkSecretSealed(version int32) {
 	c.Status.SecretName, c.Status.SecretVersion = "", version
 	setCondition(c, ConditionSecretReady, metav1.ConditionTrue, ReasonSucceeded, "the project's own, from the REST API")
 }
 
-// MarkInvalidWebhook reports an invalid field of spec.webhook.
-func (c *Connector) MarkInvalidWebhook(field, problem string) {
-	MarkStalled(c, ReasonInvalidSpec, InvalidSpecMessage("spec.webhook."+field+" "+problem))
+// MarkInvalidSetting reports an invalid field of the settings.
+func (c *Connector) MarkInvalidSetting(field, problem string) {
+	MarkStalled(c, ReasonInvalidSpec, InvalidSpecMessage("spec."+string(c.Type())+"."+field+" "+problem))
 }
 
 // MarkDelivering reports that deliveries are sent.
@@ -169,14 +160,6 @@ func (c *Connector) Title() string {
 // IsEnabled returns spec.enabled, or true if it is not set.
 func (c *Connector) IsEnabled() bool { return c.Spec.Enabled == nil || *c.Spec.Enabled }
 
-// Type returns the type of the connector.
-func (c *Connector) Type() ConnectorType {
-	if c.Spec.Cron != nil {
-		return ConnectorCron
-	}
-	return ConnectorWebhook
-}
-
 // Authentication returns webhook.authentication, or Secret if it is not set.
 func (c *Connector) Authentication() WebhookAuthentication {
 	if c.Spec.Webhook == nil {
@@ -192,9 +175,6 @@ func (c *Connector) SealedSecret() string {
 	}
 	return c.Spec.Webhook.SealedSecret
 }
-
-// Sends reports whether the connector sends results.
-func (c *Connector) Sends() bool { return c.Type() == ConnectorWebhook && c.Spec.Mode == ModeOutbound }
 
 // SecretVersion returns spec.secretVersion, or 1 if it is not set.
 func (c *Connector) SecretVersion() int32 { return max(c.Spec.SecretVersion, 1) }

@@ -71,16 +71,44 @@ const (
 	ModeOutbound ConnectorMode = "Outbound"
 )
 
+// ConnectorModes are all modes.
+var ConnectorModes = []ConnectorMode{ModeInbound, ModeSync, ModeOutbound}
+
+// Sends reports whether the connector sends results.
+func (c *Connector) Sends() bool { return c.Type() == ConnectorWebhook && c.Spec.Mode == ModeOutbound }
+
 // ConnectorType is the type of a connector.
 type ConnectorType string
 
-// Types of connectors, as in the REST API and the store.
+// Types of connectors, as in the REST API and the store. Each is the name of the field of the spec with its settings.
 const (
 	// ConnectorWebhook receives events at a URL.
 	ConnectorWebhook ConnectorType = "webhook"
 	// ConnectorCron creates events on a schedule.
 	ConnectorCron ConnectorType = "cron"
 )
+
+// ConnectorTypes are all types.
+var ConnectorTypes = []ConnectorType{ConnectorWebhook, ConnectorCron}
+
+// Type returns the type of the connector.
+func (c *Connector) Type() ConnectorType {
+	if c.Spec.Cron != nil {
+		return ConnectorCron
+	}
+	return ConnectorWebhook
+}
+
+// pausedEffect returns the effect on events while the connector is not in effect.
+func (c *Connector) pausedEffect() string {
+	switch {
+	case c.Type() == ConnectorCron:
+		return "the schedule is paused"
+	case c.Sends():
+		return "nothing is sent"
+	}
+	return "webhooks are rejected"
+}
 
 // Defaults that depend on the mode, or that status methods apply.
 const (

@@ -15,7 +15,7 @@ func (m ConnectorMode) EnumValue() string { return strings.ToLower(string(m)) }
 
 // ConnectorModeOf returns the mode for an enum value, or "".
 func ConnectorModeOf(value string) ConnectorMode {
-	return parseEnum(value, ModeInbound, ModeSync, ModeOutbound)
+	return parseEnum(value, ConnectorModes...)
 }
 
 // EnumValue is the kind in lower case.
@@ -29,36 +29,12 @@ func EnvironmentKindOf(value string) EnvironmentKind {
 // EnumValue is the type in lower case.
 func (t ModelProviderType) EnumValue() string { return strings.ToLower(string(t)) }
 
-// WebhookAuthentications are all ways to authenticate callers.
-var WebhookAuthentications = []WebhookAuthentication{
-	AuthenticationSecret, AuthenticationNone, AuthenticationGitHub, AuthenticationGitLab, AuthenticationStripe, AuthenticationSlack,
-	AuthenticationStandardWebhooks,
-}
-
 // EnumValue is the authentication in lower case: "github", "standard_webhooks".
 func (a WebhookAuthentication) EnumValue() string {
 	if a == AuthenticationStandardWebhooks {
 		return "standard_webhooks"
 	}
 	return strings.ToLower(string(a))
-}
-
-// WebhookAuthenticationOf returns the authentication for an enum value, or "".
-func WebhookAuthenticationOf(value string) WebhookAuthentication {
-	for _, a := range WebhookAuthentications {
-		if a.EnumValue() == value {
-			return a
-		}
-	}
-	return ""
-}
-
-// EnumValue is the treatment of missed ticks in lower case.
-func (m MissedTicks) EnumValue() string { return strings.ToLower(string(m)) }
-
-// MissedTicksOf returns the treatment of missed ticks for an enum value, or "".
-func MissedTicksOf(value string) MissedTicks {
-	return parseEnum(value, MissedTicksSkip, MissedTicksLatest)
 }
 
 // EnumValue is the mode in lower case with underscores.

@@ -72,11 +72,14 @@ func describeConfigs(all rest.Node) {
 		name := strings.ToUpper(string(kind[:1])) + string(kind[1:]) + "Config"
 		all[name], all[name+"Input"] = configSchema(kind, false), configSchema(kind, true)
 		shown, set = append(shown, rest.RefNode("schemas", name)), append(set, rest.RefNode("schemas", name+"Input"))
+		if hasNullTimeout(kind) { // This makes the schemas exclusive, although responses can get new fields.
+			of := all[name].(rest.Node)
+			of["properties"].(rest.Node)["timeout_seconds"] = rest.Node{
+				"type": "null", "description": "Always null: an " + kind.String() + " responds at once.",
+			}
+			of["required"] = append(of["required"].([]any), "timeout_seconds")
+		}
 	}
-	// This makes the schemas exclusive, although responses can get new fields.
-	inbound := all["InboundConfig"].(rest.Node)
-	inbound["properties"].(rest.Node)["timeout_seconds"] = rest.Node{"type": "null", "description": "Always null: an inbound webhook responds at once."}
-	inbound["required"] = append(inbound["required"].([]any), "timeout_seconds")
 	for _, input := range []bool{false, true} {
 		var fields []configField
 		for _, f := range connector.RetryFields() {
@@ -85,16 +88,19 @@ func describeConfigs(all rest.Node) {
 		all[schemaName("DeliveryRetry", input)] = schemaOf("The retry policy of deliveries.", fields, input)
 	}
 	all["ConnectorConfig"] = rest.Node{
-		"description": "The configuration of a connector: InboundConfig, SyncConfig or OutboundConfig for a webhook of that mode, CronConfig for a cron " +
-			"connector. Only SyncConfig and OutboundConfig have a number as timeout_seconds.",
-		"oneOf": shown,
+		"description": "The configuration of a connector, which depends on its type and mode. Only a connector with a timeout has a number as timeout_seconds.",
+		"oneOf":       shown,
 	}
 	all["ConnectorConfigInput"] = rest.Node{
-		"description": "The configuration of a connector to set: InboundConfigInput, SyncConfigInput or OutboundConfigInput for a webhook of that mode, " +
-			"CronConfigInput for a cron connector.",
-		"anyOf": set,
+		"description": "The configuration of a connector to set, which depends on its type and mode.",
+		"anyOf":       set,
 	}
+	all["ConnectorType"].(rest.Node)["description"] = "The type of a connector: " + connector.DescribeTypes("") + "."
+	all["ConnectorMode"].(rest.Node)["description"] = "The direction of a connector: " + connector.DescribeModes("") + "."
 }
+
+// hasNullTimeout reports whether the config of a kind has a timeout that is always null.
+func hasNullTimeout(kind connector.Kind) bool { return kind.HasCallers() && kind.DefaultTimeout() == 0 }
 
 func schemaName(name string, input bool) string {
 	if input {
@@ -105,10 +111,7 @@ func schemaName(name string, input bool) string {
 
 // configSchema describes the config of a kind.
 func configSchema(kind connector.Kind, input bool) rest.Node {
-	doc := "The configuration of a webhook of mode " + string(kind)
-	if kind == connector.Cron {
-		doc = "The configuration of a cron connector"
-	}
+	doc := "The configuration of a " + kind.Noun()
 	if input {
 		doc += " to set"
 	}

@@ -56,7 +56,8 @@ func (ConnectorConfigInput) Schema(r huma.Registry) *huma.Schema {
 func (s *API) applyConfig(c *rest.Caller, id uuid.UUID, conn *v1alpha1.Connector, typ rest.ConnectorType, config ConnectorConfigInput) error {
 	kind := connector.KindOf(string(typ), conn.Spec.Mode.EnumValue())
 	if kind == "" {
-		return rest.InvalidField("body.mode", "must be inbound for a cron connector: leave it out")
+		fixed := connector.KindsOf(string(typ))[0] // each mode is one of a webhook
+		return rest.InvalidField("body.mode", "must be "+fixed.Mode()+" for a "+fixed.Noun()+": leave it out")
 	}
 	in, err := decodeConfig(kind, json.RawMessage(config))
 	if err != nil {
@@ -179,7 +180,7 @@ func decodeConfig(kind connector.Kind, config json.RawMessage) (in configInput, 
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		i := slices.IndexFunc(known, func(f configField) bool { return f.Name == name })
 		switch {
-		case kind == connector.Inbound && name == "timeout_seconds" && string(given[name]) == "null": // as in responses
+		case hasNullTimeout(kind) && name == "timeout_seconds" && string(given[name]) == "null": // as in responses
 		case i < 0:
 			return in, rest.InvalidField("body.config."+name, "is not a field of this type and mode")
 		case known[i].Enum != nil && string(given[name]) == `""`:
@@ -205,7 +206,7 @@ func showConfig(conn *v1alpha1.Connector) ConnectorConfig {
 		if conn.SealedSecret() != "" {
 			out["secret"] = rest.Masked
 		}
-		if _, waits := out["timeout_seconds"]; !waits {
+		if hasNullTimeout(kind) {
 			out["timeout_seconds"] = nil
 		}
 	case kind.Sends():

@@ -25,7 +25,9 @@ import (
 	"github.com/agentplatform/agentplatform/apiserver/connectors"
 	"github.com/agentplatform/agentplatform/apiserver/environments"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/testenv/connectortest"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -79,14 +81,17 @@ func TestCreateConnector_AcceptsConfigOfResponse(t *testing.T) {
 	t.Parallel()
 	w := apiservertest.NewProject(t)
 	key, path := w.CreateKey(t, nil), "/connectors?environment_id="+w.EnvironmentID("staging")
-	for i, body := range []string{`"mode":"inbound"`, `"mode":"sync"`, `"mode":"sync","config":{"authentication":"none","timeout_seconds":7}`, `"mode":"outbound","config":{"url":"https://a.example"}`} {
+	bodies := []string{`"type":"webhook","mode":"sync","config":{"authentication":"none","timeout_seconds":7}`}
+	for _, kind := range connector.Kinds() {
+		bodies = append(bodies, fmt.Sprintf(`"type":%q,"mode":%q,"config":%s`, kind.Type(), kind.Mode(), mustJSON(t, connectortest.Required(kind))))
+	}
+	for i, body := range bodies {
 		name := string(rune('A' + i))
-		_, answer := w.Call(t, key, http.MethodPost, path, `{"name":"`+name+`","type":"webhook",`+body+`}`)
+		_, answer := w.Call(t, key, http.MethodPost, path, `{"name":"`+name+`",`+body+`}`)
 		first := apiservertest.Decode[rest.Node](t, answer)
-		config := string(mustJSON(t, first["config"]))
-		mode := first["mode"].(string)
-		status, answer := w.Call(t, key, http.MethodPost, path, `{"name":"`+name+name+`","type":"webhook","mode":"`+mode+`","config":`+config+`}`)
-		require.Equal(t, http.StatusCreated, status, "%s: %s", config, answer)
+		again := mustJSON(t, rest.Node{"name": name + name, "type": first["type"], "mode": first["mode"], "config": first["config"]})
+		status, answer := w.Call(t, key, http.MethodPost, path, string(again))
+		require.Equal(t, http.StatusCreated, status, "%s: %s", again, answer)
 		require.Equal(t, first["config"], apiservertest.Decode[rest.Node](t, answer)["config"])
 	}
 }

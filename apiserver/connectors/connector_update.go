@@ -116,7 +116,7 @@ func (s *API) editConnector(ctx context.Context, c *rest.Caller, conn *v1alpha1.
 		return nil
 	}
 	err := s.applyConfig(c, c.ObjectKey(conn).ID, conn, rest.ConnectorType(conn.Type()), in.Config)
-	if err == nil && !crd.HasSecret(conn) && conn.Type() == v1alpha1.ConnectorWebhook && conn.SpecID() == "" {
+	if err == nil && !crd.HasSecret(conn) && crd.KindOf(conn).HasCallers() && conn.SpecID() == "" {
 		return rest.InvalidField("body.config.authentication", "cannot become none: the ID of this connector is derived from its name and would be its only secret; create another connector")
 	}
 	return err

@@ -253,7 +253,8 @@ func (s *API) showConnector(
 func (s *API) showSecrets(
 	ctx context.Context, c *rest.Caller, conn *v1alpha1.Connector, derivations map[store.Derivation]string, out *Connector,
 ) error {
-	if conn.Type() == v1alpha1.ConnectorCron {
+	kind := crd.KindOf(conn)
+	if !kind.HasCallers() && !kind.Sends() {
 		return nil // no webhook and no signature
 	}
 	id, err := uuid.Parse(out.ID)
@@ -265,7 +266,7 @@ func (s *API) showSecrets(
 		if err != nil {
 			return err
 		}
-		if conn.Sends() {
+		if kind.Sends() {
 			out.SigningSecret = &secret
 			return nil
 		}
@@ -305,16 +306,9 @@ func (s *API) secretOf(
 // disabledReason returns why the gateway rejects a connector's webhooks, or why it still accepts the webhooks of a
 // disabled connector. It returns nil if an enabled connector accepts webhooks.
 func disabledReason(conn *v1alpha1.Connector) *string {
-	still := "webhooks are accepted"
-	switch {
-	case conn.Type() == v1alpha1.ConnectorCron:
-		still = "its schedule continues"
-	case conn.Sends():
-		still = "results are sent"
-	}
 	switch takes := conn.TakesEvents(); {
 	case !conn.IsEnabled() && takes:
-		return rest.Optional("being disabled; until then " + still + ": " + rest.NotReadyMessage(conn))
+		return rest.Optional("being disabled; until then " + crd.KindOf(conn).Works() + ": " + rest.NotReadyMessage(conn))
 	case !conn.IsEnabled():
 		return rest.Optional("disabled")
 	case takes:

@@ -81,7 +81,7 @@ func (s *API) rotateSecret(ctx context.Context, c *rest.Caller, in *RotateSecret
 
 // mustRotate returns 409 if a higher version would not change the secret.
 func mustRotate(conn *v1alpha1.Connector) error {
-	routes := conn.Status.Condition(v1alpha1.ConditionRoutesReady)
+	kind, routes := crd.KindOf(conn), conn.Status.Condition(v1alpha1.ConditionRoutesReady)
 	switch {
 	case conn.DefinedInCode():
 		return errOnlyEnabled
@@ -90,8 +90,8 @@ func mustRotate(conn *v1alpha1.Connector) error {
 			fmt.Sprintf("the connector's secret comes from the Secret %q: change it there", conn.Spec.SecretRef.Name))
 	case conn.SealedSecret() != "":
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "the platform did not generate the connector's secret; send a new secret as config.secret")
-	case conn.Type() == v1alpha1.ConnectorCron:
-		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "a cron connector has no secret")
+	case !crd.HasSecret(conn) && !kind.HasCallers():
+		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "a "+kind.Noun()+" has no secret")
 	case !crd.HasSecret(conn):
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "the connector has no secret: its authentication is none")
 	case len(conn.Unsupported()) > 0, routes != nil && routes.Status == metav1.ConditionFalse:

@@ -3,7 +3,13 @@
 package rest
 
 import (
+	"regexp"
+	"slices"
+	"strings"
+
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/agentplatform/agentplatform/api/v1alpha1"
 )
 
 // ConnectorPath names a connector.
@@ -17,7 +23,11 @@ type ConnectorType string
 
 // Schema describes the type.
 func (ConnectorType) Schema(r huma.Registry) *huma.Schema {
-	return Enumeration(r, "ConnectorType", "The type of a connector: webhook receives events at a URL, cron creates events on a schedule.", "webhook", "cron")
+	var values []string
+	for _, t := range v1alpha1.ConnectorTypes {
+		values = append(values, string(t))
+	}
+	return Enumeration(r, "ConnectorType", "The type of a connector.", values...)
 }
 
 // ConnectorMode is the direction of a connector.
@@ -25,6 +35,24 @@ type ConnectorMode string
 
 // Schema describes the mode.
 func (ConnectorMode) Schema(r huma.Registry) *huma.Schema {
-	return Enumeration(r, "ConnectorMode", "The direction of a connector: inbound responds to an event with run IDs at once, sync responds "+
-		"with the agent's result, and outbound sends results.", "inbound", "sync", "outbound")
+	var values []string
+	for _, m := range v1alpha1.ConnectorModes {
+		values = append(values, m.EnumValue())
+	}
+	return Enumeration(r, "ConnectorMode", "The direction of a connector.", values...)
+}
+
+var (
+	settingPath = regexp.MustCompile(`^spec\.([a-z]+)(?:\.([a-zA-Z]+))?$`)
+	capital     = regexp.MustCompile(`[A-Z]`)
+)
+
+// settingLocation returns the field of the request for a field with settings of a connector, or "". The name of a setting follows from
+// the name of its field.
+func settingLocation(path string) string {
+	part := settingPath.FindStringSubmatch(path)
+	if part == nil || !slices.Contains(v1alpha1.ConnectorTypes, v1alpha1.ConnectorType(part[1])) {
+		return ""
+	}
+	return strings.TrimSuffix("body.config."+strings.ToLower(capital.ReplaceAllString(part[2], "_$0")), ".")
 }

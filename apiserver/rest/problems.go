@@ -132,26 +132,14 @@ func ConfigureHuma() {
 // field counts.
 var requestFields = map[string]map[string]string{
 	store.KindConnector: { //nolint:gosec // names of fields, no credentials
-		"spec":                        "body",
-		"spec.environment":            "query.environment_id",
-		"spec.displayName":            "body.name",
-		"spec.mode":                   "body.mode",
-		"spec.enabled":                "body.enabled",
-		"spec.webhook":                "body.config",
-		"spec.webhook.authentication": "body.config.authentication",
-		"spec.webhook.contextHeaders": "body.config.context_headers",
-		"spec.webhook.sealedSecret":   "body.config.secret",
-		"spec.webhook.timeoutSeconds": "body.config.timeout_seconds",
-		"spec.webhook.url":            "body.config.url",
-		"spec.webhook.filesRequired":  "body.config.files_required",
-		"spec.webhook.retry":          "body.config.retry",
-		"spec.webhook.sealedHeaders":  "body.config.headers",
-		"spec.cron":                   "body.config",
-		"spec.cron.schedule":          "body.config.schedule",
-		"spec.cron.timeZone":          "body.config.timezone",
-		"spec.cron.missedTicks":       "body.config.missed_ticks",
-		"spec.cron.prompt":            "body.config.prompt",
-		"spec.cron.payload":           "body.config.payload",
+		"spec":                       "body",
+		"spec.environment":           "query.environment_id",
+		"spec.displayName":           "body.name",
+		"spec.mode":                  "body.mode",
+		"spec.enabled":               "body.enabled",
+		"spec.webhook.sealedSecret":  "body.config.secret",
+		"spec.webhook.sealedHeaders": "body.config.headers",
+		"spec.cron.timeZone":         "body.config.timezone",
 	},
 	store.KindEnvironment: {
 		"spec":                           "body",
@@ -197,6 +185,9 @@ func causes(err error) []FieldError {
 func location(kind, field string) string {
 	for path := field; path != ""; {
 		if at, ok := requestFields[kind][path]; ok {
+			return at
+		}
+		if at := settingLocation(path); kind == store.KindConnector && at != "" {
 			return at
 		}
 		path = path[:max(strings.LastIndexAny(path, ".["), 0)]

@@ -40,7 +40,7 @@ func TestProblem_MapsFieldsOfKubernetesRules(t *testing.T) {
 		{"Connector", field.Invalid(path.Child("displayName"), `CANARY": x`, "is wrong"), fieldAt("body.name", "is wrong")},
 		{"Connector", field.Invalid(path.Child("webhook", "timeoutSeconds"), 66601, "should be less than 900"), fieldAt("body.config.timeout_seconds", "should be less than 900")},
 		{"Connector", field.Invalid(path.Child("webhook", "timeoutSeconds"), 66601, "spec.webhook.timeoutSeconds in body should be less than or equal to 900"), fieldAt("body.config.timeout_seconds", "should be less than or equal to 900")},
-		{"Connector", field.Invalid(path.Child("webhook", "other"), "x", "is wrong"), fieldAt("body.config", "is wrong")},
+		{"Connector", field.Invalid(path.Child("webhook"), "x", "is wrong"), fieldAt("body.config", "is wrong")},
 		{"Connector", field.Invalid(path.Child("headers").Index(3), "x", "is wrong"), fieldAt("body", "is wrong")},
 		{"Connector", field.NotSupported(path.Child("mode"), "CANARY", []string{"Sync"}), fieldAt("body.mode", `supported values: "Sync"`)},
 		{"Connector", field.Required(path.Child("environment"), "CANARY"), fieldAt("query.environment_id", "is required")},
@@ -57,9 +57,9 @@ func TestProblem_MapsFieldsOfKubernetesRules(t *testing.T) {
 	require.Equal(t, "body", causes(errors.New("x"))[0].Location)
 	for _, kind := range connector.Kinds() {
 		for _, f := range kind.Fields() {
-			path := map[bool]string{true: "spec.cron.", false: "spec.webhook."}[kind == connector.Cron] + crd.FieldName(f.Name)
+			path := "spec." + kind.Type() + "." + crd.FieldName(f.Name)
 			if _, isField := map[string]bool{"require_authentication": true, "headers": true}[f.Name]; !isField { // not fields of the spec
-				require.Equal(t, "body.config."+f.Name, requestFields[store.KindConnector][path], path)
+				require.Equal(t, "body.config."+f.Name, location(store.KindConnector, path), path)
 			}
 		}
 	}

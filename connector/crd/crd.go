@@ -6,8 +6,10 @@ package crd
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
+	"reflect"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,7 +21,7 @@ import (
 
 // KindOf returns the kind of a connector.
 func KindOf(c *v1alpha1.Connector) connector.Kind {
-	return connector.KindOf(string(c.Type()), c.Spec.Mode.EnumValue())
+	return connector.KindOf(string(c.Type()), cmp.Or(c.Spec.Mode, v1alpha1.ModeInbound).EnumValue())
 }
 
 // HasSecret reports whether a connector has a secret, for callers or for signatures.
@@ -35,66 +37,101 @@ func GeneratesSecret(c *v1alpha1.Connector) bool {
 
 // ConfigOf returns the settings of a connector, without sealed values.
 func ConfigOf(c *v1alpha1.Connector) (out connector.Config) {
-	if spec := c.Spec.Cron; spec != nil {
-		out = connector.Config{Schedule: spec.Schedule, Timezone: spec.TimeZone, MissedTicks: spec.MissedTicks.EnumValue(), Prompt: spec.Prompt}
-		if spec.Payload != nil {
-			out.Payload = CanonicalJSON(spec.Payload.Raw)
+	kind, settings := KindOf(c), fieldNamed(reflect.ValueOf(&c.Spec).Elem(), string(c.Type()))
+	if settings.IsNil() {
+		return out
+	}
+	for _, f := range kind.Fields() {
+		from, to := fieldNamed(settings.Elem(), FieldName(f.Name)), f.In(&out)
+		switch {
+		case !from.IsValid(): // the value None of authentication
+		case f.Enum != nil:
+			to.SetString(enumValue(f.Enum, from.String()))
+		default:
+			copyValue(to, from)
 		}
-		return out
 	}
-	w := c.Spec.Webhook
-	if w == nil {
-		return out
-	}
-	out.TimeoutSeconds = convertPointer[int](w.TimeoutSeconds)
-	if c.Sends() {
-		out.URL, out.Headers = w.URL, maps.Clone(w.Headers)
-		if w.Retry != nil {
-			out.Retry = &connector.Retry{
-				MaxAttempts: convertPointer[int](w.Retry.MaxAttempts), ScheduleSeconds: convertNumbers[int](w.Retry.ScheduleSeconds),
-			}
-		}
-		return out
-	}
-	out.Authentication = c.Authentication().EnumValue()
-	for _, name := range w.ContextHeaders {
-		out.ContextHeaders = append(out.ContextHeaders, string(name))
-	}
-	out.RequireAuthentication = ptr.To(out.RequiresAuthentication(KindOf(c)))
-	if w.FilesRequired {
-		out.FilesRequired = ptr.To(true)
+	if kind.HasCallers() {
+		out.Authentication = c.Authentication().EnumValue()
+		out.RequireAuthentication = ptr.To(out.RequiresAuthentication(kind))
 	}
 	return out
 }
 
 // SetConfig writes the settings of a kind into the spec of a connector, with the defaults of kube-apiserver.
 func SetConfig(spec *v1alpha1.ConnectorSpec, kind connector.Kind, config connector.Config) {
-	if kind == connector.Cron {
-		config = config.WithDefaults(kind)
-		spec.Cron = &v1alpha1.CronConnector{
-			Schedule: config.Schedule, TimeZone: config.Timezone, MissedTicks: v1alpha1.MissedTicksOf(config.MissedTicks), Prompt: config.Prompt,
+	full, settings := config.WithDefaults(kind), fieldNamed(reflect.ValueOf(spec).Elem(), kind.Type())
+	settings.Set(reflect.New(settings.Type().Elem()))
+	for _, f := range kind.Fields() {
+		to := fieldNamed(settings.Elem(), FieldName(f.Name))
+		switch {
+		case !to.IsValid(): // the value None of authentication
+		case f.Enum != nil:
+			to.SetString(EnumName(f.In(&full).String()))
+		case f.Type.Kind() == reflect.String:
+			to.SetString(f.In(&full).String())
+		default:
+			copyValue(to, f.In(&config))
 		}
-		if string(config.Payload) != "{}" && string(config.Payload) != "null" {
-			spec.Cron.Payload = &runtime.RawExtension{Raw: bytes.Clone(config.Payload)}
+	}
+	if spec.Webhook != nil && !kind.HasCallers() {
+		spec.Webhook.Authentication = v1alpha1.AuthenticationSecret
+	}
+}
+
+// fieldNamed returns the field of a struct with a name in JSON, as FieldName returns it.
+func fieldNamed(of reflect.Value, name string) reflect.Value {
+	for i := range of.NumField() {
+		if FieldName(jsonName(of.Type().Field(i))) == name {
+			return of.Field(i)
+		}
+	}
+	return reflect.Value{}
+}
+
+func jsonName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name
+}
+
+// copyValue copies a value between a setting and a field of a spec. Their types differ in pointers, in the names of fields and in
+// the size of numbers, which the settings' tags keep within 32 bits. An empty value leaves the target empty.
+func copyValue(to, from reflect.Value) {
+	switch value := from.Interface().(type) {
+	case *runtime.RawExtension:
+		if value != nil {
+			to.SetBytes(CanonicalJSON(value.Raw))
 		}
 		return
-	}
-	w := &v1alpha1.WebhookConnector{
-		Authentication: v1alpha1.AuthenticationSecret, TimeoutSeconds: convertPointer[int32](config.TimeoutSeconds),
-		FilesRequired: ptr.Deref(config.FilesRequired, false), URL: config.URL, Headers: maps.Clone(config.Headers),
-	}
-	if r := config.Retry; r != nil {
-		w.Retry = &v1alpha1.DeliveryRetry{
-			MaxAttempts: convertPointer[int32](r.MaxAttempts), ScheduleSeconds: convertNumbers[int32](r.ScheduleSeconds),
+	case json.RawMessage:
+		if text := string(value); text != "" && text != "{}" && text != "null" {
+			to.Set(reflect.ValueOf(&runtime.RawExtension{Raw: bytes.Clone(value)}))
 		}
+		return
+	case map[string]string:
+		to.Set(reflect.ValueOf(maps.Clone(value)))
+		return
 	}
-	if kind.HasCallers() {
-		w.Authentication = v1alpha1.WebhookAuthenticationOf(config.WithDefaults(kind).Authentication)
+	switch kind := from.Kind(); {
+	case from.IsZero(), kind == reflect.Slice && from.Len() == 0:
+	case to.Kind() == reflect.Pointer:
+		value := reflect.New(to.Type().Elem())
+		copyValue(value.Elem(), reflect.Indirect(from))
+		to.Set(value)
+	case kind == reflect.Pointer:
+		copyValue(to, from.Elem())
+	case kind == reflect.Struct:
+		for i := range to.NumField() {
+			copyValue(to.Field(i), fieldNamed(from, FieldName(jsonName(to.Type().Field(i)))))
+		}
+	case kind == reflect.Slice:
+		to.Set(reflect.MakeSlice(to.Type(), from.Len(), from.Len()))
+		for i := range from.Len() {
+			copyValue(to.Index(i), from.Index(i))
+		}
+	default:
+		to.Set(from.Convert(to.Type()))
 	}
-	for _, name := range config.ContextHeaders {
-		w.ContextHeaders = append(w.ContextHeaders, v1alpha1.HeaderName(name))
-	}
-	spec.Webhook = w
 }
 
 // OutboundLink returns the fields of a link with these settings, whose source connectors are names of objects.
@@ -112,10 +149,13 @@ func OutboundLink(policy connector.Policy) *v1alpha1.OutboundLink {
 	return out
 }
 
+// spellings are the words whose capital letters do not follow from their form with underscores.
+var spellings = map[string]string{"timezone": "timeZone", "github": "GitHub", "gitlab": "GitLab"}
+
 // FieldName returns the name of a setting in the spec of a connector.
 func FieldName(setting string) string {
-	if setting == "timezone" {
-		return "timeZone"
+	if spelled := spellings[setting]; spelled != "" {
+		return spelled
 	}
 	words := strings.Split(setting, "_")
 	for i, word := range words[1:] {
@@ -124,19 +164,20 @@ func FieldName(setting string) string {
 	return strings.Join(words, "")
 }
 
-// convertPointer converts a number whose bounds the settings' tags keep within 32 bits.
-func convertPointer[To, From int | int32](n *From) *To {
-	if n == nil {
-		return nil
-	}
-	return ptr.To(To(*n))
+// EnumName returns the form of an enum value in the spec of a connector.
+func EnumName(value string) string {
+	name := FieldName(value)
+	return strings.ToUpper(name[:min(1, len(name))]) + name[min(1, len(name)):]
 }
 
-func convertNumbers[To, From int | int32](numbers []From) (out []To) {
-	for _, n := range numbers {
-		out = append(out, To(n))
+// enumValue returns the enum value with a form in the spec of a connector, or "".
+func enumValue(enum []string, name string) string {
+	for _, value := range enum {
+		if EnumName(value) == name {
+			return value
+		}
 	}
-	return out
+	return ""
 }
 
 // CanonicalJSON returns a JSON document with sorted keys, without spaces and without escapes that only HTML needs, because

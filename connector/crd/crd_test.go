@@ -52,6 +52,25 @@ func TestSetConfig_KeepsSettings(t *testing.T) {
 	}
 }
 
+// Each enum value is the same after a conversion to an object and back.
+func TestSetConfig_KeepsEnumValues(t *testing.T) {
+	t.Parallel()
+	for _, kind := range connector.Kinds() {
+		for _, f := range kind.Fields() {
+			for _, value := range f.Enum {
+				t.Run(string(kind)+" "+f.Name+" "+value, func(t *testing.T) {
+					var config connector.Config
+					f.In(&config).SetString(value)
+					conn := &v1alpha1.Connector{Spec: v1alpha1.ConnectorSpec{Mode: v1alpha1.ConnectorModeOf(kind.Mode())}}
+					crd.SetConfig(&conn.Spec, kind, config)
+					config = crd.ConfigOf(conn)
+					require.Equal(t, value, f.In(&config).String())
+				})
+			}
+		}
+	}
+}
+
 // Connectors with callers that authenticate have a secret, and connectors that sign what they send. The platform generates the
 // secret unless the user has one.
 func TestHasSecret_OfEachKind(t *testing.T) {

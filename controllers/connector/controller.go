@@ -98,24 +98,24 @@ func (r *Reconciler) environmentOf(ctx context.Context, c *v1alpha1.Connector) (
 	return r.Environment(ctx, c.Namespace, c.Spec.Environment)
 }
 
-// reconcileByType projects a connector into the store, in the way of its type and mode. ofCode has the
+// reconcileByType projects a connector into the store, in the way of its kind. ofCode has the
 // credentials from expanded texts of the code.
 func (r *Reconciler) reconcileByType(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity, ofCode secrets.Credentials) (time.Duration, error) {
-	switch {
-	case c.Type() == v1alpha1.ConnectorCron:
-		return r.reconcileCron(ctx, c, ids)
-	case c.Sends():
+	switch kind := crd.KindOf(c); {
+	case kind.Sends():
 		return r.reconcileOutbound(ctx, c, ids, ofCode)
+	case kind.HasCallers():
+		return r.reconcileWebhook(ctx, c, ids)
 	}
-	return r.reconcileWebhook(ctx, c, ids)
+	return r.reconcileSource(ctx, c, ids)
 }
 
-// reconcileWebhook projects an inbound or sync webhook into the store.
+// reconcileWebhook projects a webhook with callers into the store.
 func (r *Reconciler) reconcileWebhook(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
 	key := ids.Key()
 	row, secret, err := r.inboundRow(ctx, c, ids)
 	if errors.Is(err, secrets.ErrUnsealable) {
-		c.MarkInvalidWebhook("sealedSecret", "cannot be decrypted. The REST API seals it for one connector, with a key that the platform must still have; "+
+		c.MarkInvalidSetting("sealedSecret", "cannot be decrypted. The REST API seals it for one connector, with a key that the platform must still have; "+
 			"send the secret to the REST API again, or keep it in a Secret that secretRef names")
 		return 0, nil
 	}

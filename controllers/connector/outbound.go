@@ -36,7 +36,7 @@ func (r *Reconciler) reconcileOutbound(ctx context.Context, c *v1alpha1.Connecto
 	row, secret, err := r.outboundRow(ctx, c, ids, ofCode)
 	var invalid *invalidError
 	if errors.As(err, &invalid) {
-		c.MarkInvalidWebhook(invalid.field, invalid.problem)
+		c.MarkInvalidSetting(invalid.field, invalid.problem)
 		return 0, nil
 	}
 	if err != nil {
@@ -69,7 +69,7 @@ func (r *Reconciler) outboundRow(
 ) (row store.Connector, secret string, err error) {
 	config := crd.ConfigOf(c)
 	config.URL, config.Headers = cmp.Or(ofCode.URL, config.URL), nil // resolveHeaders checks them
-	if wrong := connector.Outbound.Check(config); len(wrong) > 0 {
+	if wrong := crd.KindOf(c).Check(config); len(wrong) > 0 {
 		return row, "", &invalidError{crd.FieldName(wrong[0].Field), wrong[0].Problem}
 	}
 	secret, keyID, err := r.resolveSecret(ctx, c, ids)

@@ -10,6 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	kinds "github.com/agentplatform/agentplatform/connector"
+	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/store"
@@ -38,7 +40,8 @@ func (r *Reconciler) outboundPolicy(
 		case err != nil:
 			return nil, "", err
 		case source.Spec.Environment != connector.Spec.Environment, source.Sends():
-			return nil, fmt.Sprintf("spec.outbound.sourceConnectors names %q: runs come from inbound, sync and cron connectors of the same environment", name), nil
+			return nil, fmt.Sprintf("spec.outbound.sourceConnectors names %q: runs come from %s connectors of the same environment",
+				name, kinds.NamesOf(kinds.Kind.StartsRuns, "and")), nil
 		}
 		sources = append(sources, id)
 	}
@@ -73,8 +76,8 @@ func (r *Reconciler) findConnector(
 
 // withoutLiveDeployment describes what happens to a connector's events while its environment has no live
 // deployment.
-func withoutLiveDeployment(connector *v1alpha1.Connector) string {
-	if connector.Spec.Mode == v1alpha1.ModeSync {
+func withoutLiveDeployment(c *v1alpha1.Connector) string {
+	if crd.KindOf(c).Answers() {
 		return "the webhook returns 409 no_live_deployment"
 	}
 	return "runs wait"

@@ -13,7 +13,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/bundle"
-	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 	"github.com/agentplatform/agentplatform/internal/secrets"
@@ -115,8 +114,8 @@ func (s activationState) changeOf(file store.ConnectorFile) change {
 	if err != nil {
 		return failed("%v", err)
 	}
-	if expanded.Spec.Cron != nil {
-		if wrong := connector.Cron.Check(crd.ConfigOf(expanded)); len(wrong) > 0 {
+	if kind := crd.KindOf(expanded); kind.StartsRuns() {
+		if wrong := kind.Check(crd.ConfigOf(expanded)); len(wrong) > 0 {
 			return failed("%q %s", wrong[0].Field, wrong[0].Problem)
 		}
 	}

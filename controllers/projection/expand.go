@@ -4,12 +4,12 @@ package projection
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/connector/crd"
@@ -30,14 +30,28 @@ func NamesVariables(c *v1alpha1.Connector) bool {
 	if !c.DefinedInCode() {
 		return false
 	}
-	if c.Spec.Cron == nil {
-		return slices.ContainsFunc(sentTexts(c), expand.Names)
+	return slices.ContainsFunc(textsOf(c), expand.Names)
+}
+
+// textsOf returns the texts of a connector that may name variables. Maps are in the order of their keys.
+func textsOf(c *v1alpha1.Connector) (texts []string) {
+	config := crd.ConfigOf(c)
+	for _, f := range crd.KindOf(c).Fields() {
+		if f.Variables == "" {
+			continue
+		}
+		switch value := f.In(&config).Interface().(type) {
+		case string:
+			texts = append(texts, value)
+		case json.RawMessage:
+			texts = append(texts, string(value))
+		case map[string]string:
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				texts = append(texts, value[key])
+			}
+		}
 	}
-	payload := ""
-	if c.Spec.Cron.Payload != nil {
-		payload = string(crd.CanonicalJSON(c.Spec.Cron.Payload.Raw))
-	}
-	return slices.ContainsFunc([]string{c.Spec.Cron.Schedule, c.Spec.Cron.TimeZone, c.Spec.Cron.Prompt, payload}, expand.Names)
+	return texts
 }
 
 // Variables are the variables of an environment for the texts of its connectors.
@@ -58,11 +72,12 @@ func VariablesOf(
 	return out, err
 }
 
-// ExpandTexts returns a cron connector of the code with the values of variables in its texts, and any
-// other connector unchanged. It returns a *TextError if a text cannot be expanded. Expanded texts are
-// stored unencrypted, so they must not contain sensitive values.
+// ExpandTexts returns a connector of the code with the values of variables in its texts. It does not expand
+// what a connector sends, see Credentials. It returns a *TextError if a text cannot be expanded. Expanded
+// texts are stored unencrypted, so they must not contain sensitive values.
 func ExpandTexts(c *v1alpha1.Connector, variables Variables) (*v1alpha1.Connector, error) {
-	if c.Spec.Cron == nil || !NamesVariables(c) {
+	kind, config := crd.KindOf(c), crd.ConfigOf(c)
+	if kind.Sends() || !NamesVariables(c) {
 		return c, nil
 	}
 	var sensitive []string
@@ -73,32 +88,32 @@ func ExpandTexts(c *v1alpha1.Connector, variables Variables) (*v1alpha1.Connecto
 		}
 		return variable.Value, known
 	}}
-	out := c.DeepCopy()
-	spec := out.Spec.Cron
-	for _, field := range []struct {
-		name string
-		text *string
-	}{{"schedule", &spec.Schedule}, {"timezone", &spec.TimeZone}, {"prompt", &spec.Prompt}} {
-		text, err := e.Text(*field.text)
-		if err != nil {
-			return nil, &TextError{fmt.Sprintf("%q %v", field.name, err)}
+	for _, f := range kind.Fields() {
+		if f.Variables == "" {
+			continue
 		}
-		*field.text = text
-	}
-	if spec.Payload != nil {
-		raw, err := e.JSON(crd.CanonicalJSON(spec.Payload.Raw))
-		if err != nil {
-			return nil, &TextError{fmt.Sprintf(`"payload" %v`, err)}
+		var err error
+		switch value := f.In(&config).Addr().Interface().(type) {
+		case *string:
+			*value, err = e.Text(*value)
+		case *json.RawMessage:
+			if len(*value) > 0 {
+				*value, err = e.JSON(*value)
+			}
 		}
-		spec.Payload = &runtime.RawExtension{Raw: raw}
+		if err != nil {
+			return nil, &TextError{fmt.Sprintf("%q %v", f.Name, err)}
+		}
 	}
 	switch missing := e.Missing(); {
 	case len(missing) > 0:
 		return nil, missingVariableError(c, missing)
 	case len(sensitive) > 0:
-		return nil, &TextError{fmt.Sprintf("the variable %s is sensitive, but the configuration of a cron connector is stored unencrypted and shown to models; "+
-			"use a variable that is not sensitive", sensitive[0])}
+		return nil, &TextError{fmt.Sprintf("the variable %s is sensitive, but the configuration of a %s is stored unencrypted and shown to models; "+
+			"use a variable that is not sensitive", sensitive[0], kind.Noun())}
 	}
+	out := c.DeepCopy()
+	crd.SetConfig(&out.Spec, kind, config)
 	return out, nil
 }
 

@@ -14,7 +14,6 @@ import (
 	"slices"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/internal/expand"
@@ -22,27 +21,13 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// sentTexts returns the texts of an outbound connector that may name variables: its URL, and the values of
-// its headers by name.
-func sentTexts(c *v1alpha1.Connector) []string {
-	w := c.Spec.Webhook
-	if w == nil || !c.Sends() {
-		return nil
-	}
-	texts := []string{w.URL}
-	for _, name := range slices.Sorted(maps.Keys(w.Headers)) {
-		texts = append(texts, w.Headers[name])
-	}
-	return texts
-}
-
 // Texts returns the texts of a connector of the code that may name sensitive variables. Their expanded
 // values are sealed.
 func Texts(c *v1alpha1.Connector) []string {
-	if !c.DefinedInCode() {
+	if !c.DefinedInCode() || !c.Sends() {
 		return nil
 	}
-	return sentTexts(c)
+	return textsOf(c)
 }
 
 // Credentials returns the expanded credentials of an outbound connector of the code: its headers, and
@@ -82,7 +67,7 @@ func Credentials(c *v1alpha1.Connector, variables Variables) (out secrets.Creden
 		return secrets.Credentials{}, &TextError{problem}
 	}
 	config.Headers = out.Headers
-	if wrong := connector.Outbound.Check(config); len(wrong) > 0 {
+	if wrong := crd.KindOf(c).Check(config); len(wrong) > 0 {
 		return secrets.Credentials{}, &TextError{fmt.Sprintf("%q %s", wrong[0].Field, wrong[0].Problem)}
 	}
 	if NamesVariables(c) {

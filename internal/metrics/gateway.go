@@ -52,6 +52,8 @@ const (
 
 // Gateway are the metrics of the webhook gateway.
 type Gateway struct {
+	modes []string
+
 	accepted       *prometheus.CounterVec
 	refused        counters
 	rejectionsLost prometheus.Counter
@@ -106,12 +108,10 @@ const (
 	PushRefused  = "refused"
 )
 
-// modes of connectors that accept requests.
-var modes = []string{"inbound", "sync"}
-
-// NewGateway registers the gateway's metrics; nil registers none.
-func NewGateway(registry prometheus.Registerer) *Gateway {
+// NewGateway registers the gateway's metrics; nil registers none. modes are the modes of webhooks that accept requests.
+func NewGateway(registry prometheus.Registerer, modes ...string) *Gateway {
 	g := &Gateway{
+		modes: modes,
 		accepted: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{
 			Name: "agentplatform_webhooks_accepted_total",
 			Help: "Webhooks that were accepted, so their rows are on disk, by the connector's mode and result: recorded, or repeated (a duplicate by its idempotency key).",
@@ -217,7 +217,7 @@ func (g *Gateway) Accepted(mode string, repeated bool, took time.Duration) {
 	if repeated {
 		result = "repeated"
 	}
-	g.accepted.WithLabelValues(knownValue(mode, modes), result).Inc()
+	g.accepted.WithLabelValues(knownValue(mode, g.modes), result).Inc()
 	g.acceptance.Observe(took.Seconds())
 }
 

@@ -125,7 +125,7 @@ type does struct {
 var errFailed = errors.New("failed")
 
 func ofGateway(do func(*metrics.Gateway), want map[string]float64) does {
-	return does{func(r prometheus.Registerer) { do(metrics.NewGateway(r)) }, want}
+	return does{func(r prometheus.Registerer) { do(metrics.NewGateway(r, "inbound", "sync")) }, want}
 }
 
 func ofRunner(do func(*metrics.Runner), want map[string]float64) does {

@@ -670,12 +670,12 @@ type Connector struct {
 // ConnectorAction The action of a deployment on a connector of its code.
 type ConnectorAction string
 
-// ConnectorConfig The configuration of a connector: InboundConfig, SyncConfig or OutboundConfig for a webhook of that mode, CronConfig for a cron connector. Only SyncConfig and OutboundConfig have a number as timeout_seconds.
+// ConnectorConfig The configuration of a connector, which depends on its type and mode. Only a connector with a timeout has a number as timeout_seconds.
 type ConnectorConfig struct {
 	union json.RawMessage
 }
 
-// ConnectorConfigInput The configuration of a connector to set: InboundConfigInput, SyncConfigInput or OutboundConfigInput for a webhook of that mode, CronConfigInput for a cron connector.
+// ConnectorConfigInput The configuration of a connector to set, which depends on its type and mode.
 type ConnectorConfigInput struct {
 	union json.RawMessage
 }
@@ -688,7 +688,7 @@ type ConnectorCreate struct {
 	// Enabled Whether the connector is enabled.
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// Mode The connector's direction: inbound, sync or outbound. A cron connector is inbound.
+	// Mode The connector's direction. A connector that is no webhook is inbound.
 	Mode *ConnectorMode `json:"mode,omitempty"`
 
 	// Name The connector's name. It must be unique in the environment without regard to case, also among current and former connectors of the project's code.
@@ -700,7 +700,7 @@ type ConnectorCreate struct {
 	Type ConnectorType `json:"type"`
 }
 
-// ConnectorMode The direction of a connector: inbound responds to an event with run IDs at once, sync responds with the agent's result, and outbound sends results.
+// ConnectorMode The direction of a connector: inbound responds to an event with run IDs at once, sync responds with the agent's result, outbound sends results.
 type ConnectorMode string
 
 // ConnectorResult The outcome of a deployment for a connector of the project's code.

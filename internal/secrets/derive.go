@@ -17,7 +17,7 @@ import (
 
 // Purposes of derived secrets.
 const (
-	// PurposeSecret is the secret that callers of an inbound or sync webhook send.
+	// PurposeSecret is the secret that callers of a webhook send.
 	PurposeSecret = "secret"
 	// PurposeSigningSecret signs the deliveries of an outbound webhook.
 	PurposeSigningSecret = "signing_secret"

@@ -58,7 +58,7 @@ func (k *Keys) Ring() (Ring, error) {
 	return h.ring, nil
 }
 
-// Secret derives the secret of an inbound or sync webhook with a key. It returns a *MissingKeyError if
+// Secret derives the secret of a webhook with callers with a key. It returns a *MissingKeyError if
 // the process does not have the key.
 func (k *Keys) Secret(keyID string, of Generated) (string, error) {
 	key, err := k.derivation(keyID)

@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/store"
+	"github.com/agentplatform/agentplatform/store/connectorrow"
 	"github.com/agentplatform/agentplatform/store/runqueue"
 	"github.com/agentplatform/agentplatform/store/sqldb"
 	"github.com/agentplatform/agentplatform/store/statistics"
@@ -143,7 +144,7 @@ func (a *list) addPast(ctx context.Context, q sqldb.Queryer) error {
 	l = a.baseArgs()
 	linked, err := sqldb.Collect(ctx, q, sqldb.ScanText, `SELECT DISTINCT l.agent_name
 		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
-		WHERE c.project_id = $1 AND c.environment_id = $2 AND c.mode IN ('inbound', 'sync')
+		WHERE c.project_id = $1 AND c.environment_id = $2 AND NOT (`+connectorrow.Sends+`)
 			AND NOT c.retired AND NOT c.shadowed`+a.nameCondition(&l, "l.agent_name"), l.Values...)
 	for _, name := range linked {
 		if agent, ok := a.agents[name]; ok {

@@ -20,6 +20,9 @@ const connectorColumns = `c.id, c.project_id, c.environment_id, c.name, c.type, 
 	c.enabled AND e.id IS NOT NULL AND pr.project_id IS NOT NULL, e.id IS NULL, c.retired, c.defined_in_code, c.config, c.sealed, c.secret_version, c.secret_key, c.sealed_key, c.secrets, c.secret_grace_us,
 	c.deployment_id, c.version, c.created_at, c.updated_at, ` + object.RefColumns
 
+// Sends is the condition that a connector c sends results, as store.Connector.Sends.
+const Sends = `c.mode = 'outbound'`
+
 // validityColumns determine the valid secrets: the time, and the ends of revoked keys as
 // id=microseconds,…
 const validityColumns = `, now_us(), COALESCE((SELECT string_agg(p.id || '=' || p.ends_at, ',')

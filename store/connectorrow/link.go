@@ -56,6 +56,6 @@ func SendingLinks(ctx context.Context, q sqldb.Queryer, project, environment uui
 	}, `SELECT l.id, l.connector_id, l.agent_name, l.outbound, c.name, NOT c.shadowed AND NOT c.retired, c.retired, `+object.RefColumns+`
 		FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
 		JOIN object_ids k ON k.project_id = l.project_id AND k.id = l.id
-		WHERE l.project_id = $1 AND c.environment_id = $2 AND l.agent_name IN (`+strings.Join(names, ", ")+`) AND l.outbound IS NOT NULL AND c.mode = 'outbound'
+		WHERE l.project_id = $1 AND c.environment_id = $2 AND l.agent_name IN (`+strings.Join(names, ", ")+`) AND l.outbound IS NOT NULL AND `+Sends+`
 		ORDER BY c.shadowed, c.retired, `+LinkOrder, l.Values...)
 }

@@ -239,7 +239,7 @@ func (s *Store) setClosedReasons(ctx context.Context, q sqldb.Queryer, all []tar
 		}
 	}
 	for _, t := range all {
-		if o := outlets[t.destination()]; o.mode == store.ModeOutbound && o.environment == t.environment {
+		if o := outlets[t.destination()]; o.sends && o.environment == t.environment {
 			t.closed = o.closed
 			those = append(those, t)
 		}
@@ -297,7 +297,7 @@ func (s *Store) outboundLinks(ctx context.Context, runs []endedRun) (map[project
 
 // outlet is the connector of a target.
 type outlet struct {
-	mode        string
+	sends       bool
 	environment uuid.UUID
 	closed      string
 }
@@ -321,7 +321,7 @@ func (s *Store) readOutlets(ctx context.Context, q sqldb.Queryer, keys []store.K
 		destinations[d.Key] = d
 	}
 	for key, connector := range connectors {
-		outlets[key] = outlet{connector.Mode, connector.EnvironmentID, destinations[key].closedReason(connector, true)}
+		outlets[key] = outlet{connector.Sends(), connector.EnvironmentID, destinations[key].closedReason(connector, true)}
 	}
 	return nil
 }

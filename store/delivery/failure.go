@@ -190,7 +190,7 @@ func (s *Store) noticeLinksOf(ctx context.Context, environment store.Key) (all [
 	links, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (to target, err error) {
 		return to, row.Scan(&to.link, &to.connector)
 	}, `SELECT l.id, l.connector_id FROM links l JOIN connectors c ON c.project_id = l.project_id AND c.id = l.connector_id
-		WHERE l.project_id = $1 AND l.tells_failures AND c.environment_id = $2 AND c.mode = 'outbound' AND NOT c.shadowed ORDER BY `+connectorrow.LinkOrder, environment.ProjectID, environment.ID)
+		WHERE l.project_id = $1 AND l.tells_failures AND c.environment_id = $2 AND `+connectorrow.Sends+` AND NOT c.shadowed ORDER BY `+connectorrow.LinkOrder, environment.ProjectID, environment.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -110,7 +110,7 @@ func (s *Store) SendTest(ctx context.Context, t store.TestDelivery) (a store.Adm
 			return err
 		}
 		connector, known := connectors[t.Connector]
-		if !known || connector.Mode != store.ModeOutbound {
+		if !known || !connector.Sends() {
 			return store.ErrNotFound
 		}
 		d := requestedDelivery{payload: t.Payload, size: int64(len(t.Payload)), Delivery: store.Delivery{

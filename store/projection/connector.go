@@ -190,7 +190,7 @@ func writeConnector(ctx context.Context, tx *sqldb.Tx, connector store.Connector
 		return behind, nil
 	}
 	inEffect := known && !shadowed && !stored.Retired && stored.Mode == connector.Mode && stored.EnvironmentID == connector.EnvironmentID
-	if err := upsertConnector(ctx, tx, connector); err != nil || connector.Mode != store.ModeOutbound || inEffect {
+	if err := upsertConnector(ctx, tx, connector); err != nil || !connector.Sends() || inEffect {
 		return behind, err
 	}
 	return behind, dropSurplus(ctx, tx, connector)

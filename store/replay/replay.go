@@ -189,8 +189,8 @@ func checkSends(ctx context.Context, s Store, connector store.Key) error {
 	if err != nil {
 		return fmt.Errorf("reading connector %s: %w", connector, err)
 	}
-	if mode := route.Connector.Mode; mode != store.ModeOutbound {
-		return &Refused{NotOutbound, fmt.Sprintf("The connector's mode is %s: only outbound connectors send.", mode)}
+	if !route.Connector.Sends() {
+		return &Refused{NotOutbound, fmt.Sprintf("The connector's mode is %s: only outbound connectors send.", route.Connector.Mode)}
 	}
 	if r := closedReason(route.Connector); r != nil {
 		return r

@@ -125,19 +125,23 @@ func TestStoreLayers_ImportRowsAbove(t *testing.T) {
 	require.Len(t, found, len(rows), "each package of the table exists")
 }
 
-// ofModes matches code for a mode of connectors: its constants, and its name in texts.
-var ofModes = regexp.MustCompile(`\b[mM]ode(Inbound|Sync|Outbound)\b|\bconnector\.(Inbound|Sync|Outbound|Cron)\b|\binbound\b`)
+// ofModes matches code for a mode of connectors: its constants, its name in texts, and comparisons.
+var ofModes = regexp.MustCompile(`\b[mM]ode(Inbound|Sync|Outbound)\b|\bconnector\.(Inbound|Sync|Outbound|Cron)\b|\binbound\b` +
+	`|[mM]ode [!=]= "(inbound|sync|outbound)"|\bmode (=|<>|IN) \(?'(inbound|sync|outbound)'`)
 
 // speakOfModes lists files that mention a mode without code for it, with the reason.
 var speakOfModes = map[string]string{
-	"internal/secrets/keys.go":          "what a secret is for",
-	"internal/restclient/client.gen.go": "generated from docs/openapi.json",
-	"store/claim.go":                    "a class of runs, which one of another mode may have too",
-	"store/run_selection.go":            "classes of runs",
-	"webhookgw/ingress/doc.go":          "what the package is for",
+	"apiserver/agents/agents.go":               "the text of a field that has the mode in its name",
+	"apiserver/connectors/connector_create.go": "the default",
+	"apiserver/connectors/connectors.go":       "the text of a field",
+	"bundle/connector.go":                      "an example",
+	"connector/crd/crd.go":                     "the default",
+	"internal/restclient/client.gen.go":        "generated from docs/openapi.json",
+	"store/claim.go":                           "a class of runs, which one of another mode may have too",
+	"store/run_selection.go":                   "classes of runs",
 }
 
-// The recipe for a connector mode names every file with code for modes.
+// The recipe for a connector mode names every file with code for modes. Few files have any: the others ask a kind for its facts.
 func TestModeRecipe_NamesEveryFile(t *testing.T) {
 	t.Parallel()
 	_, recipe, found := strings.Cut(page(t, "CONTRIBUTING.md"), "### Add a connector mode")
@@ -155,7 +159,8 @@ func TestModeRecipe_NamesEveryFile(t *testing.T) {
 			require.True(t, whole || inFolder, "%s knows the modes", file)
 		}
 	}
-	require.Greater(t, places, 10)
+	require.LessOrEqual(t, places, 8)
+	require.Greater(t, places, 3)
 }
 
 // A test file uses either Ginkgo or testify.

@@ -24,13 +24,10 @@ import (
 func TestConnectorConfig_AgreesWithCRD(t *testing.T) {
 	t.Parallel()
 	spec := crdConnector(t)
-	named := map[string][]string{"webhook": {"sealedSecret", "sealedHeaders"}, "cron": nil} // the REST API's own
+	named := map[string][]string{connector.TypeWebhook: {"sealedSecret", "sealedHeaders"}} // the REST API's own
 	for _, kind := range connector.Kinds() {
 		t.Run(string(kind), func(t *testing.T) {
-			parent := "webhook"
-			if kind == connector.Cron {
-				parent = "cron"
-			}
+			parent := kind.Type()
 			for _, f := range kind.Fields() {
 				name := crd.FieldName(f.Name)
 				if f.Name == "require_authentication" {
@@ -70,9 +67,13 @@ func requireBounds(t *testing.T, f connector.Field, field apiextensionsv1.JSONSc
 	if f.Enum != nil {
 		var inCRD []string
 		for _, value := range field.Enum {
-			inCRD = append(inCRD, strings.ReplaceAll(strings.ToLower(strings.Trim(string(value.Raw), `"`)), "_", ""))
+			inCRD = append(inCRD, strings.Trim(string(value.Raw), `"`))
 		}
-		require.ElementsMatch(t, strings.Split(strings.ReplaceAll(strings.Join(f.Enum, ","), "_", ""), ","), inCRD, f.Name)
+		var converted []string
+		for _, value := range f.Enum {
+			converted = append(converted, crd.EnumName(value))
+		}
+		require.ElementsMatch(t, converted, inCRD, f.Name)
 	}
 }
 

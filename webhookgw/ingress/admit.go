@@ -4,6 +4,7 @@ package ingress
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"fmt"
@@ -11,16 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/webhookgw/signature"
-)
-
-// Modes of connectors that accept requests.
-const (
-	modeInbound = "inbound"
-	modeSync    = "sync"
 )
 
 // requestFacts is the information about a request before its body is read.
@@ -126,10 +122,10 @@ func admitRequest(route *webhook, f requestFacts) *httpserver.Problem {
 	switch {
 	case f.otherMethod:
 		return &otherMethod
-	case c.Type == store.TypeCron:
-		return refuse(http.StatusBadRequest, httpserver.CodeNoWebhook, "This connector runs on a schedule and accepts no requests. Call an inbound or sync webhook.")
-	case c.Type != "webhook" || (c.Mode != modeInbound && c.Mode != modeSync):
-		return refuse(http.StatusBadRequest, httpserver.CodeOutboundOnly, "This connector sends results and accepts no requests. Call an inbound or sync connector.")
+	case !route.kind.HasCallers() && !route.kind.StartsRuns():
+		return refuse(http.StatusBadRequest, httpserver.CodeOutboundOnly, noRequests(route.kind)+" connector.")
+	case !route.kind.HasCallers():
+		return refuse(http.StatusBadRequest, httpserver.CodeNoWebhook, noRequests(route.kind)+" webhook.")
 	case route.authenticates && route.scheme != "" && f.get:
 		return &postOnly
 	case route.signsBody() && !f.read:
@@ -151,13 +147,18 @@ func admitRequest(route *webhook, f requestFacts) *httpserver.Problem {
 			fmt.Sprintf("Delivery loop: more than %d hops. Remove a connector link from the loop.", store.MaxHops))
 	case f.contentLength > MaxBody:
 		return refuse(http.StatusRequestEntityTooLarge, httpserver.CodeRequestTooLarge, tooLargeText)
-	case c.Mode == modeSync && len(route.Links) == 0 && !f.handshake:
+	case route.kind.Answers() && len(route.Links) == 0 && !f.handshake:
 		return refuse(http.StatusConflict, httpserver.CodeNoAgent, "No agent is linked to this connector. Link one, then send the request again.")
-	case c.Mode == modeSync && !route.Live && !f.handshake && !f.async:
+	case route.kind.Answers() && !route.Live && !f.handshake && !f.async:
 		return refuse(http.StatusConflict, httpserver.CodeNoLiveDeployment,
 			"No deployment is live in the environment of this connector, so no agent can answer. Deploy one, then send the request again.")
 	}
 	return nil
+}
+
+// noRequests returns why a kind takes no requests, and the kinds that do.
+func noRequests(k connector.Kind) string {
+	return fmt.Sprintf("This connector %s and accepts no requests. Call an %s", cmp.Or(k.Does(), "has an unknown mode"), connector.NamesOf(connector.Kind.HasCallers, "or"))
 }
 
 // admitBody decides whether the body of a signed request is read. A body that cannot have a right

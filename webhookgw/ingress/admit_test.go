@@ -16,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/webhookapi"
 	"github.com/agentplatform/agentplatform/store"
@@ -83,7 +84,7 @@ func TestAdmit_WrongSecretsReadRouteOnce(t *testing.T) {
 // The number of hops is stored with the event.
 func TestAdmit_DetectsLoops(t *testing.T) {
 	t.Parallel()
-	route := &webhook{Route: store.Route{Connector: store.Connector{Type: "webhook", Mode: modeInbound, Enabled: true}}}
+	route := &webhook{Route: store.Route{Connector: store.Connector{Enabled: true}}, kind: connector.Inbound}
 	for hops, code := range map[string]httpserver.Code{"": "", "8": "", "x": "", "1001": "", "9": httpserver.CodeTooManyHops, "1000": httpserver.CodeTooManyHops} {
 		t.Run(hops, func(t *testing.T) {
 			f := requestFacts{header: http.Header{}}

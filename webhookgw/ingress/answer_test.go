@@ -93,7 +93,7 @@ func calls(t *testing.T) *http.Request {
 func TestAnswer_HasAllResults(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 3} {
-		p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(n)}
+		p := &past{keeper: keeper{mode: "sync"}, runs: someRuns(n)}
 		h := servingStore(t, p)
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, calls(t))
@@ -149,7 +149,7 @@ func (s *slow) Write(p []byte) (int, error) {
 // one was sent. A client below the minimum pace is disconnected.
 func TestAnswer_SlowReaderHoldsOneOutput(t *testing.T) {
 	t.Parallel()
-	p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(3)}
+	p := &past{keeper: keeper{mode: "sync"}, runs: someRuns(3)}
 	h := servingStore(t, p)
 	w := &slow{ResponseRecorder: httptest.NewRecorder(), reads: make(chan struct{}), waiting: make(chan struct{})}
 	ended := make(chan struct{})
@@ -184,7 +184,7 @@ func TestAnswer_SlowReaderHoldsOneOutput(t *testing.T) {
 // TestAnswer_IncompleteIsBrokenOff: an incomplete response must not look complete.
 func TestAnswer_IncompleteIsBrokenOff(t *testing.T) {
 	t.Parallel()
-	p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(3)}
+	p := &past{keeper: keeper{mode: "sync"}, runs: someRuns(3)}
 	p.fails = p.runs[2]
 	h := servingStore(t, p)
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() { h.ServeHTTP(httptest.NewRecorder(), calls(t)) })
@@ -198,7 +198,7 @@ func TestAnswer_IncompleteIsBrokenOff(t *testing.T) {
 func TestAnswer_ErasedRunInResults(t *testing.T) {
 	t.Parallel()
 	for _, accepts := range []bool{true, false} {
-		p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(3), accepts: accepts}
+		p := &past{keeper: keeper{mode: "sync"}, runs: someRuns(3), accepts: accepts}
 		p.erased = p.runs[1:2]
 		h := servingStore(t, p)
 		plain, streamed, r := httptest.NewRecorder(), httptest.NewRecorder(), calls(t)
@@ -226,7 +226,7 @@ func TestAnswer_ErasedRunInResults(t *testing.T) {
 func TestAnswer_FirstRunErased(t *testing.T) {
 	t.Parallel()
 	for _, accepts := range []bool{true, false} {
-		p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(2), accepts: accepts}
+		p := &past{keeper: keeper{mode: "sync"}, runs: someRuns(2), accepts: accepts}
 		p.erased = p.runs[:1]
 		w := httptest.NewRecorder()
 		servingStore(t, p).ServeHTTP(w, calls(t))

@@ -18,7 +18,7 @@ import (
 // and can use Prefer: respond-async.
 func TestCallers_ShareOfProject(t *testing.T) {
 	t.Parallel()
-	k := &keeper{mode: modeSync}
+	k := &keeper{mode: "sync"}
 	h := serving(t, k)
 	asks := func() {
 		answer, p := post(t, h, strings.NewReader(`{}`))
@@ -45,9 +45,9 @@ func TestClass_OfRequest(t *testing.T) {
 		header []string
 		want   store.Class
 	}{
-		"inbound":       {modeInbound, nil, store.ClassInbound},
-		"sync, no wait": {modeSync, []string{"Prefer", "respond-async"}, store.ClassInbound},
-		"sync":          {modeSync, nil, store.ClassSync},
+		"inbound":       {"inbound", nil, store.ClassInbound},
+		"sync, no wait": {"sync", []string{"Prefer", "respond-async"}, store.ClassInbound},
+		"sync":          {"sync", nil, store.ClassSync},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := &keeper{mode: c.mode, verdict: store.KeyReused} // so that no caller waits

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ingress serves the webhook URLs of inbound and sync connectors.
+// Package ingress serves the webhook URLs of connectors that have callers.
 //
 // A request is checked against a cached route and committed together with other waiting requests.
 // The commit asserts the connector's version, and the handler reads the route again before each

@@ -60,7 +60,7 @@ func sent(t *testing.T, stream string) (names []string, data []string) {
 // TestEvents_EndWithResult: with the JSON of a normal response.
 func TestEvents_EndWithResult(t *testing.T) {
 	t.Parallel()
-	p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(3)}
+	p := &past{keeper: keeper{mode: "sync"}, runs: someRuns(3)}
 	h := servingStore(t, p)
 	plain, streamed := httptest.NewRecorder(), httptest.NewRecorder()
 	h.ServeHTTP(plain, calls(t))
@@ -84,7 +84,7 @@ func TestEvents_EndWithResult(t *testing.T) {
 // TestEvents_IncompleteIsBrokenOff: its last event does not look complete.
 func TestEvents_IncompleteIsBrokenOff(t *testing.T) {
 	t.Parallel()
-	p := &past{keeper: keeper{mode: modeSync}, runs: someRuns(3)}
+	p := &past{keeper: keeper{mode: "sync"}, runs: someRuns(3)}
 	p.fails = p.runs[2]
 	h, w, r := servingStore(t, p), httptest.NewRecorder(), calls(t)
 	r.Header.Set("Accept", typeEvents)
@@ -95,7 +95,7 @@ func TestEvents_IncompleteIsBrokenOff(t *testing.T) {
 // TestEvents_RejectionIsNoStream: an error is a normal response.
 func TestEvents_RejectionIsNoStream(t *testing.T) {
 	t.Parallel()
-	h := serving(t, &keeper{mode: modeSync})
+	h := serving(t, &keeper{mode: "sync"})
 	w, problem := post(t, h, strings.NewReader(`[]`), "Accept", typeEvents)
 	require.Equal(t, http.StatusBadRequest, w.Code)
 	require.EqualValues(t, "invalid_json", problem.Code)

@@ -180,7 +180,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	req := request{class: store.ClassInbound, facts: h.factsOf(r)}
-	if route.Connector.Mode == modeSync && !prefersAsync(r) {
+	if route.kind.Answers() && !prefersAsync(r) {
 		req.class = store.ClassSync
 	}
 	full := h.checkCapacity(r, route, req.class)
@@ -205,7 +205,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case err != nil:
 		return err
-	case route.Connector.Mode == modeSync:
+	case route.kind.Answers():
 		w.Header().Set("Preference-Applied", "respond-async")
 		answerInbound(w, http.StatusAccepted, admitted)
 	default:

@@ -146,7 +146,7 @@ func (*keeper) ProjectLoad(context.Context, uuid.UUID) (store.ProjectLoad, error
 // rejected before its body is read.
 func TestLoads_FullProjectAnswersDuplicates(t *testing.T) {
 	t.Parallel()
-	k := &keeper{mode: modeInbound, verdict: store.Repeated}
+	k := &keeper{mode: "inbound", verdict: store.Repeated}
 	h := serving(t, k)
 	h.loads.projects[project] = &measuredLoad{at: time.Now(), load: store.ProjectLoad{Limits: store.ProjectLimits{Storage: 1}, Stored: 1}}
 	for _, header := range [][]string{nil, {"Idempotency-Key", "a"}, {"Idempotency-Key", "\x01"}} {

@@ -34,7 +34,7 @@ func (s oneRoute) Route(_ context.Context, key store.Key) (store.Route, error) {
 		return store.Route{}, store.ErrNotFound
 	}
 	return store.Route{Connector: store.Connector{
-		ProjectID: key.ProjectID, ID: key.ID, Type: "webhook", Mode: modeInbound, Enabled: true, Config: []byte(`{}`),
+		ProjectID: key.ProjectID, ID: key.ID, Type: "webhook", Mode: "inbound", Enabled: true, Config: []byte(`{}`),
 	}}, nil
 }
 

@@ -28,7 +28,7 @@ func TestReplayed_HeaderMarksDuplicates(t *testing.T) {
 	ended := func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 		return context.WithDeadline(ctx, time.Unix(0, 0))
 	}
-	repeated := func() past { return past{keeper: keeper{mode: modeSync}, runs: someRuns(1)} }
+	repeated := func() past { return past{keeper: keeper{mode: "sync"}, runs: someRuns(1)} }
 	done, unread := repeated(), repeated()
 	unread.filesErr = errors.New("away")
 	for name, c := range map[string]struct {

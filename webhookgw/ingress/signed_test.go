@@ -45,7 +45,7 @@ type gitHub struct {
 
 func newGitHub(t *testing.T) *gitHub {
 	t.Helper()
-	g := &gitHub{keeper: &keeper{mode: modeInbound, keep: true, blobs: map[uuid.UUID][]byte{}}, key: store.Key{ProjectID: project, ID: uuid.New()}}
+	g := &gitHub{keeper: &keeper{mode: "inbound", keep: true, blobs: map[uuid.UUID][]byte{}}, key: store.Key{ProjectID: project, ID: uuid.New()}}
 	g.secret.Store("one")
 	g.keeper.change = func(c *store.Connector) {
 		secret := g.secret.Load().(string)
@@ -401,7 +401,7 @@ func TestHandshake_WithoutCapacity(t *testing.T) {
 	t.Parallel()
 	g := newGitHub(t)
 	gitHub := g.keeper.change
-	g.keeper.mode = modeSync
+	g.keeper.mode = "sync"
 	g.keeper.change = func(c *store.Connector) {
 		gitHub(c)
 		c.Config = []byte(`{"authentication":"slack"}`)

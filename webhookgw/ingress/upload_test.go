@@ -117,7 +117,7 @@ func (k *keeper) PutBlob(_ context.Context, key store.Key, r io.Reader) (int64, 
 func serving(t *testing.T, k *keeper) *Handler {
 	t.Helper()
 	if k.mode == "" {
-		k.mode = modeInbound
+		k.mode = "inbound"
 	}
 	k.blobs = map[uuid.UUID][]byte{}
 	return servingStore(t, k)

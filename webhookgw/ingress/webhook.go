@@ -14,6 +14,7 @@ import (
 // webhook is the route of a connector, with the settings that requests need. Requests share it, so nothing changes it.
 type webhook struct {
 	store.Route
+	kind          connector.Kind
 	authenticates bool // callers must authenticate
 	// scheme is the provider with whose signature callers authenticate; "" if they send the secret or nothing.
 	scheme        signature.Scheme
@@ -31,7 +32,7 @@ func newWebhook(route store.Route) (*webhook, error) {
 	}
 	kind := connector.KindOf(route.Connector.Type, route.Connector.Mode)
 	return &webhook{
-		Route: route, authenticates: config.RequiresAuthentication(kind), scheme: signature.Scheme(config.Signature(kind)),
+		Route: route, kind: kind, authenticates: config.RequiresAuthentication(kind), scheme: signature.Scheme(config.Signature(kind)),
 		filesRequired: config.RequiresFiles(), timeout: config.Timeout(kind), contextHeaders: config.HeaderNames(),
 	}, nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 )
 
@@ -142,7 +143,7 @@ var bounds = map[string]*regexp.Regexp{
 	"goversion": regexp.MustCompile(`^go[0-9.]+`),
 	"kind":      regexp.MustCompile(`^(input|output|thinking|cached_input)$`),
 	"method":    regexp.MustCompile(`^(GET|POST|PUT|PATCH|DELETE|other)$`),
-	"mode":      regexp.MustCompile(`^(inbound|sync|other)$`),
+	"mode":      regexp.MustCompile(`^(` + strings.Join(connector.Modes(connector.Kind.HasCallers), "|") + `|other)$`),
 	"outcome":   regexp.MustCompile(`^(ok|error|cancelled|given_back|failed|answered|run|skipped|delivered|retry|gone|replayed|refused|accepted|ignored|exported|dropped|other|model_[a-z_]+)$`),
 	"cause":     regexp.MustCompile(`^(ok|dns|refused|reset|timeout|tls|forbidden_address|network|redirect|http_status|connector|platform|erased|other)$`),
 	"process":   regexp.MustCompile(`^(webhookgw|manager|apiserver|all|runner)$`),

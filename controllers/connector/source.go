@@ -7,16 +7,15 @@ import (
 	"time"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
-	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
 )
 
-// reconcileCron projects a cron connector into the store. It has no secret and no URL.
-func (r *Reconciler) reconcileCron(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
-	if wrong := connector.Cron.Check(crd.ConfigOf(c)); len(wrong) > 0 {
-		c.MarkInvalidCron(crd.FieldName(wrong[0].Field), wrong[0].Problem)
+// reconcileSource projects a connector that creates events itself into the store. It has no secret and no URL.
+func (r *Reconciler) reconcileSource(ctx context.Context, c *v1alpha1.Connector, ids projection.Identity) (time.Duration, error) {
+	if wrong := crd.KindOf(c).Check(crd.ConfigOf(c)); len(wrong) > 0 {
+		c.MarkInvalidSetting(crd.FieldName(wrong[0].Field), wrong[0].Problem)
 		return 0, nil
 	}
 	row, err := r.connectorRow(c, ids, "", "")
