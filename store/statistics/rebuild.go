@@ -22,14 +22,11 @@ const rebuildPage = 5000
 
 // rollupRebuilder rebuilds rollups of a kind for a project.
 type rollupRebuilder interface {
-	// nextPeriod returns the first time at or after from for which a grain has, or had, something to
-	// count; never if there is none.
-	nextPeriod(ctx context.Context, g timewindow.Grain, from int64) (int64, error)
+	// tables returns the table of the rollups and that of the history rows of an hour.
+	tables() (rollups, rows string)
 	// rebuildPeriod rebuilds the period of a grain from begin on, and returns the number of its history
 	// rows. The caller holds the lock of rollupsTurn, so the rollups do not change meanwhile.
 	rebuildPeriod(ctx context.Context, tx *sqldb.Tx, g timewindow.Grain, begin int64, grown growth) (int64, error)
-	// oldestRow returns the oldest row of history, the zero ID without any.
-	oldestRow(ctx context.Context) (uuid.UUID, error)
 }
 
 // RebuildRollups implements store.Rebuilder.
@@ -74,7 +71,7 @@ func (s *Store) rebuildRollups(ctx context.Context, project uuid.UUID, kind roll
 	}
 	for _, g := range timewindow.Grains {
 		for at := g.FloorTime(first); ; {
-			next, err := kind.nextPeriod(ctx, g, at)
+			next, err := s.nextPeriod(ctx, project, kind, g, at)
 			if err != nil || next == timewindow.Never {
 				if err != nil {
 					return err
@@ -138,7 +135,8 @@ func (s *Store) firstWhole(ctx context.Context, project uuid.UUID, kind rollupRe
 	if err != nil {
 		return 0, err
 	}
-	oldest, err := kind.oldestRow(ctx)
+	_, rows := kind.tables()
+	oldest, err := timewindow.FirstSince(ctx, s.db, rows, project, timewindow.Always)
 	return max(timewindow.Daily.CeilTime(seen), wholeSince(oldest, now)), err
 }
 
@@ -151,6 +149,24 @@ func wholeSince(oldest uuid.UUID, now time.Time) int64 {
 		return kept
 	}
 	return min(kept, timewindow.Hourly.CeilTime(store.TimeOf(oldest).UnixMicro()+1))
+}
+
+// nextPeriod returns the first time at or after from for which a grain has, or had, something to
+// count; never if there is none.
+func (s *Store) nextPeriod(ctx context.Context, project uuid.UUID, kind rollupRebuilder, g timewindow.Grain, from int64) (int64, error) {
+	table, rows := kind.tables()
+	rollups := `SELECT begins_at FROM ` + table + ` WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
+	numbers, err := earliest(ctx, s.db.Reader(), rollups, project, string(g), from)
+	if err != nil {
+		return timewindow.Never, err
+	}
+	var made int64
+	if g == timewindow.Hourly {
+		made, err = timewindow.NextSince(ctx, s.db, rows, project, from)
+	} else {
+		made, err = earliest(ctx, s.db.Reader(), rollups, project, string(g.Smaller()), from)
+	}
+	return min(numbers, made), err
 }
 
 // earliest returns the time that a statement selects; never without any.

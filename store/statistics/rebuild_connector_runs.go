@@ -18,23 +18,8 @@ type connectorRunRebuilder struct {
 	project uuid.UUID
 }
 
-func (k connectorRunRebuilder) oldestRow(ctx context.Context) (id uuid.UUID, err error) {
-	return timewindow.FirstSince(ctx, k.db, "ended_connector_runs", k.project, timewindow.Always)
-}
-
-func (k connectorRunRebuilder) nextPeriod(ctx context.Context, g timewindow.Grain, from int64) (int64, error) {
-	const rollups = `SELECT begins_at FROM connector_rollups WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
-	numbers, err := earliest(ctx, k.db.Reader(), rollups, k.project, string(g), from)
-	if err != nil {
-		return timewindow.Never, err
-	}
-	var made int64
-	if g == timewindow.Hourly {
-		made, err = timewindow.NextSince(ctx, k.db, "ended_connector_runs", k.project, from)
-	} else {
-		made, err = earliest(ctx, k.db.Reader(), rollups, k.project, string(g.Smaller()), from)
-	}
-	return min(numbers, made), err
+func (connectorRunRebuilder) tables() (rollups, rows string) {
+	return "connector_rollups", "ended_connector_runs"
 }
 
 func (k connectorRunRebuilder) rebuildPeriod(ctx context.Context, tx *sqldb.Tx, g timewindow.Grain, begin int64, grown growth) (n int64, err error) {

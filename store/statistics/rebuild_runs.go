@@ -24,29 +24,7 @@ type runRebuilder struct {
 	last map[agentTotal]time.Time
 }
 
-func (k *runRebuilder) oldestRow(ctx context.Context) (id uuid.UUID, err error) {
-	return timewindow.FirstSince(ctx, k.db, "ended_runs", k.project, timewindow.Always)
-}
-
-func (k *runRebuilder) nextPeriod(ctx context.Context, g timewindow.Grain, from int64) (int64, error) {
-	return k.nextPeriodIn(ctx, "run_rollups", g, from)
-}
-
-// nextPeriodIn returns the next period of a grain that has, or should have, rollups in a table.
-func (k *runRebuilder) nextPeriodIn(ctx context.Context, table string, g timewindow.Grain, from int64) (int64, error) {
-	rollups := `SELECT begins_at FROM ` + table + ` WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
-	numbers, err := earliest(ctx, k.db.Reader(), rollups, k.project, string(g), from)
-	if err != nil {
-		return timewindow.Never, err
-	}
-	var made int64
-	if g == timewindow.Hourly {
-		made, err = timewindow.NextSince(ctx, k.db, "ended_runs", k.project, from)
-	} else {
-		made, err = earliest(ctx, k.db.Reader(), rollups, k.project, string(g.Smaller()), from)
-	}
-	return min(numbers, made), err
-}
+func (*runRebuilder) tables() (rollups, rows string) { return "run_rollups", "ended_runs" }
 
 func (k *runRebuilder) rebuildPeriod(ctx context.Context, tx *sqldb.Tx, g timewindow.Grain, begin int64, grown growth) (n int64, err error) {
 	went, err := tx.Exec(ctx, `DELETE FROM run_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)

@@ -211,27 +211,21 @@ func (r rollup) primaryKey() store.Key {
 
 // addToRollups adds runs to the rollups. The caller holds the lock of rollupsTurn.
 func addToRollups(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, runs []pricedRun, grown growth) error {
-	of, more := map[store.Key]rollup{}, map[store.Key]*tally{}
-	sums := usageSums{}
+	tallies, sums := tallySet{map[store.Key]rollup{}, map[store.Key]*tally{}}, usageSums{}
 	for _, run := range runs {
 		sums.addRunCost(run, timewindow.Grains)
 		for _, g := range timewindow.Grains {
-			r := run.rollupFor(g)
-			key := r.primaryKey()
-			if more[key] == nil {
-				t, err := newTally()
-				if err != nil {
-					return err
-				}
-				of[key], more[key] = r, t
+			t, err := tallies.tallyOf(run.rollupFor(g))
+			if err == nil {
+				err = t.addEndedRun(run.Figures)
 			}
-			if err := more[key].addEndedRun(run.Figures); err != nil {
+			if err != nil {
 				return err
 			}
 		}
 	}
-	keys := slices.SortedFunc(maps.Keys(more), sqldb.CompareKeys)
-	stored, err := addStoredTallies(ctx, db, tx, keys, more)
+	keys := slices.SortedFunc(maps.Keys(tallies.all), sqldb.CompareKeys)
+	stored, err := addStoredTallies(ctx, db, tx, keys, tallies.all)
 	if err != nil {
 		return err
 	}
@@ -240,7 +234,7 @@ func addToRollups(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, runs []priced
 			grown.countRows(key.ProjectID, 1)
 		}
 	}
-	if err := writeTallies(ctx, tx, keys, of, more); err != nil {
+	if err := writeTallies(ctx, tx, keys, tallies.of, tallies.all); err != nil {
 		return err
 	}
 	if err := sums.writeRollups(ctx, tx, grown); err != nil {
