@@ -75,12 +75,9 @@ func (s *Store) AdoptCluster(ctx context.Context, clusterUID string) (int, error
 
 // FinishAdoption implements store.Clusters.
 func (s *Store) FinishAdoption(ctx context.Context, clusterUID string) error {
-	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		n, err := tx.Exec(ctx, `UPDATE cluster_lease SET adopting = FALSE WHERE id = 1 AND cluster_uid = $1`, clusterUID)
-		if err == nil && n == 0 {
-			err = store.ErrConflict
-		}
-		return err
-	})
+	n, err := s.db.Exec(ctx, `UPDATE cluster_lease SET adopting = FALSE WHERE id = 1 AND cluster_uid = $1`, clusterUID)
+	if err == nil && n == 0 {
+		err = store.ErrConflict
+	}
 	return sqldb.Wrap(err, "finishing the adoption")
 }

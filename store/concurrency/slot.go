@@ -150,14 +150,9 @@ func HandOver(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, keyed []store.Key
 func passSlots(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, held []store.Key) (gone []store.Key, err error) {
 	var l sqldb.Args
 	environments := map[store.Key]uuid.UUID{} // by next run
-	if _, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
-		var (
-			next        store.Key
-			environment uuid.UUID
-		)
+	if err := sqldb.CollectMap(ctx, tx, environments, func(row sqldb.Scanner) (next store.Key, environment uuid.UUID, err error) {
 		err = row.Scan(&next.ProjectID, &next.ID, &environment)
-		environments[next] = environment
-		return none, err
+		return next, environment, err
 	}, `UPDATE concurrency_slots AS s SET run_id = COALESCE((SELECT r.id FROM open_runs r WHERE r.project_id = s.project_id
 			AND r.environment_id = s.environment_id AND r.agent_name = s.agent_name AND r.concurrency_key = s.key AND r.blocked
 			ORDER BY r.id LIMIT 1), s.run_id)

@@ -134,11 +134,11 @@ func (s *selection) hourlyCounts(ctx context.Context, q sqldb.Queryer, newest in
 	if len(whole) > 0 {
 		l := s.baseArgs()
 		narrow := s.filterCondition(&l)
-		if _, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
+		if err := sqldb.EachRow(ctx, q, func(row sqldb.Scanner) (err error) {
 			var begin, runs int64
 			err = row.Scan(&begin, &runs)
 			hours[begin] += runs
-			return none, err
+			return err
 		}, `SELECT c.begins_at, c.runs FROM connector_rollups c WHERE c.project_id = $1 AND c.connector_id = $2`+narrow+` AND c.grain = 'hour' AND c.begins_at >= `+
 			l.Add(whole[0].From)+` AND c.begins_at < `+l.Add(whole[len(whole)-1].To)+` ORDER BY c.begins_at DESC LIMIT `+l.Add(newest), l.Values...); err != nil {
 			return nil, err
@@ -158,13 +158,12 @@ func (s *selection) addOpen(ctx context.Context, q sqldb.Queryer, newest int, ho
 	l := s.baseArgs()
 	narrow := s.ofConnector() + timewindow.Condition("c.id", s.open, &l) + s.filterCondition(&l)
 	last := ` ORDER BY c.connector_id DESC, c.id DESC LIMIT ` + l.Add(newest)
-	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
+	return sqldb.EachRow(ctx, q, func(row sqldb.Scanner) error {
 		id, err := sqldb.ScanUUID(row)
 		hours[hourStart(id)]++
-		return none, err
+		return err
 	}, `SELECT o.id FROM (SELECT c.id FROM open_connector_runs c WHERE c.project_id = $1 AND `+narrow+s.openEvents()+last+`) AS o
 		UNION ALL SELECT d.id FROM (SELECT c.id FROM `+runrow.OpenDeliveries+` c WHERE c.project_id = $1 AND `+narrow+s.leasedCondition()+last+`) AS d`, l.Values...)
-	return err
 }
 
 // hoursOfPage skips the newest hours with at most offset runs together, and returns the periods of the

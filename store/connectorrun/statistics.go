@@ -155,7 +155,7 @@ func (s *selection) countRuns(ctx context.Context, q sqldb.Queryer) error {
 		return nil
 	}
 	s.countByStatus, s.partialHours = map[store.ConnectorRunStatus]statistics.ConnectorRunSum{}, map[int64]int64{}
-	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
+	err := sqldb.EachRow(ctx, q, func(row sqldb.Scanner) (err error) {
 		var (
 			status store.ConnectorRunStatus
 			more   statistics.ConnectorRunSum
@@ -166,7 +166,7 @@ func (s *selection) countRuns(ctx context.Context, q sqldb.Queryer) error {
 		if hour != 0 {
 			s.partialHours[hour] += more.Runs
 		}
-		return none, err
+		return err
 	}, `SELECT x.status, CAST(SUM(x.runs) AS bigint), CAST(SUM(x.us) AS bigint), x.ragged FROM (`+strings.Join(of, ` UNION ALL `)+`) AS x GROUP BY x.status, x.ragged HAVING SUM(x.runs) > 0`, l.Values...)
 	if err != nil || len(whole) == 0 {
 		return err

@@ -107,14 +107,14 @@ func (s *Store) addLinks(ctx context.Context, ticks []store.DueTick) error {
 		routes[keys[i]] = route
 	}
 	source, args := s.db.Keys(keys, 1)
-	_, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	return sqldb.EachRow(ctx, s.db.Reader(), func(row sqldb.Scanner) error {
 		var (
 			link store.Link
 			of   store.Concurrency
 			live bool
 		)
 		if err := row.Scan(&link.ProjectID, &link.ConnectorID, &link.ID, &link.AgentName, &link.FilesRequired, &live, &of.Expression, &of.Drop); err != nil {
-			return none, err
+			return err
 		}
 		route := routes[store.Key{ProjectID: link.ProjectID, ID: link.ConnectorID}]
 		route.Links, route.Live = append(route.Links, link), live
@@ -124,14 +124,13 @@ func (s *Store) addLinks(ctx context.Context, ticks []store.DueTick) error {
 			}
 			route.Concurrency[link.AgentName] = of
 		}
-		return none, nil
+		return nil
 	}, `SELECT l.project_id, l.connector_id, l.id, l.agent_name, l.files_required, e.live_deployment_id IS NOT NULL,
 			COALESCE(a.concurrency_expression, ''), COALESCE(a.concurrency_drop, FALSE)
 		FROM links l CROSS JOIN connectors c CROSS JOIN environments e
 		LEFT JOIN deployment_agents a ON a.project_id = l.project_id AND a.deployment_id = e.live_deployment_id AND a.name = l.agent_name
 		WHERE (l.project_id, l.connector_id) IN `+source+` AND c.project_id = l.project_id AND c.id = l.connector_id
 			AND e.project_id = c.project_id AND e.id = c.environment_id ORDER BY `+connectorrow.LinkOrder, args...)
-	return err
 }
 
 // MoveTicks implements store.Ticks.
@@ -194,14 +193,9 @@ func (s *Store) TickTimes(ctx context.Context, projectID uuid.UUID, connectors [
 	out := map[uuid.UUID]store.TickTimes{}
 	for part := range slices.Chunk(connectors, sqldb.MaxIDs) {
 		l := sqldb.Args{Values: []any{projectID}}
-		if _, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
-			var (
-				id    uuid.UUID
-				times store.TickTimes
-			)
+		if err := sqldb.CollectMap(ctx, s.db.Reader(), out, func(row sqldb.Scanner) (id uuid.UUID, times store.TickTimes, err error) {
 			err = row.Scan(&id, &times.Active, &times.Planned, sqldb.ScanTime(&times.Next), sqldb.ScanNullTime(&times.Last))
-			out[id] = times
-			return none, err
+			return id, times, err
 		}, `SELECT connector_id, active, planned, due_at, last_tick_at FROM cron_ticks
 			WHERE project_id = $1 AND connector_id IN `+l.AddIDs(part), l.Values...); err != nil {
 			return nil, sqldb.Wrap(err, "reading the ticks of connectors of project %s", projectID)

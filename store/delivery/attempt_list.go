@@ -35,14 +35,14 @@ func (s *Store) AttemptsOf(ctx context.Context, deliveries []store.Key) (map[sto
 	of := map[store.Key]store.DeliveryAttempts{}
 	for some := range slices.Chunk(deliveries, sqldb.MaxKeys) {
 		var l sqldb.Args
-		if _, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+		if err := sqldb.EachRow(ctx, s.db.Reader(), func(row sqldb.Scanner) (err error) {
 			var (
 				key store.Key
 				due time.Time
 			)
 			err = row.Scan(&key.ProjectID, &key.ID, sqldb.ScanTime(&due))
 			of[key] = store.DeliveryAttempts{Next: &due}
-			return none, err
+			return err
 		}, `SELECT project_id, id, due_at FROM deliveries WHERE `+s.db.KeyCondition(&l, "id", some)+` AND lease_until IS NULL`, l.Values...); err != nil {
 			return nil, sqldb.Wrap(err, "reading the due times of deliveries")
 		}

@@ -179,7 +179,7 @@ func (s *Store) claimFrom(ctx context.Context, tx *sqldb.Tx, got *deliveryClaim,
 func (s *Store) underWay(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (of map[store.Key]int, lost []store.Key, err error) {
 	var l sqldb.Args
 	of = map[store.Key]int{}
-	_, err = sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
+	err = sqldb.EachRow(ctx, tx, func(row sqldb.Scanner) (err error) {
 		var (
 			key      store.Key
 			held, no int
@@ -188,7 +188,7 @@ func (s *Store) underWay(ctx context.Context, tx *sqldb.Tx, keys []store.Key) (o
 		if of[key] = held; no > 0 {
 			lost = append(lost, key)
 		}
-		return none, err
+		return err
 	}, `SELECT project_id, connector_id, count(*) FILTER (WHERE lease_until > now_us()), count(*) FILTER (WHERE lease_until <= now_us() AND due_at <= now_us())
 		FROM deliveries WHERE lease_until IS NOT NULL AND `+s.db.KeyCondition(&l, "connector_id", keys)+` GROUP BY project_id, connector_id`, l.Values...)
 	return of, lost, err
@@ -217,11 +217,8 @@ func (s *Store) deliverySweep(skipped *sweep.Skipped, connector store.Key, where
 	of.Table, of.Lock = `deliveries`, lock
 	of.Aside = func(ctx context.Context, row store.Key) {
 		// If this fails too, it stays due, and only this process skips it.
-		_ = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-			_, err := tx.Exec(ctx, `UPDATE deliveries SET due_at = now_us() + $3 WHERE project_id = $1 AND id = $2 AND (lease_until IS NULL OR lease_until <= now_us())`,
-				row.ProjectID, row.ID, (outbox.AsideFor * sweep.MaxSkippedCalls).Microseconds())
-			return err
-		})
+		_, _ = s.db.Exec(ctx, `UPDATE deliveries SET due_at = now_us() + $3 WHERE project_id = $1 AND id = $2 AND (lease_until IS NULL OR lease_until <= now_us())`,
+			row.ProjectID, row.ID, (outbox.AsideFor * sweep.MaxSkippedCalls).Microseconds())
 	}
 	return of
 }

@@ -57,10 +57,7 @@ func (s *Store) TroubledDestinations(ctx context.Context, after store.Key, limit
 
 // ResumeDestination implements store.Destinations.
 func (s *Store) ResumeDestination(ctx context.Context, connector store.Key) error {
-	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '', paused_generation = NULL, paused_reason = ''
-			WHERE project_id = $1 AND connector_id = $2 AND paused_generation IS NOT NULL`, connector.ProjectID, connector.ID)
-		return err
-	})
+	_, err := s.db.Exec(ctx, `UPDATE destinations SET failures = 0, rejected = 0, rejected_reason = '', paused_generation = NULL, paused_reason = ''
+		WHERE project_id = $1 AND connector_id = $2 AND paused_generation IS NOT NULL`, connector.ProjectID, connector.ID)
 	return sqldb.Wrap(err, "resuming the deliveries of %s", connector)
 }

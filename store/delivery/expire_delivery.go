@@ -60,13 +60,13 @@ func (s *Store) ExpireDeliveries(ctx context.Context, age time.Duration, limit i
 // key at the end.
 func (s *Store) expiredDestinations(ctx context.Context, age time.Duration) (late []store.Key, last store.Key, err error) {
 	n := 0
-	_, err = sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	err = sqldb.EachRow(ctx, s.db.Reader(), func(row sqldb.Scanner) (err error) {
 		var isLate bool
 		err = row.Scan(&last.ProjectID, &last.ID, &isLate)
 		if n++; isLate {
 			late = append(late, last)
 		}
-		return none, err
+		return err
 	}, `SELECT d.project_id, d.connector_id, (SELECT o.id FROM deliveries o
 			WHERE o.project_id = d.project_id AND o.connector_id = d.connector_id AND o.id < id_at(now_us() - `+sqldb.OpenForOf("d.project_id", "CAST($1 AS bigint)")+`) LIMIT 1) IS NOT NULL
 		FROM destinations d WHERE d.project_id >= $2 AND (d.project_id > $2 OR d.connector_id > $3) ORDER BY d.project_id, d.connector_id LIMIT $4`,

@@ -46,7 +46,7 @@ type agentDemand struct {
 // Demand implements store.Demands.
 func (s *Store) Demand(ctx context.Context, environment store.Key, enough int) (d store.Demand, err error) {
 	of := map[string]agentDemand{}
-	_, err = sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	err = sqldb.EachRow(ctx, s.db.Reader(), func(row sqldb.Scanner) error {
 		var (
 			agent          string
 			running, lower bool
@@ -54,7 +54,7 @@ func (s *Store) Demand(ctx context.Context, environment store.Key, enough int) (
 			age            int64
 		)
 		if err := row.Scan(&agent, &running, &lower, &most, &runs, &age); err != nil {
-			return none, err
+			return err
 		}
 		a := of[agent]
 		a.addRuns(running, lower, runs)
@@ -63,7 +63,7 @@ func (s *Store) Demand(ctx context.Context, environment store.Key, enough int) (
 			a.oldest = max(a.oldest, time.Duration(age)*time.Microsecond)
 		}
 		of[agent] = a
-		return none, nil
+		return nil
 	}, demandStatement(s.db.Address), environment.ProjectID, environment.ID, min(enough, runqueue.MaxHeads), enough)
 	for _, a := range of {
 		d = a.addDemand(d)

@@ -37,14 +37,9 @@ func (s *Store) ProjectLoad(ctx context.Context, project uuid.UUID) (store.Proje
 	if load.Limits.BacklogRuns == 0 && load.Limits.BacklogInput == 0 {
 		return load, nil
 	}
-	_, err = sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
-		var (
-			environment uuid.UUID
-			backlog     store.Backlog
-		)
+	err = sqldb.CollectMap(ctx, s.db.Reader(), load.Backlog, func(row sqldb.Scanner) (environment uuid.UUID, backlog store.Backlog, err error) {
 		err = row.Scan(&environment, &backlog.Runs, &backlog.Input)
-		load.Backlog[environment] = backlog
-		return none, err
+		return environment, backlog, err
 	}, backlogStatement, project)
 	return load, sqldb.Wrap(err, "measuring the backlog of project %s", project)
 }

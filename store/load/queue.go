@@ -99,7 +99,7 @@ func (s *Store) countQueued(ctx context.Context) (map[store.QueueState]map[store
 	if err := s.db.Reader().QueryRowContext(ctx, queueCountStatement(s.db.Address)).Scan(&queues); err != nil {
 		return nil, err
 	}
-	_, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
+	err := sqldb.EachRow(ctx, s.db.Reader(), func(row sqldb.Scanner) error {
 		var (
 			live, present bool
 			class         store.Class
@@ -107,14 +107,14 @@ func (s *Store) countQueued(ctx context.Context) (map[store.QueueState]map[store
 			oldest        int64
 		)
 		if err := row.Scan(&live, &present, &class, &runs, &oldest); err != nil {
-			return none, err
+			return err
 		}
 		state := queueState(live, present)
 		depth := queued[state][class]
 		depth.Runs += runs
 		depth.Oldest = max(depth.Oldest, time.Duration(oldest)*time.Microsecond)
 		queued[state][class] = depth
-		return none, nil
+		return nil
 	}, queueStatement(s.db.Address), store.RunnerPresence.Microseconds(), countOf(queues))
 	return queued, err
 }

@@ -127,15 +127,13 @@ func (s *Store) reportRunner(ctx context.Context, claim store.Claim, look Look) 
 
 // recordRunner records a runner as present, unless there are too many: tenants choose the names.
 func (s *Store) recordRunner(ctx context.Context, claim store.Claim) error {
-	return s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		_, err := tx.Exec(ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests)
-			SELECT $1, $2, $3, now_us(), $4, $5 WHERE $6 > (SELECT count(*) FROM (
-				SELECT 1 FROM runners w WHERE w.project_id = $1 AND w.environment_id = $2 AND w.id <> $3 LIMIT $6) known)
-			ON CONFLICT (project_id, environment_id, id)
-			DO UPDATE SET seen_at = excluded.seen_at, places = excluded.places, digests = excluded.digests`,
-			claim.Environment.ProjectID, claim.Environment.ID, sqldb.Text(claim.RunnerID), claim.Slots, Digests(claim), store.MaxRunners)
-		return err
-	})
+	_, err := s.db.Exec(ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests)
+		SELECT $1, $2, $3, now_us(), $4, $5 WHERE $6 > (SELECT count(*) FROM (
+			SELECT 1 FROM runners w WHERE w.project_id = $1 AND w.environment_id = $2 AND w.id <> $3 LIMIT $6) known)
+		ON CONFLICT (project_id, environment_id, id)
+		DO UPDATE SET seen_at = excluded.seen_at, places = excluded.places, digests = excluded.digests`,
+		claim.Environment.ProjectID, claim.Environment.ID, sqldb.Text(claim.RunnerID), claim.Slots, Digests(claim), store.MaxRunners)
+	return err
 }
 
 // Attend implements store.Dispatch.

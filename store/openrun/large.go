@@ -200,14 +200,9 @@ func (s *Store) CurrentClaims(ctx context.Context, leases []store.Lease) (map[st
 			keys[i] = l.Run
 		}
 		var args sqldb.Args
-		if _, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
-			var (
-				l    store.Lease
-				held ClaimedState
-			)
+		if err := sqldb.CollectMap(ctx, s.db.Reader(), out, func(row sqldb.Scanner) (l store.Lease, held ClaimedState, err error) {
 			err = row.Scan(&l.Run.ProjectID, &l.Run.ID, &l.Token, &held.Length, &held.Size)
-			out[l] = held
-			return none, err
+			return l, held, err
 		}, `SELECT project_id, id, token, journal_length, journal_size FROM open_runs
 			WHERE (status = 'running' OR status = 'queued' AND runner_id <> '') AND `+s.db.KeyCondition(&args, "id", keys), args.Values...); err != nil {
 			return nil, sqldb.Wrap(err, "reading claims")

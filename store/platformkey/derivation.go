@@ -38,14 +38,9 @@ func (s *Store) DerivationKeys(ctx context.Context, projectID uuid.UUID, connect
 	out := make(map[store.Derivation]string, len(connectors))
 	for ids := range slices.Chunk(connectors, idsAtOnce) {
 		l := sqldb.Args{Values: []any{projectID}}
-		_, err := sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
-			var (
-				d   store.Derivation
-				key string
-			)
+		err := sqldb.CollectMap(ctx, s.db.Reader(), out, func(row sqldb.Scanner) (d store.Derivation, key string, err error) {
 			err = row.Scan(&d.ConnectorID, &d.Version, &key)
-			out[d] = key
-			return none, err
+			return d, key, err
 		}, `SELECT d.connector_id, d.version, d.key_id FROM derivations d JOIN platform_keys k ON k.id = d.key_id
 			WHERE d.project_id = $1 AND d.connector_id IN `+l.AddIDs(ids)+` AND k.revoked_at IS NULL`, l.Values...)
 		if err != nil {
@@ -109,10 +104,7 @@ func (s *Store) SealedBefore(ctx context.Context, keyID string, after store.Key,
 
 // Reseal implements store.KeyLedger.
 func (s *Store) Reseal(ctx context.Context, field store.SealedField, sealed []byte, keyID string) error {
-	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		_, err := tx.Exec(ctx, `UPDATE connectors SET sealed = $1, sealed_key = $2 WHERE project_id = $3 AND id = $4 AND sealed = $5`,
-			sealed, keyID, field.Connector.ProjectID, field.Connector.ID, field.Sealed)
-		return err
-	})
+	_, err := s.db.Exec(ctx, `UPDATE connectors SET sealed = $1, sealed_key = $2 WHERE project_id = $3 AND id = $4 AND sealed = $5`,
+		sealed, keyID, field.Connector.ProjectID, field.Connector.ID, field.Sealed)
 	return sqldb.Wrap(err, "resealing credentials")
 }

@@ -82,11 +82,8 @@ func (s *Store) ReportKeys(ctx context.Context, process string, held map[string]
 
 // ForgetProcess implements store.KeyRegister.
 func (s *Store) ForgetProcess(ctx context.Context, process string) error {
-	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		_, err := tx.Exec(ctx, `DELETE FROM key_holders WHERE process = $1 OR seen_at < now_us() - $2`,
-			sqldb.Text(process), reportsKept.Microseconds())
-		return err
-	})
+	_, err := s.db.Exec(ctx, `DELETE FROM key_holders WHERE process = $1 OR seen_at < now_us() - $2`,
+		sqldb.Text(process), reportsKept.Microseconds())
 	return sqldb.Wrap(err, "deleting process %s", process)
 }
 

@@ -41,14 +41,9 @@ func (s *Store) HavePollRequests(ctx context.Context, projects []uuid.UUID) (map
 		return nil, err
 	}
 	asked, l := map[uuid.UUID]bool{}, sqldb.Args{}
-	_, err = sqldb.Collect(ctx, s.db.Reader(), func(row sqldb.Scanner) (none struct{}, err error) {
-		var (
-			id uuid.UUID
-			is bool
-		)
+	err = sqldb.CollectMap(ctx, s.db.Reader(), asked, func(row sqldb.Scanner) (id uuid.UUID, is bool, err error) {
 		err = row.Scan(&id, &is)
-		asked[id] = is
-		return none, err
+		return id, is, err
 	}, `SELECT p.project_id, l.project_id IS NOT NULL FROM projects p LEFT JOIN looks l ON l.project_id = p.project_id
 		WHERE `+s.db.KeyCondition(&l, "p.project_id", keys), l.Values...)
 	return asked, sqldb.Wrap(err, "reading which of %d projects exist", len(keys))
@@ -91,9 +86,6 @@ func (s *Store) ListPollRequests(ctx context.Context, after uuid.UUID, limit int
 
 // DeletePollRequest implements store.PollRequestReader.
 func (s *Store) DeletePollRequest(ctx context.Context, project uuid.UUID) error {
-	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		_, err := tx.Exec(ctx, `DELETE FROM looks WHERE project_id = $1`, project)
-		return err
-	})
+	_, err := s.db.Exec(ctx, `DELETE FROM looks WHERE project_id = $1`, project)
 	return sqldb.Wrap(err, "taking the poll request of project %s", project)
 }

@@ -17,14 +17,9 @@ import (
 // on a. Its arguments begin at $3.
 func concurrencyOf(ctx context.Context, q sqldb.Queryer, deployment store.Key, condition string, args ...any) (map[string]store.Concurrency, error) {
 	agents := map[string]store.Concurrency{}
-	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
-		var (
-			name string
-			of   store.Concurrency
-		)
+	err := sqldb.CollectMap(ctx, q, agents, func(row sqldb.Scanner) (name string, of store.Concurrency, err error) {
 		err = row.Scan(&name, &of.Expression, &of.Drop)
-		agents[name] = of
-		return none, err
+		return name, of, err
 	}, `SELECT a.name, a.concurrency_expression, a.concurrency_drop FROM deployment_agents a
 		WHERE a.project_id = $1 AND a.deployment_id = $2 AND a.concurrency_expression <> '' `+condition,
 		append([]any{deployment.ProjectID, deployment.ID}, args...)...)

@@ -240,16 +240,16 @@ func sameConnector(a, b store.Connector) bool {
 // arguments begin at $2.
 func bumpConnectors(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, condition string, args ...any) error {
 	var crons []uuid.UUID
-	_, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
+	err := sqldb.EachRow(ctx, tx, func(row sqldb.Scanner) error {
 		key, kind := store.Key{ProjectID: project}, ""
 		if err := row.Scan(&key.ID, &kind); err != nil {
-			return none, err
+			return err
 		}
 		tx.Hint(store.TopicRoute, key)
 		if kind == store.TypeCron {
 			crons = append(crons, key.ID)
 		}
-		return none, nil
+		return nil
 	}, `UPDATE connectors SET version = `+sqldb.NextConnectorVersion+`, updated_at = now_us()
 		WHERE project_id = $1 AND `+condition+` RETURNING id, type`, append([]any{project}, args...)...)
 	if err != nil {

@@ -176,17 +176,16 @@ func (e *erasure) deleteJournal(ctx context.Context) error {
 	if err != nil || !there {
 		return err
 	}
-	_, err = sqldb.Collect(ctx, e.tx, func(row sqldb.Scanner) (none struct{}, err error) {
+	return sqldb.EachRow(ctx, e.tx, func(row sqldb.Scanner) (err error) {
 		var (
 			bytes int64
 			blob  *uuid.UUID
 		)
 		err = row.Scan(&bytes, &blob)
 		e.recordRemoved(e.run, bytes, blob)
-		return none, err
+		return err
 	}, e.InPart(`DELETE FROM {journal} WHERE project_id = $1 AND run_id = $2
 		RETURNING `+strconv.Itoa(store.EntryOverhead)+` + octet_length(kind) + COALESCE(octet_length(data), 0), blob_id`, e.run.ID), e.run.ProjectID, e.run.ID)
-	return err
 }
 
 // isLastRun reports whether the run is the last existing run of its event. The event is locked, so if
@@ -236,7 +235,7 @@ func (e *erasure) isLastRun(ctx context.Context, event *uuid.UUID) (bool, error)
 func (e *erasure) deleteInputs(ctx context.Context, ids []store.Key) error {
 	return e.byParts(ctx, "inputs", ids, func(some []store.Key) error {
 		var l sqldb.Args
-		_, err := sqldb.Collect(ctx, e.tx, func(row sqldb.Scanner) (none struct{}, err error) {
+		return sqldb.EachRow(ctx, e.tx, func(row sqldb.Scanner) (err error) {
 			var (
 				key   store.Key
 				bytes int64
@@ -244,15 +243,14 @@ func (e *erasure) deleteInputs(ctx context.Context, ids []store.Key) error {
 				files *string
 			)
 			if err = row.Scan(&key.ProjectID, &key.ID, &bytes, &blob, &files); err != nil {
-				return none, err
+				return err
 			}
 			e.recordRemoved(key, bytes, blob)
 			if files != nil {
 				e.blobs, err = runrow.AddFileBlobs(e.blobs, key.ProjectID, *files)
 			}
-			return none, err
+			return err
 		}, e.InPart(`DELETE FROM {inputs} WHERE `+e.KeyCondition(&l, "id", some)+` RETURNING project_id, id, COALESCE(octet_length(data), 0), blob_id, files`, some[0].ID), l.Values...)
-		return err
 	})
 }
 
@@ -289,14 +287,14 @@ func (e *erasure) erasePayloads(ctx context.Context) error {
 	}
 	return e.byParts(ctx, "delivery_attempts", made, func(some []store.Key) error {
 		var had, l sqldb.Args
-		if _, err := sqldb.Collect(ctx, e.tx, func(row sqldb.Scanner) (none struct{}, err error) {
+		if err := sqldb.EachRow(ctx, e.tx, func(row sqldb.Scanner) (err error) {
 			var (
 				key   store.Key
 				bytes int64
 			)
 			err = row.Scan(&key.ProjectID, &key.ID, &bytes)
 			e.less[key] += bytes
-			return none, err
+			return err
 		}, e.InPart(`SELECT project_id, delivery_id, octet_length(response) FROM {delivery_attempts} WHERE `+e.KeyCondition(&had, "delivery_id", some), some[0].ID), had.Values...); err != nil {
 			return err
 		}
@@ -309,11 +307,11 @@ func (e *erasure) erasePayloads(ctx context.Context) error {
 func (e *erasure) subtractBytes(ctx context.Context) error {
 	for some := range slices.Chunk(e.blobs, sqldb.MaxIDs) {
 		var l sqldb.Args
-		if _, err := sqldb.Collect(ctx, e.tx, func(row sqldb.Scanner) (none struct{}, err error) {
+		if err := sqldb.EachRow(ctx, e.tx, func(row sqldb.Scanner) (err error) {
 			var size int64
 			err = row.Scan(&size)
 			e.less[e.run] += size
-			return none, err
+			return err
 		}, `UPDATE blobs SET mark = '' WHERE `+e.KeyCondition(&l, "id", some)+` RETURNING size`, l.Values...); err != nil {
 			return sqldb.Wrap(err, "releasing blobs")
 		}

@@ -346,7 +346,7 @@ func (k *Store) deleteRows(
 	if sqldb.CompareIDs(after, from) > 0 {
 		from = after
 	}
-	_, err = sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
+	err = sqldb.EachRow(ctx, tx, func(row sqldb.Scanner) (err error) {
 		var (
 			id    uuid.UUID
 			blob  *uuid.UUID
@@ -362,7 +362,7 @@ func (k *Store) deleteRows(
 		if err == nil && files != nil {
 			loose, err = runrow.AddFileBlobs(loose, on.Project, *files)
 		}
-		return none, err
+		return err
 	}, k.db.InPart(statement, sqldb.FirstID(on.Day)), on.Project, from, sqldb.DayStart(on.Day+1), limit)
 	if err != nil {
 		return n, last, err
@@ -395,10 +395,7 @@ func (k *Store) deleteAudit(ctx context.Context, before int64, limit int) (n int
 			break
 		}
 		var deleted int64
-		err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-			deleted, err = tx.Exec(ctx, statement, project, before, min(limit-n, sqldb.MaxIDs))
-			return err
-		})
+		deleted, err = k.db.Exec(ctx, statement, project, before, min(limit-n, sqldb.MaxIDs))
 		n += int(deleted)
 	}
 	return n, sqldb.Wrap(err, "deleting from the audit log of project %s", project)

@@ -149,7 +149,7 @@ func (k *Store) forgetDays(ctx context.Context, of oldHistory, limit int) (n int
 // projects, and records that the days are deleted.
 func (k *Store) subtractDays(ctx context.Context, tx *sqldb.Tx, statement string, args ...any) (n int, err error) {
 	less, last := map[uuid.UUID]int64{}, map[uuid.UUID]int64{}
-	_, err = sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
+	err = sqldb.EachRow(ctx, tx, func(row sqldb.Scanner) (err error) {
 		var (
 			on     sqldb.ProjectDay
 			stored int64
@@ -158,7 +158,7 @@ func (k *Store) subtractDays(ctx context.Context, tx *sqldb.Tx, statement string
 		less[on.Project] -= stored
 		last[on.Project] = max(last[on.Project], on.Day)
 		n++
-		return none, err
+		return err
 	}, statement, args...)
 	if err == nil {
 		err = storedbytes.Add(ctx, tx, less)

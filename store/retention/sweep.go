@@ -33,13 +33,9 @@ func (k *Store) SweepExpired(ctx context.Context, limit int) (total int, err err
 		total += n
 		failed = append(failed, sqldb.Wrap(err, "deleting %s", of.What))
 	}
-	var absent int64
-	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
-		absent, err = tx.Exec(ctx, `DELETE FROM runners WHERE (project_id, environment_id, id) IN
-			(SELECT project_id, environment_id, id FROM runners WHERE seen_at < now_us() - $1 LIMIT $2)`,
-			runnerAge.Microseconds(), min(limit, sqldb.MaxIDs))
-		return err
-	})
+	absent, err := k.db.Exec(ctx, `DELETE FROM runners WHERE (project_id, environment_id, id) IN
+		(SELECT project_id, environment_id, id FROM runners WHERE seen_at < now_us() - $1 LIMIT $2)`,
+		runnerAge.Microseconds(), min(limit, sqldb.MaxIDs))
 	if err == nil {
 		total += int(absent)
 	}
@@ -133,7 +129,7 @@ func (k *Store) countProject(ctx context.Context, project uuid.UUID, limit int) 
 	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
 		bytes := map[sqldb.ProjectDay]int64{}
 		n = 0
-		_, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
+		err := sqldb.EachRow(ctx, tx, func(row sqldb.Scanner) (err error) {
 			var (
 				id   uuid.UUID
 				more int64
@@ -141,7 +137,7 @@ func (k *Store) countProject(ctx context.Context, project uuid.UUID, limit int) 
 			err = row.Scan(&id, &more)
 			bytes[sqldb.ProjectDay{Project: project, Day: sqldb.DayOf(id)}] += more
 			n++
-			return none, err
+			return err
 		}, `DELETE FROM outbox WHERE project_id = $1 AND consumer = '`+storedbytes.Consumer+`' AND ended_id IN (SELECT o.ended_id FROM outbox o
 			WHERE o.project_id = $1 AND o.consumer = '`+storedbytes.Consumer+`' ORDER BY o.ended_id LIMIT $2 `+k.db.SkipLocked+`) RETURNING ended_id, bytes`, project, limit)
 		if err != nil {

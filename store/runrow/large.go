@@ -95,7 +95,7 @@ func readBlobs(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, blobs []store
 	}
 	var l sqldb.Args
 	texts, sizes := map[uuid.UUID][]byte{}, map[uuid.UUID]int{}
-	if _, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
+	if err := sqldb.EachRow(ctx, q, func(row sqldb.Scanner) (err error) {
 		var (
 			id   uuid.UUID
 			data []byte
@@ -106,7 +106,7 @@ func readBlobs(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, blobs []store
 			texts[id] = make([]byte, 0, size)
 		}
 		texts[id], sizes[id] = append(texts[id], data...), size
-		return none, err
+		return err
 	}, `SELECT c.blob_id, c.data, b.size FROM blob_chunks c JOIN blobs b ON b.project_id = c.project_id AND b.id = c.blob_id
 		WHERE `+db.KeyCondition(&l, "c.blob_id", blobs)+` ORDER BY c.blob_id, c.number`, l.Values...); err != nil {
 		return nil, sqldb.Wrap(err, "reading blobs")

@@ -135,7 +135,7 @@ func (s *Search) matchesByTerms(ctx context.Context, q sqldb.Queryer, part uuid.
 	l := sqldb.Args{Values: []any{s.Project}}
 	entries, args := s.engine.WithTerms(s.searchTerms(), hashTerm(s.Project, moreTerm, ""), sorted+1, len(l.Values)+1)
 	l.Values = append(l.Values, args...)
-	_, err = sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
+	err = sqldb.EachRow(ctx, q, func(row sqldb.Scanner) (err error) {
 		var (
 			n  int
 			id *uuid.UUID
@@ -144,7 +144,7 @@ func (s *Search) matchesByTerms(ctx context.Context, q sqldb.Queryer, part uuid.
 			ids = append(ids, *id)
 		}
 		crowded = n > sorted
-		return none, err
+		return err
 	}, s.db.InPart(`WITH f AS MATERIALIZED (`+entries+`) SELECT c.n, f.run_id FROM (SELECT count(*) AS n FROM f) c
 		LEFT JOIN f ON f.project_id = $1`+s.windowCondition("f.run_id", before, &l)+sqldb.SinceCondition("f.run_id", "$1")+` ORDER BY f.run_id DESC LIMIT `+l.Add(most), part), l.Values...)
 	if crowded {

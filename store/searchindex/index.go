@@ -254,7 +254,7 @@ func DropEntry(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, run store.Key) (
 	var again outbox.EndedRow
 	for _, which := range []string{"run_id", "shared"} {
 		statement := db.InPart(`DELETE FROM {run_words} WHERE project_id = $1 AND `+which+` = $2 RETURNING run_id, bytes`, run.ID)
-		if _, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
+		if err := sqldb.EachRow(ctx, tx, func(row sqldb.Scanner) (err error) {
 			var (
 				id   uuid.UUID
 				less int64
@@ -263,7 +263,7 @@ func DropEntry(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, run store.Key) (
 			if bytes += less; id != run.ID {
 				again.Runs = append(again.Runs, store.Key{ProjectID: run.ProjectID, ID: id})
 			}
-			return none, err
+			return err
 		}, statement, run.ProjectID, first); err != nil {
 			return 0, err
 		}

@@ -107,14 +107,9 @@ func readHeads(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, blobs []store
 		return out, nil
 	}
 	l := sqldb.Args{Values: []any{store.MaxInlineText}}
-	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
-		var (
-			id   uuid.UUID
-			data []byte
-		)
+	err := sqldb.CollectMap(ctx, q, out, func(row sqldb.Scanner) (id uuid.UUID, data []byte, err error) {
 		err = row.Scan(&id, &data)
-		out[id] = data
-		return none, err
+		return id, data, err
 	}, `SELECT b.blob_id, substr(b.data, 1, $1) FROM blob_chunks b WHERE `+db.KeyCondition(&l, "b.blob_id", blobs)+` AND b.number = 0`, l.Values...)
 	return out, err
 }

@@ -115,6 +115,15 @@ func (d *DB) Write(ctx context.Context, fn func(ctx context.Context, tx *Tx) err
 	})
 }
 
+// Exec executes one statement in a transaction of Write and returns the number of changed rows.
+func (d *DB) Exec(ctx context.Context, statement string, args ...any) (n int64, err error) {
+	err = d.Write(ctx, func(ctx context.Context, tx *Tx) (err error) {
+		n, err = tx.Exec(ctx, statement, args...)
+		return err
+	})
+	return n, err
+}
+
 // WriteSingle runs fn, which is one statement of the engine, and publishes its hints after the commit.
 // It asserts no lease, because gateways use it.
 func (d *DB) WriteSingle(ctx context.Context, fn func(ctx context.Context, tx *Tx) error) error {

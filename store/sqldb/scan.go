@@ -13,22 +13,42 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// Collect reads all rows of a query.
-func Collect[T any](ctx context.Context, q Queryer, scan func(Scanner) (T, error), query string, args ...any) ([]T, error) {
+// EachRow calls visit for each row of a query, up to its first error.
+func EachRow(ctx context.Context, q Queryer, visit func(Scanner) error, query string, args ...any) error {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { _ = rows.Close() }() // Err returns its error
-	var out []T
 	for rows.Next() {
-		v, err := scan(rows)
-		if err != nil {
-			return nil, err
+		if err := visit(rows); err != nil {
+			return err
 		}
-		out = append(out, v)
 	}
-	return out, rows.Err()
+	return rows.Err()
+}
+
+// Collect reads all rows of a query.
+func Collect[T any](ctx context.Context, q Queryer, scan func(Scanner) (T, error), query string, args ...any) (out []T, err error) {
+	err = EachRow(ctx, q, func(row Scanner) error {
+		v, err := scan(row)
+		if err == nil {
+			out = append(out, v)
+		}
+		return err
+	}, query, args...)
+	return out, err
+}
+
+// CollectMap reads all rows of a query into a map.
+func CollectMap[K comparable, V any](ctx context.Context, q Queryer, into map[K]V, scan func(Scanner) (K, V, error), query string, args ...any) error {
+	return EachRow(ctx, q, func(row Scanner) error {
+		key, v, err := scan(row)
+		if err == nil {
+			into[key] = v
+		}
+		return err
+	}, query, args...)
 }
 
 // Scanner is a *sql.Row or *sql.Rows.

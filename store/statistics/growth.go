@@ -27,14 +27,13 @@ func (g growth) countRows(project uuid.UUID, n int64) { g[project] += n * Rollup
 // returned rows reports.
 func (g growth) insertRows(ctx context.Context, tx *sqldb.Tx, numbers sqldb.RowBatch, into, row, after string, isNew func(sqldb.Scanner) (project uuid.UUID, fresh bool, err error)) error {
 	return numbers.EachStatement(into, row, after, func(statement string, args []any) error {
-		_, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
+		return sqldb.EachRow(ctx, tx, func(row sqldb.Scanner) error {
 			project, fresh, err := isNew(row)
 			if fresh {
 				g.countRows(project, 1)
 			}
-			return none, err
+			return err
 		}, statement, args...)
-		return err
 	})
 }
 

@@ -108,20 +108,19 @@ func (k *runRebuilder) eachPage(ctx context.Context, tx *sqldb.Tx, of timewindow
 // addRollups adds the smaller rollups of a day or a month.
 func (k *runRebuilder) addRollups(ctx context.Context, tx *sqldb.Tx, g timewindow.Grain, begin int64, sums tallySet) error {
 	of := g.PeriodFrom(begin)
-	_, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
+	return sqldb.EachRow(ctx, tx, func(row sqldb.Scanner) error {
 		r := rollup{project: k.project, grain: g, beginsAt: begin}
 		more, sketch, err := scanTally(row, &r.environment, &r.agent, &r.testName, &r.deployment, &r.connector, &r.status, &r.outcome)
 		if err != nil {
-			return none, err
+			return err
 		}
 		t, err := sums.tallyOf(r)
 		if err != nil {
-			return none, err
+			return err
 		}
-		return none, t.addStored(more, sketch)
+		return t.addStored(more, sketch)
 	}, `SELECT environment_id, agent_name, test_name, deployment_id, connector_id, status, guardrail_outcome, `+tallyColumns+` FROM run_rollups
 		WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 AND begins_at < $4`, k.project, string(g.Smaller()), of.From, of.To)
-	return err
 }
 
 // writeTotals writes the totals of agents from their months.
@@ -137,20 +136,20 @@ func (k *runRebuilder) writeTotals(ctx context.Context, tx *sqldb.Tx, grown grow
 			k.last[of] = last
 		}
 	}
-	if _, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
+	if err := sqldb.EachRow(ctx, tx, func(row sqldb.Scanner) error {
 		of, n, begin, err := scan(row)
 		runs[of] = n
 		seen(of, begin)
-		return none, err
+		return err
 	}, `SELECT environment_id, agent_name, test_name, CAST(SUM(runs) AS bigint), MAX(begins_at) FROM run_rollups
 		WHERE project_id = $1 AND grain = 'month' GROUP BY environment_id, agent_name, test_name`, k.project); err != nil {
 		return err
 	}
-	if _, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
+	if err := sqldb.EachRow(ctx, tx, func(row sqldb.Scanner) error {
 		of, _, last, err := scan(row)
 		seen(of, last)
 		grown.countRows(k.project, -1)
-		return none, err
+		return err
 	}, `DELETE FROM agent_totals WHERE project_id = $1 RETURNING environment_id, agent_name, test_name, runs, last_ended_at`, k.project); err != nil {
 		return err
 	}

@@ -248,14 +248,14 @@ func addStoredTallies(ctx context.Context, db *sqldb.DB, tx *sqldb.Tx, keys []st
 	stored = map[store.Key]bool{}
 	for some := range slices.Chunk(keys, sqldb.MaxKeys) {
 		var l sqldb.Args
-		if _, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
+		if err := sqldb.EachRow(ctx, tx, func(row sqldb.Scanner) error {
 			var key store.Key
 			before, sketch, err := scanTally(row, &key.ProjectID, &key.ID)
 			if err != nil {
-				return none, err
+				return err
 			}
 			stored[key] = true
-			return none, more[key].addStored(before, sketch)
+			return more[key].addStored(before, sketch)
 		}, `SELECT project_id, id, `+tallyColumns+` FROM run_rollups WHERE `+db.KeyCondition(&l, "id", some), l.Values...); err != nil {
 			return nil, err
 		}

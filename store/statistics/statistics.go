@@ -156,17 +156,16 @@ func (s *Computation) endedCondition(l *sqldb.Args) string {
 // addStretch adds rollups.
 func (s *Computation) addStretch(ctx context.Context, q sqldb.Queryer, of timewindow.Stretch) error {
 	l := sqldb.Args{Values: []any{s.query.Environment.ProjectID, string(of.Grain), of.From, of.To}}
-	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
+	return sqldb.EachRow(ctx, q, func(row sqldb.Scanner) error {
 		var status store.RunStatus
 		more, sketch, err := scanTally(row, &status)
 		if err != nil {
-			return none, err
+			return err
 		}
 		s.out.Runs[status] += more.runs
-		return none, s.tally.addStored(more, sketch)
+		return s.tally.addStored(more, sketch)
 	}, `SELECT r.status, `+tallyColumns+` FROM run_rollups r
 		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4`+s.endedCondition(&l), l.Values...)
-	return err
 }
 
 // addPast adds ended runs of a period, page by page, because an hour may have any number of them.

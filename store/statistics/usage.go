@@ -62,18 +62,18 @@ func callsOf(ctx context.Context, db *sqldb.DB, q sqldb.Queryer, table string, r
 			}
 			clear(b)
 		}
-		if _, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
+		if err := sqldb.EachRow(ctx, q, func(row sqldb.Scanner) error {
 			var run store.Key
 			of, n, err := scanCallCost(row, &run.ProjectID, &run.ID)
 			if err != nil {
-				return none, err
+				return err
 			}
 			if run != last {
 				tell()
 				last = run
 			}
 			b.addCost(of, n)
-			return none, nil
+			return nil
 		}, selectCalls(db, &l, table, some, `m.project_id, m.run_id, `, narrow)+` ORDER BY m.project_id, m.run_id`, l.Values...); err != nil {
 			return err
 		}
@@ -249,10 +249,10 @@ func (s *Computation) addCost(ctx context.Context, q sqldb.Queryer, runs []store
 	add := func(_ store.Key, of price, n callCost) { s.addCalls(of, n) }
 	for some := range slices.Chunk(runs, sqldb.MaxKeys) {
 		sum, l := bill{}, sqldb.Args{}
-		if _, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
+		if err := sqldb.EachRow(ctx, q, func(row sqldb.Scanner) error {
 			of, n, err := scanCallCost(row)
 			sum.addCost(of, n)
-			return none, err
+			return err
 		}, selectCalls(s.db, &l, table, some, ``, ``)+` LIMIT `+l.Add(maxPricesAtOnce), l.Values...); err != nil {
 			return err
 		}
@@ -272,15 +272,14 @@ func (s *Computation) addCost(ctx context.Context, q sqldb.Queryer, runs []store
 // addUsageRollups adds usage rollups.
 func (s *Computation) addUsageRollups(ctx context.Context, q sqldb.Queryer, of timewindow.Stretch) error {
 	l := sqldb.Args{Values: []any{s.query.Environment.ProjectID, string(of.Grain), of.From, of.To}}
-	_, err := sqldb.Collect(ctx, q, func(row sqldb.Scanner) (none struct{}, err error) {
+	return sqldb.EachRow(ctx, q, func(row sqldb.Scanner) error {
 		p, n, err := scanCallCost(row)
 		if err == nil {
 			s.addCalls(p, n)
 		}
-		return none, err
+		return err
 	}, `SELECT `+rollupPriceColumns+`, `+rollupCostColumns+` FROM usage_rollups r
 		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4`+s.endedCondition(&l)+` GROUP BY `+rollupPriceColumns, l.Values...)
-	return err
 }
 
 // usageRebuilder rebuilds usage rollups: an hour from its runs, as they are counted.
@@ -315,13 +314,13 @@ func (k usageRebuilder) rebuildPeriod(ctx context.Context, tx *sqldb.Tx, g timew
 		return 0, sums.writeRollups(ctx, tx, grown)
 	}
 	const apart = `r.environment_id, r.agent_name, r.test_name, r.deployment_id, r.connector_id, r.status, r.guardrail_outcome`
-	if _, err := sqldb.Collect(ctx, tx, func(row sqldb.Scanner) (none struct{}, err error) {
+	if err := sqldb.EachRow(ctx, tx, func(row sqldb.Scanner) error {
 		r := rollup{project: k.project, grain: g, beginsAt: begin}
 		p, n, err := scanCallCost(row, &r.environment, &r.agent, &r.testName, &r.deployment, &r.connector, &r.status, &r.outcome)
 		if err == nil {
 			sums.addCost(usageRollup{r, p}, n)
 		}
-		return none, err
+		return err
 	}, `SELECT `+apart+`, `+rollupPriceColumns+`, `+rollupCostColumns+` FROM usage_rollups r
 		WHERE r.project_id = $1 AND r.grain = $2 AND r.begins_at >= $3 AND r.begins_at < $4 GROUP BY `+apart+`, `+rollupPriceColumns, k.project, string(g.Smaller()), of.From, of.To); err != nil {
 		return 0, err

@@ -133,23 +133,16 @@ func (s *Store) changeTraces(ctx context.Context, project uuid.UUID, runs []uuid
 	if len(runs) == 0 {
 		return nil
 	}
-	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		l := sqldb.Args{Values: append([]any{project}, args...)}
-		_, err := tx.Exec(ctx, statement+l.AddIDs(runs), l.Values...)
-		return err
-	})
+	l := sqldb.Args{Values: append([]any{project}, args...)}
+	_, err := s.db.Exec(ctx, statement+l.AddIDs(runs), l.Values...)
 	return sqldb.Wrap(err, "recording the export of traces of project %s", project)
 }
 
 // DropTraces implements store.Traces.
-func (s *Store) DropTraces(ctx context.Context, age time.Duration, limit int) (n int, err error) {
-	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		dropped, err := tx.Exec(ctx, `DELETE FROM outbox_traces WHERE (project_id, run_id) IN (SELECT o.project_id, o.run_id
-			FROM outbox_traces o WHERE o.ended_at <= now_us() - $1 ORDER BY o.ended_at LIMIT $2 `+s.db.SkipLocked+`)`, age.Microseconds(), limit)
-		n = int(dropped)
-		return err
-	})
-	return n, sqldb.Wrap(err, "dropping traces")
+func (s *Store) DropTraces(ctx context.Context, age time.Duration, limit int) (int, error) {
+	dropped, err := s.db.Exec(ctx, `DELETE FROM outbox_traces WHERE (project_id, run_id) IN (SELECT o.project_id, o.run_id
+		FROM outbox_traces o WHERE o.ended_at <= now_us() - $1 ORDER BY o.ended_at LIMIT $2 `+s.db.SkipLocked+`)`, age.Microseconds(), limit)
+	return int(dropped), sqldb.Wrap(err, "dropping traces")
 }
 
 // TracedRuns implements store.Traces.
