@@ -252,9 +252,6 @@ func (o DeliveryOutcome) String() string {
 	return [...]string{"failed", "delivered", "retry", "gone", "cancelled"}[o]
 }
 
-// DeliveryOutcomes lists all outcomes.
-var DeliveryOutcomes = []DeliveryOutcome{DeliveryFailed, DeliveryDone, DeliveryRetry, DeliveryGone, DeliveryCancelled}
-
 // Attempt is the result of an attempt.
 type Attempt struct {
 	Delivery Delivery

@@ -381,11 +381,6 @@ func (s *Store) Subscribe(topic store.Topic) (<-chan store.Hint, func()) {
 	return s.hub.Subscribe(topic)
 }
 
-// FollowRun implements store.Notifier.
-func (s *Store) FollowRun(run store.Key) {
-	s.publish([]store.Hint{{Topic: store.TopicFollow, Key: run}})
-}
-
 // Migrate implements store.Store. Concurrent processes migrate one after the other. A change waits
 // for a lock for at most lockTimeout, because other statements wait behind it. The caller retries.
 func (s *Store) Migrate(ctx context.Context) error {

@@ -158,3 +158,8 @@ func (c *Core) ForCluster(clusterUID string) store.Control {
 
 // ListsAtOnce implements store.Store.
 func (c *Core) ListsAtOnce() int { return c.options.ListsAtOnce }
+
+// FollowRun implements store.Notifier.
+func (c *Core) FollowRun(run store.Key) {
+	c.Publish([]store.Hint{{Topic: store.TopicFollow, Key: run}})
+}

@@ -248,11 +248,6 @@ func (s *Store) Subscribe(topic store.Topic) (<-chan store.Hint, func()) {
 	return s.hub.Subscribe(topic)
 }
 
-// FollowRun implements store.Notifier.
-func (s *Store) FollowRun(run store.Key) {
-	s.publish([]store.Hint{{Topic: store.TopicFollow, Key: run}})
-}
-
 // Migrate implements store.Store.
 func (s *Store) Migrate(ctx context.Context) error {
 	return s.writer.runExclusive(ctx, func(db *sql.DB) error {
