@@ -26,8 +26,7 @@ func (w *world) offered() store.Event {
 
 // acceptStarted accepts an event whose run must start, and returns its claim.
 func (w *world) acceptStarted(e *store.Event) store.Claimed {
-	admissions, err := w.s.Accept(w.ctx, []store.Event{*e})
-	w.NoError(err)
+	admissions := w.tryAccept(*e)
 	w.NoError(admissions[0].Err)
 	w.Equal(store.Accepted, admissions[0].Verdict)
 	w.NotNil(admissions[0].Begun)
@@ -37,8 +36,7 @@ func (w *world) acceptStarted(e *store.Event) store.Claimed {
 
 // acceptQueued accepts an event whose run must be queued.
 func (w *world) acceptQueued(e store.Event) {
-	admissions, err := w.s.Accept(w.ctx, []store.Event{e})
-	w.NoError(err)
+	admissions := w.tryAccept(e)
 	w.NoError(admissions[0].Err)
 	w.Nil(admissions[0].Begun)
 	for _, id := range admissions[0].RunIDs {
@@ -61,9 +59,7 @@ var beginningPromises = []promise{
 		w.Len(again, 1, "its response may be lost")
 		again[0].Now = c.Now
 		w.Equal(again[0], c)
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease)
-		w.NoError(err)
-		w.Empty(lost)
+		w.requireNone(w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease))
 		w.NoError(w.complete(completed(c)))
 		w.Equal(store.ConnectorRunCompleted, w.outcome(e.ConnectorRunID).Status)
 	}},
@@ -83,8 +79,7 @@ var beginningPromises = []promise{
 		w.deploy("one", "first")
 		events := []store.Event{w.offered(), w.singleEvent(), w.offered()}
 		events[2].RunnerID = "another one"
-		admissions, err := w.s.Accept(w.ctx, events)
-		w.NoError(err)
+		admissions := w.tryAccept(events...)
 		w.Equal(admissions[0].RunIDs[0], admissions[0].Begun.Run.ID)
 		w.Nil(admissions[1].Begun)
 		w.Equal(admissions[2].RunIDs[0], admissions[2].Begun.Run.ID)
@@ -94,8 +89,7 @@ var beginningPromises = []promise{
 	{"an input in a blob comes by its ID", func(w *world) {
 		w.deploy("one", "first")
 		blob := uuid.New()
-		_, err := w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader([]byte("large")))
-		w.NoError(err)
+		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader([]byte("large")))))
 		e := w.offered()
 		e.Input, e.InputBlob = nil, &blob
 		c := w.acceptStarted(&e)
@@ -110,8 +104,7 @@ var beginningPromises = []promise{
 		w.acceptStarted(&first)
 		outdated := w.offered()
 		outdated.ConnectorVersion++
-		admissions, err := w.s.Accept(w.ctx, []store.Event{second, outdated})
-		w.NoError(err)
+		admissions := w.tryAccept(second, outdated)
 		w.Equal(store.Repeated, admissions[0].Verdict)
 		w.Nil(admissions[0].Begun)
 		w.Equal(store.Outdated, admissions[1].Verdict)

@@ -104,9 +104,7 @@ var boundPromises = []promise{
 			w.EqualValues(7, run.Usage.TotalTokens, "usage is kept")
 			w.Equal("stop", run.FinishReason, "the reason for the end of the last answer is kept")
 			w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
-			journal, err := w.s.Journal(w.ctx, claimed.Run.Key())
-			w.NoError(err)
-			w.Empty(journal)
+			w.requireNone(w.s.Journal(w.ctx, claimed.Run.Key()))
 		}
 	}},
 	{"an error is cut", func(w *world) {
@@ -133,37 +131,28 @@ var boundPromises = []promise{
 		}
 	}},
 	{"a build log is cut with one mark", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
+		spec := w.beginNew("one")
 		for i := range int64(40) {
 			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), i, textOf(100<<10)))
 			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), i, textOf(100<<10)), "again")
 		}
-		log, err := w.s.BuildLog(w.ctx, spec.Key())
-		w.NoError(err)
+		log := w.buildLog(spec.Key())
 		w.LessOrEqual(len(log), store.MaxBuildLog)
 		w.Greater(len(log), store.MaxBuildLog-8<<10)
 		w.True(strings.HasSuffix(log, "the log is cut off here\n"))
 	}},
 	{"small chunks of a log are limited too", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
+		spec := w.beginNew("one")
 		w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 0, textOf(store.MaxBuildLog-1000)))
 		for i := range int64(100) {
 			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), i+1, "x"))
 		}
-		log, err := w.s.BuildLog(w.ctx, spec.Key())
-		w.NoError(err)
+		log := w.buildLog(spec.Key())
 		w.Less(len(log), store.MaxBuildLog-900)
 		w.True(strings.HasSuffix(log, "the log is cut off here\n"))
 	}},
 	{"the report of a build is limited", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+		spec := w.startBuild(w.newDeployment("one"))
 		long := textOf(1 << 20)
 		w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Commit: long, CommitMessage: long, Author: long}))
 		result := w.buildResult("content", "first")
@@ -180,10 +169,7 @@ var boundPromises = []promise{
 		w.LessOrEqual(len(d.Message), store.MaxError)
 	}},
 	{"the agents of a build are limited in number and form", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+		spec := w.startBuild(w.newDeployment("one"))
 		for name, c := range badAgents() {
 			result := w.buildResult("content")
 			result.Agents = c.agents
@@ -195,8 +181,7 @@ var boundPromises = []promise{
 		result = w.buildResult("content", agentNames(store.MaxAgents)...)
 		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
 		w.Len(w.deployment(spec.ID).Agents, store.MaxAgents)
-		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: spec.Key()})
 		for _, a := range result.Agents {
 			_, config, err := w.s.AgentConfig(w.ctx, w.environment.Key(), a.Name)
 			w.NoError(err, a.Name)
@@ -204,10 +189,7 @@ var boundPromises = []promise{
 		}
 	}},
 	{"a build reports its own phases and a valid commit", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+		spec := w.startBuild(w.newDeployment("one"))
 		for _, phase := range []store.DeploymentPhase{store.PhaseConnecting, "other", store.DeploymentPhase(textOf(1 << 20))} {
 			w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Phase: phase}), store.ErrInvalid)
 		}
@@ -218,9 +200,7 @@ var boundPromises = []promise{
 		for _, commit := range []string{strings.Repeat("a1", 20), strings.Repeat("a1", 32)} {
 			spec := w.newDeployment(fmt.Sprintf("of %d digits", len(commit)))
 			spec.Commit = ""
-			_, err := w.s.BeginDeployment(w.ctx, spec)
-			w.NoError(err)
-			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+			w.startBuild(spec)
 			w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Commit: commit, Phase: store.PhaseTesting}))
 			w.Equal(commit, w.deployment(spec.ID).ResolvedCommit)
 		}
@@ -243,8 +223,7 @@ var boundPromises = []promise{
 		digests[0] = textOf(1 << 20)
 		_, err := w.s.Claim(w.ctx, store.Claim{Environment: w.environment.Key(), RunnerID: textOf(1 << 20), Digests: digests, Lease: lease})
 		w.NoError(err)
-		runners, err := w.s.Runners(w.ctx, w.environment.Key(), lease)
-		w.NoError(err)
+		runners := w.runners(w.environment.Key(), lease)
 		w.Len(runners, 1)
 		w.LessOrEqual(len(runners[0].ID), store.MaxRunnerID)
 		w.Equal(digests[1:store.MaxDigests], runners[0].Digests)
@@ -253,8 +232,7 @@ var boundPromises = []promise{
 		w.deploy("one", "first")
 		_, claimed := w.running(lease)
 		w.NoError(w.complete(store.Completion{Lease: leaseOf(claimed), Status: store.RunCompleted, Output: "an answer"}))
-		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10})
-		w.NoError(err)
+		runs := w.listRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 10})
 		w.Len(runs, 1)
 		w.Empty(runs[0].Output)
 		whole := w.run(claimed.Run.ID)
@@ -263,15 +241,11 @@ var boundPromises = []promise{
 		w.Equal(whole, runs[0], "all other fields are listed")
 	}},
 	{"deployments are listed without test results and configurations", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+		spec := w.startBuild(w.newDeployment("one"))
 		result := w.buildResult("content", "first")
 		result.TestResults = json.RawMessage(`[{"passed":true},{"passed":false},{"passed":false}]`)
 		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
-		list, err := w.s.ListDeployments(w.ctx, w.environment.Key())
-		w.NoError(err)
+		list := w.listDeployments(w.environment.Key())
 		w.Len(list, 1)
 		whole := w.deployment(spec.ID)
 		w.JSONEq(string(result.TestResults), string(whole.TestResults))
@@ -283,13 +257,10 @@ var boundPromises = []promise{
 	{"the list of deployments is limited in number", func(w *world) {
 		var specs []store.DeploymentSpec
 		for i := range store.MaxDeployments + 1 {
-			spec := w.newDeployment(fmt.Sprintf("number-%d", i))
-			_, err := w.s.BeginDeployment(w.ctx, spec)
-			w.NoError(err)
+			spec := w.beginNew(fmt.Sprintf("number-%d", i))
 			specs = append(specs, spec)
 		}
-		list, err := w.s.ListDeployments(w.ctx, w.environment.Key())
-		w.NoError(err)
+		list := w.listDeployments(w.environment.Key())
 		w.Len(list, store.MaxDeployments)
 		w.Equal(specs[store.MaxDeployments].ID, list[0].ID)
 		w.Equal(specs[1].ID, list[store.MaxDeployments-1].ID)
@@ -301,10 +272,7 @@ var boundPromises = []promise{
 		}
 		var newest uuid.UUID
 		for i := range 4 {
-			spec := w.newDeployment(fmt.Sprintf("big-%d", i))
-			_, err := w.s.BeginDeployment(w.ctx, spec)
-			w.NoError(err)
-			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+			spec := w.startBuild(w.newDeployment(fmt.Sprintf("big-%d", i)))
 			result := w.buildResult("content")
 			result.Agents = most[:2*len(most)/5]
 			if i == 3 {
@@ -312,8 +280,7 @@ var boundPromises = []promise{
 			}
 			w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
 			newest = spec.ID
-			list, err := w.s.ListDeployments(w.ctx, w.environment.Key())
-			w.NoError(err)
+			list := w.listDeployments(w.environment.Key())
 			w.Equal(newest, list[0].ID)
 			w.Len(list, []int{1, 2, 2, 1}[i], "after %d", i+1)
 		}

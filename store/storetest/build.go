@@ -14,9 +14,7 @@ import (
 
 var buildPromises = []promise{
 	{"a report changes the fields that it names", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
+		spec := w.beginNew("one")
 		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseFetching}), store.ErrConflict)
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Commit: strings.Repeat("0123", 10), CommitMessage: "fix", Author: "a"}))
@@ -40,9 +38,7 @@ var buildPromises = []promise{
 		} {
 			spec := w.newDeployment(fmt.Sprintf("branch %d", i))
 			spec.Branch = row.asked
-			_, err := w.s.BeginDeployment(w.ctx, spec)
-			w.NoError(err)
-			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+			w.startBuild(spec)
 			for _, branch := range row.reported {
 				w.NoError(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Branch: branch}))
 			}
@@ -52,17 +48,13 @@ var buildPromises = []promise{
 			w.Equal(row.want, again.Branch)
 		}
 		spec := w.newUploaded("uploaded", w.storeUpload("content"))
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+		w.startBuild(spec)
 		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{Branch: "main"}), store.ErrInvalid)
 	}},
 	{"a build reports its own commit only", func(w *world) {
 		pinned, other := strings.Repeat("0123", 10), strings.Repeat("4567", 10)
 		begun := func(spec store.DeploymentSpec) store.Key {
-			_, err := w.s.BeginDeployment(w.ctx, spec)
-			w.NoError(err)
-			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+			w.startBuild(spec)
 			return spec.Key()
 		}
 		told := func(key store.Key, commit string) error {
@@ -94,18 +86,14 @@ var buildPromises = []promise{
 		of(key, "", "")
 	}},
 	{"a log has its chunks in order, each once", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
+		spec := w.beginNew("one")
 		for _, c := range []struct {
 			number int64
 			chunk  string
 		}{{1, "b\n"}, {0, "a\n"}, {1, "other\n"}, {2, "c\n"}} {
 			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), c.number, c.chunk))
 		}
-		log, err := w.s.BuildLog(w.ctx, spec.Key())
-		w.NoError(err)
-		w.Equal("a\nb\nc\n", log)
+		w.Equal("a\nb\nc\n", w.buildLog(spec.Key()))
 		w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 3, "\xff\x00bytes that are no text"))
 		for _, number := range []int64{-1, store.MaxLogNumber + 1, math.MaxInt64} {
 			w.ErrorIs(w.s.AppendBuildLog(w.ctx, spec.Key(), number, "x"), store.ErrInvalid, "no number could follow it")
@@ -113,10 +101,8 @@ var buildPromises = []promise{
 	}},
 	{"a log is read from a position, while it is written and after", func(w *world) {
 		spec := w.newDeployment("one")
-		_, err := w.s.BuildLogFrom(w.ctx, spec.Key(), 0)
-		w.ErrorIs(err, store.ErrNotFound)
-		_, err = w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
+		w.ErrorIs(errorOf(w.s.BuildLogFrom(w.ctx, spec.Key(), 0)), store.ErrNotFound)
+		w.begin(spec)
 		part := func(from int64) store.BuildLogPart {
 			part, err := w.s.BuildLogFrom(w.ctx, spec.Key(), from)
 			w.NoError(err)
@@ -139,9 +125,7 @@ var buildPromises = []promise{
 		w.Equal(store.BuildLogPart{Next: 9, Status: store.DeploymentCancelled}, part(9), "beyond the end")
 	}},
 	{"a build ends with a stored bundle", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
+		spec := w.beginNew("one")
 		result := w.buildResult("content", "first")
 		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), result), store.ErrConflict, "it is not building yet")
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
@@ -161,10 +145,7 @@ var buildPromises = []promise{
 		w.JSONEq(string(result.TestResults), string(d.TestResults))
 	}},
 	{"a build ends with a reason", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+		spec := w.startBuild(w.newDeployment("one"))
 		result := store.BuildResult{
 			FailureReason: store.FailureTests, Message: "2 tests failed", TestResults: json.RawMessage(`{"failed":2}`),
 		}
@@ -188,37 +169,26 @@ var buildPromises = []promise{
 			{store.DeploymentFailed, store.FailureDeadline, "too slow", "the deployment failed: deadline_exceeded: too slow\n"},
 			{store.DeploymentCancelled, "", "cancelled by a request", "the deployment was cancelled: cancelled by a request\n"},
 		} {
-			spec := w.newDeployment("with " + string(row.status) + string(row.reason))
-			_, err := w.s.BeginDeployment(w.ctx, spec)
-			w.NoError(err)
-			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+			spec := w.startBuild(w.newDeployment("with " + string(row.status) + string(row.reason)))
 			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 0, "all test cases passed\n"))
 			w.NoError(w.s.AppendBuildLog(w.ctx, spec.Key(), 1, "packed\n"))
 			w.awaitHint(store.TopicDeployment, spec.ID, func() {
 				w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), row.status, row.reason, row.message))
 			})
-			log, err := w.s.BuildLog(w.ctx, spec.Key())
-			w.NoError(err)
+			log := w.buildLog(spec.Key())
 			w.Regexp(`^all test cases passed\npacked\n\d\d:\d\d:\d\d `+regexp.QuoteMeta(row.want)+`$`, log)
 			part, err := w.s.BuildLogFrom(w.ctx, spec.Key(), 2)
 			w.NoError(err)
 			w.Contains(part.Text, row.want, "a reader gets it too")
 
-			silent := w.newDeployment("without a log " + string(row.status) + string(row.reason))
-			_, err = w.s.BeginDeployment(w.ctx, silent)
-			w.NoError(err)
+			silent := w.beginNew("without a log " + string(row.status) + string(row.reason))
 			w.NoError(w.s.EndDeployment(w.ctx, silent.Key(), row.status, row.reason, row.message))
-			log, err = w.s.BuildLog(w.ctx, silent.Key())
-			w.NoError(err)
-			w.Empty(log)
+			w.Empty(w.buildLog(silent.Key()))
 		}
 	}},
 	{"a failed or cancelled deployment keeps its phase", func(w *world) {
 		begin := func(name string) store.Key {
-			spec := w.newDeployment(name)
-			_, err := w.s.BeginDeployment(w.ctx, spec)
-			w.NoError(err)
-			return spec.Key()
+			return w.beginNew(name).Key()
 		}
 		pending, superseded := begin("pending"), begin("superseded")
 		w.NoError(w.s.StartBuild(w.ctx, superseded, ""))

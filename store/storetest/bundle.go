@@ -58,12 +58,9 @@ var bundlePromises = []promise{
 		old, kept := w.deploy("old", "first"), w.bundled("v")
 		w.bundlesDay()
 		before := w.deployment(old.ID)
-		_, err := w.rollBack(old)
-		w.ErrorIs(err, store.ErrBundleGone)
+		w.ErrorIs(errorOf(w.rollBack(old)), store.ErrBundleGone)
 		w.Equal(before, w.deployment(old.ID), "nothing has changed")
-		e, err := w.s.Environment(w.ctx, w.environment.Key())
-		w.NoError(err)
-		w.Equal(kept[len(kept)-1].ID, *e.LiveDeploymentID)
+		w.Equal(kept[len(kept)-1].ID, *w.readEnvironment(w.environment.Key()).LiveDeploymentID)
 
 		w.putBundle("bundle of old") // by another build of the same files
 		result, err := w.rollBack(old)
@@ -110,10 +107,7 @@ var bundlePromises = []promise{
 		w.True(w.hasBundle(old.ID))
 	}},
 	{"the bundle of a failed build is deleted, of a built deployment kept", func(w *world) {
-		failed := w.newDeployment("failed")
-		_, err := w.s.BeginDeployment(w.ctx, failed)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, failed.Key(), ""))
+		failed := w.startBuild(w.newDeployment("failed"))
 		result := w.buildResult("bundle of failed", "first")
 		result.FailureReason = store.FailureTests
 		w.NoError(w.s.FinishBuild(w.ctx, failed.Key(), result))
@@ -141,23 +135,19 @@ var bundlePromises = []promise{
 		w.bundlesDay()
 		w.False(w.hasBundle(live.ID))
 		w.NoError(w.s.PutEnvironment(w.ctx, w.environment))
-		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: live.Key()})
-		w.ErrorIs(err, store.ErrBundleGone)
+		w.ErrorIs(errorOf(w.s.Activate(w.ctx, store.Activation{Deployment: live.Key()})), store.ErrBundleGone)
 	}},
 	{"a bundle of two environments is kept while either needs it", func(w *world) {
 		staging := w.newEnvironment("staging", origin)
 		w.NoError(w.s.PutEnvironment(w.ctx, staging))
 		old, other := w.deploy("old", "first"), w.newDeployment("other")
 		other.EnvironmentID = staging.ID
-		_, err := w.s.BeginDeployment(w.ctx, other)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, other.Key(), ""))
+		w.startBuild(other)
 		w.NoError(w.s.FinishBuild(w.ctx, other.Key(), w.buildResult("bundle of old", "first")))
 		w.True(w.activate(other.ID).Live)
 		w.bundled("v")
 		w.bundlesDay()
 		w.True(w.hasBundle(old.ID))
-		_, err = w.rollBack(old)
-		w.NoError(err)
+		w.NoError(errorOf(w.rollBack(old)))
 	}},
 }

@@ -25,8 +25,7 @@ var carriedPromises = []promise{
 		w.carries(word.Delivery.ID, store.DeliverFailure)
 		w.recordAttempts(attempted(word, store.DeliveryDone))
 		w.carries(word.Delivery.ID, store.DeliverFailure)
-		e := w.singleEvent()
-		w.accept(&e)
+		e := w.acceptEvent(w.singleEvent())
 		w.carries(e.ConnectorRunID, "")
 		for _, run := range w.claim(1, lease) {
 			w.NoError(w.complete(completed(run)))
@@ -50,18 +49,15 @@ var carriedPromises = []promise{
 		open := w.failing()
 		for _, d := range []store.ClaimedDelivery{ended, open} {
 			for connector, want := range map[store.Key]uuid.UUID{out.Key(): d.Delivery.ID, w.connector.Key(): *w.run(d.RunID).ConnectorRunID} {
-				runs, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: connector, Run: d.RunID, Limit: 10})
-				w.NoError(err)
+				runs, total := w.listConnectorRuns(store.ConnectorRunQuery{Connector: connector, Run: d.RunID, Limit: 10})
 				w.EqualValues(1, total)
 				w.Equal(want, runs[0].ID)
 			}
 		}
-		_, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: out.Key(), Run: newUUIDv7(), Limit: 10})
-		w.NoError(err)
+		_, total := w.listConnectorRuns(store.ConnectorRunQuery{Connector: out.Key(), Run: newUUIDv7(), Limit: 10})
 		w.Zero(total)
 		stranger := store.Key{ProjectID: newUUIDv7(), ID: w.connector.ID}
-		_, total, err = w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: stranger, Run: open.RunID, Limit: 10})
-		w.NoError(err)
+		_, total = w.listConnectorRuns(store.ConnectorRunQuery{Connector: stranger, Run: open.RunID, Limit: 10})
 		w.Zero(total)
 	}},
 	{"connector runs of a run are filtered and paged like other lists", func(w *world) {
@@ -100,8 +96,7 @@ var carriedPromises = []promise{
 		} {
 			q := store.ConnectorRunQuery{Connector: out.Key(), Run: first.RunID, Limit: 10}
 			c.narrow(&q)
-			runs, total, err := w.s.ListConnectorRuns(w.ctx, q)
-			w.NoError(err)
+			runs, total := w.listConnectorRuns(q)
 			w.Equal(c.total, total, what)
 			var got []uuid.UUID
 			for _, run := range runs {
@@ -135,8 +130,7 @@ var carriedPromises = []promise{
 func (w *world) carries(id uuid.UUID, kind store.DeliveryKind) {
 	run := w.connectorRun(id)
 	w.Equal(kind, run.Kind)
-	runs, _, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: store.Key{ProjectID: run.ProjectID, ID: run.ConnectorID}, Limit: 100})
-	w.NoError(err)
+	runs, _ := w.listConnectorRuns(store.ConnectorRunQuery{Connector: store.Key{ProjectID: run.ProjectID, ID: run.ConnectorID}, Limit: 100})
 	for _, listed := range runs {
 		if listed.ID == id {
 			w.Equal(run, listed)

@@ -13,7 +13,7 @@ import (
 
 var claimPromises = []promise{
 	{"runs wait for a live deployment", func(w *world) {
-		w.accept(eventPointer(w.event()))
+		w.acceptEvent(w.event())
 		w.Empty(w.claim(10, lease))
 		w.deploy("one", "first", "second")
 		w.Len(w.claim(10, lease), 2)
@@ -86,8 +86,7 @@ var claimPromises = []promise{
 	}},
 	{"a run of an agent that is not deployed fails at once", func(w *world) {
 		w.deploy("one", "second")
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		claimed := w.claim(10, lease)
 		w.Len(claimed, 1)
 		w.Equal("second", claimed[0].Run.AgentName)
@@ -138,7 +137,8 @@ var claimPromises = []promise{
 			claimed = append(claimed, some...)
 		}
 		for range 40 {
-			begun = append(begun, w.acceptStarted(eventPointer(w.offered())))
+			e := w.offered()
+			begun = append(begun, w.acceptStarted(&e))
 		}
 		for _, runs := range [][]store.Claimed{claimed, begun} {
 			random, varied := map[int64]bool{}, int64(0)
@@ -155,15 +155,10 @@ var claimPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		stale, unknown := store.Lease{Run: c.Run.Key(), Token: c.Token - 1}, store.Lease{Run: w.key(uuid.New()), Token: 1}
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c), stale, unknown), lease)
-		w.NoError(err)
-		w.ElementsMatch([]store.Lease{stale, unknown}, lost)
-		lost, err = w.s.Heartbeat(w.ctx, w.key(uuid.New()), heldClaims(leaseOf(c)), lease)
-		w.NoError(err)
+		w.ElementsMatch([]store.Lease{stale, unknown}, w.heartbeat(w.environment.Key(), heldClaims(leaseOf(c), stale, unknown), lease))
+		lost := w.heartbeat(w.key(uuid.New()), heldClaims(leaseOf(c)), lease)
 		w.Equal([]store.Lease{leaseOf(c)}, lost, "another environment's")
-		lost, err = w.s.Heartbeat(w.ctx, w.environment.Key(), nil, lease)
-		w.NoError(err)
-		w.Empty(lost)
+		w.Empty(w.heartbeat(w.environment.Key(), nil, lease))
 	}},
 	{"a run that loses every runner fails, a released run does not", func(w *world) {
 		w.deploy("one", "first")
@@ -172,8 +167,7 @@ var claimPromises = []promise{
 		for loss := range store.MaxLosses {
 			w.Equal(store.RunQueued, w.run(c.Run.ID).Status, "after %d losses", loss)
 			w.Len(w.claim(10, expired), 1)
-			n := w.sweep(10)
-			w.Equal(1, n)
+			w.Equal(1, w.sweep(10))
 		}
 		ended := w.run(c.Run.ID)
 		w.Equal(store.RunFailed, ended.Status)
@@ -184,11 +178,8 @@ var claimPromises = []promise{
 	{"a late heartbeat revives its claim", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(expired)
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease)
-		w.NoError(err)
-		w.Empty(lost)
-		n := w.sweep(10)
-		w.Zero(n)
+		w.requireNone(w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease))
+		w.Zero(w.sweep(10))
 		w.Equal(store.RunRunning, w.run(c.Run.ID).Status)
 	}},
 }

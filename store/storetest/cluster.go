@@ -22,16 +22,14 @@ const (
 
 // ageLease moves the renewal of the lease back.
 func (w *world) ageLease(by time.Duration) {
-	_, err := w.db.ExecContext(w.ctx, `UPDATE cluster_lease SET renewed_at = renewed_at - $1`, by.Microseconds())
-	w.NoError(err)
+	w.exec(`UPDATE cluster_lease SET renewed_at = renewed_at - $1`, by.Microseconds())
 }
 
 // adoptedStore returns a store that another cluster has adopted.
 func (w *world) adoptedStore() store.Control {
 	w.NoError(w.s.HoldCluster(w.ctx, here, uuid.New()))
 	w.ageLease(store.AdoptionAge)
-	_, err := w.s.AdoptCluster(w.ctx, there)
-	w.NoError(err)
+	w.NoError(errorOf(w.s.AdoptCluster(w.ctx, there)))
 	return w.s.ForCluster(there)
 }
 
@@ -78,10 +76,8 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 	"AdmitKeys": func(v *victim, c store.Control) error {
 		return c.AdmitKeys(v.ctx, []store.PlatformKey{platformKey(derivationOne), platformKey(sealingOne), platformKey(derivationTwo)}, nil)
 	},
-	"PromoteKeys": func(v *victim, c store.Control) error { return errorOf(c.PromoteKeys(v.ctx, store.KeyHolderAge)) },
-	"DerivationKey": func(v *victim, c store.Control) error {
-		return errorOf(c.DerivationKey(v.ctx, v.key(uuid.New()), 1))
-	},
+	"PromoteKeys":   func(v *victim, c store.Control) error { return errorOf(c.PromoteKeys(v.ctx, store.KeyHolderAge)) },
+	"DerivationKey": func(v *victim, c store.Control) error { return errorOf(c.DerivationKey(v.ctx, v.key(uuid.New()), 1)) },
 	"Reseal": func(v *victim, c store.Control) error {
 		return c.Reseal(v.ctx, store.SealedField{Connector: v.connector.Key()}, []byte("anew"), sealingOne)
 	},
@@ -108,9 +104,7 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 	"EndDeployment": func(v *victim, c store.Control) error {
 		return c.EndDeployment(v.ctx, v.building.Key(), store.DeploymentCancelled, "", "")
 	},
-	"RequestPrefetch": func(v *victim, c store.Control) error {
-		return c.RequestPrefetch(v.ctx, v.environment.Key(), v.digest)
-	},
+	"RequestPrefetch": func(v *victim, c store.Control) error { return c.RequestPrefetch(v.ctx, v.environment.Key(), v.digest) },
 	"Activate": func(v *victim, c store.Control) error {
 		return errorOf(c.Activate(v.ctx, store.Activation{Deployment: v.building.Key()}))
 	},
@@ -124,11 +118,9 @@ var controlWrites = map[string]func(v *victim, c store.Control) error{
 var clusterPromises = []promise{
 	{"the first cluster gets the store, others get an error", func(w *world) {
 		platform := uuid.New()
-		_, err := w.s.Cluster(w.ctx)
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Cluster(w.ctx)), store.ErrNotFound)
 		w.ErrorIs(w.s.FinishAdoption(w.ctx, here), store.ErrConflict)
-		_, err = w.s.AdoptCluster(w.ctx, here)
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.AdoptCluster(w.ctx, here)), store.ErrNotFound)
 		w.foreign(w.s.ForCluster(here).PutProject(w.ctx, w.project), "")
 
 		w.NoError(w.s.HoldCluster(w.ctx, here, platform))
@@ -215,8 +207,7 @@ var clusterPromises = []promise{
 		l, err := w.s.Cluster(w.ctx)
 		w.NoError(err)
 		w.Equal(store.ClusterLease{ClusterUID: there, PlatformID: platform, Age: l.Age, Adopting: true}, l)
-		objects, err := w.s.ListProjected(w.ctx)
-		w.NoError(err)
+		objects := w.listProjected()
 		w.Len(objects, 5)
 		for _, o := range objects {
 			w.Empty(o.Ref.ObjectUID)
@@ -232,8 +223,7 @@ var clusterPromises = []promise{
 	}},
 	{"an object takes over its row without the effects of a deletion", func(w *world) {
 		spec := w.deploy("one", "first", "second")
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		version := w.version()
 		control := w.adoptedStore()
 		environment, connector, link := w.environment, w.connector, w.links[0]
@@ -249,8 +239,7 @@ var clusterPromises = []promise{
 		w.Equal("there", d.Ref.ObjectUID)
 		w.Equal(version, w.version())
 		w.Equal(store.RunQueued, w.run(e.Runs[0].ID).Status)
-		got, err := w.s.Environment(w.ctx, environment.Key())
-		w.NoError(err)
+		got := w.readEnvironment(environment.Key())
 		w.Equal(spec.ID, *got.LiveDeploymentID)
 		w.Equal("there", got.Ref.ObjectUID)
 
@@ -265,35 +254,30 @@ var clusterPromises = []promise{
 		connector.Ref.ObjectUID = "there"
 		w.NoError(control.PutConnector(w.ctx, connector))
 		w.NoError(w.s.FinishAdoption(w.ctx, there))
-		objects, err := w.s.ListProjected(w.ctx)
-		w.NoError(err)
+		objects := w.listProjected()
 		w.Len(objects, 5)
 		for _, o := range objects {
 			if o.Ref.ObjectUID == "" {
 				w.NoError(control.Remove(w.ctx, o.Key.ProjectID, o.Ref))
 			}
 		}
-		objects, err = w.s.ListProjected(w.ctx)
-		w.NoError(err)
+		objects = w.listProjected()
 		w.Equal([]store.ProjectedObject{{Key: connector.Key(), Ref: connector.Ref}}, objects)
 	}},
 	{"connectors activated after an adoption are mirrored, not swept", func(w *world) {
 		connector := w.newConnector("from-code")
 		connector.DefinedInCode, connector.Ref.ObjectUID, connector.Ref.Generation = true, "", 0
 		activate := func(name string) {
-			_, err := w.s.Activate(w.ctx, store.Activation{
+			w.activateWith(store.Activation{
 				Deployment: w.build(name, "first").Key(), Connectors: []store.Connector{connector},
 			})
-			w.NoError(err)
 		}
 		activate("one")
 		w.adoptedStore()
-		objects, err := w.s.ListProjected(w.ctx)
-		w.NoError(err)
+		objects := w.listProjected()
 		before := len(objects)
 		activate("two")
-		objects, err = w.s.ListProjected(w.ctx)
-		w.NoError(err)
+		objects = w.listProjected()
 		w.Len(objects, before, "one connector less, one deployment more")
 		w.False(slices.ContainsFunc(objects, func(o store.ProjectedObject) bool { return o.Key == connector.Key() }))
 	}},
@@ -338,8 +322,7 @@ var clusterPromises = []promise{
 			}
 			return nil
 		}))
-		objects, err := w.s.ListProjected(w.ctx)
-		w.NoError(err)
+		objects := w.listProjected()
 		for _, o := range objects {
 			w.Empty(o.Ref.ObjectUID, o.Ref)
 		}

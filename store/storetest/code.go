@@ -18,47 +18,34 @@ import (
 var codePromises = []promise{
 	{"the built folder is the one named at the start of the build", func(w *world) {
 		spec := w.newDeployment("one")
-		begun, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		w.Nil(begun.Path)
+		w.Nil(w.begin(spec).Path)
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), "services/support"))
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), "services/sales"), "a building deployment stays")
-		begun, err = w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
+		begun := w.begin(spec)
 		for _, d := range []store.Deployment{begun, w.deployment(spec.ID)} {
 			w.NotNil(d.Path)
 			w.Equal("services/support", *d.Path)
 		}
 		w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentFailed, store.FailureBuild, ""))
 		w.ErrorIs(w.s.StartBuild(w.ctx, spec.Key(), "services/sales"), store.ErrConflict)
-		list, err := w.s.ListDeployments(w.ctx, w.environment.Key())
-		w.NoError(err)
-		w.Equal("services/support", *list[0].Path)
+		w.Equal("services/support", *w.listDeployments(w.environment.Key())[0].Path)
 	}},
 	{"the connectors of a build are stored with its deployment", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		_, err = w.s.ConnectorFiles(w.ctx, w.key(uuid.New()))
-		w.ErrorIs(err, store.ErrNotFound)
-		files, err := w.s.ConnectorFiles(w.ctx, spec.Key())
-		w.NoError(err)
-		w.Empty(files)
+		spec := w.beginNew("one")
+		w.ErrorIs(errorOf(w.s.ConnectorFiles(w.ctx, w.key(uuid.New()))), store.ErrNotFound)
+		w.requireNone(w.s.ConnectorFiles(w.ctx, spec.Key()))
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 		result := w.buildResult("content", "first")
 		result.Connectors = []store.ConnectorFile{{Key: "orders", Content: "type: webhook\x00 # ü"}, {Key: "nightly", Content: ""}}
 		w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
-		files, err = w.s.ConnectorFiles(w.ctx, spec.Key())
+		files, err := w.s.ConnectorFiles(w.ctx, spec.Key())
 		w.NoError(err)
 		w.Len(files, 2)
 		w.Equal("nightly", files[0].Key)
 		w.Contains(files[1].Content, "# ü")
 	}},
 	{"the connectors of a build are limited in number, size and form", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+		spec := w.startBuild(w.newDeployment("one"))
 		file := func(key string, size int) store.ConnectorFile {
 			return store.ConnectorFile{Key: key, Content: textOf(size)}
 		}
@@ -99,30 +86,20 @@ var codePromises = []promise{
 	}},
 	{"connector results are recorded once they are applied", func(w *world) {
 		old, late := w.deploy("one", "first"), w.build("two", "first")
-		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: old.Key(), RequestedAt: &origin})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: old.Key(), RequestedAt: &origin})
 		results := json.RawMessage(`[{"connector":"orders","action":"created","error":null}]`)
-		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: late.Key(), ConnectorResults: results})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: late.Key(), ConnectorResults: results})
 		w.Nil(w.deployment(late.ID).ConnectorResults, "it is not live")
-		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: late.Key(), RequestedAt: &origin, ConnectorResults: results})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: late.Key(), RequestedAt: &origin, ConnectorResults: results})
 		w.JSONEq(string(results), string(w.deployment(late.ID).ConnectorResults))
 	}},
 	{"an activation keeps the named connectors unchanged", func(w *world) {
 		kept, gone := w.codeConnector("kept"), w.codeConnector("gone")
-		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{kept, gone}})
-		w.NoError(err)
-		before, err := w.s.Connector(w.ctx, kept.Key())
-		w.NoError(err)
-		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: w.build("two", "first").Key(), Kept: []uuid.UUID{kept.ID, uuid.New()}})
-		w.NoError(err)
-		after, err := w.s.Connector(w.ctx, kept.Key())
-		w.NoError(err)
-		w.Equal(before, after)
-		retired, err := w.s.Connector(w.ctx, gone.Key())
-		w.NoError(err)
-		w.True(retired.Retired)
+		w.activateWith(store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{kept, gone}})
+		before := w.readConnector(kept.Key())
+		w.activateWith(store.Activation{Deployment: w.build("two", "first").Key(), Kept: []uuid.UUID{kept.ID, uuid.New()}})
+		w.Equal(before, w.readConnector(kept.Key()))
+		w.True(w.readConnector(gone.Key()).Retired)
 	}},
 	{"code-defined connectors are listed with their deployment", func(w *world) {
 		mine := w.newConnector("mine")
@@ -138,53 +115,41 @@ var codePromises = []promise{
 		}
 		w.Empty(listed())
 		kept, again, gone := w.codeConnector("kept"), w.codeConnector("again"), w.codeConnector("gone")
-		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{kept, again, gone}})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{kept, again, gone}})
 		w.Equal([]string{"again of one false", "gone of one false", "kept of one false"}, listed())
-		_, err = w.s.Activate(w.ctx, store.Activation{
+		w.activateWith(store.Activation{
 			Deployment: w.build("two", "first").Key(), Connectors: []store.Connector{again}, Kept: []uuid.UUID{kept.ID},
 		})
-		w.NoError(err)
 		w.Equal([]string{"again of two false", "gone of one true", "kept of one false"}, listed())
 		again.Ref.ObjectUID, again.Activation = "uid", w.liveRank()
 		w.NoError(w.s.PutConnector(w.ctx, again))
-		_, err = w.db.ExecContext(w.ctx, `UPDATE connectors SET shadowed = TRUE WHERE project_id = $1 AND id = $2`, kept.ProjectID, kept.ID)
-		w.NoError(err)
+		w.exec(`UPDATE connectors SET shadowed = TRUE WHERE project_id = $1 AND id = $2`, kept.ProjectID, kept.ID)
 		w.Equal([]string{"again of two false", "gone of one true", "kept of one false"}, listed())
-		rows, err := w.s.CodeConnectors(w.ctx, w.key(uuid.New()))
-		w.NoError(err)
-		w.Empty(rows)
+		w.requireNone(w.s.CodeConnectors(w.ctx, w.key(uuid.New())))
 	}},
 	{"a mirror of an earlier activation is rejected", func(w *world) {
 		connector := w.codeConnector("orders")
 		link := w.newLink("orders-first", connector.ID, "first", origin)
 		link.Ref.ObjectUID = ""
 		one := w.build("one", "first")
-		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: one.Key(), Connectors: []store.Connector{connector}, Links: []store.Link{link}})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: one.Key(), Connectors: []store.Connector{connector}, Links: []store.Link{link}})
 		mirrored, mirroredLink := connector, link
 		mirrored.Ref.ObjectUID, mirroredLink.Ref.ObjectUID = "uid", "uid-of-link"
 		mirrored.Activation, mirroredLink.Activation = w.liveRank(), w.liveRank()
-		before, err := w.s.Connector(w.ctx, connector.Key())
-		w.NoError(err)
+		before := w.readConnector(connector.Key())
 		w.NoError(w.s.PutConnector(w.ctx, mirrored))
 		w.NoError(w.s.PutLink(w.ctx, mirroredLink))
-		after, err := w.s.Connector(w.ctx, connector.Key())
-		w.NoError(err)
+		after := w.readConnector(connector.Key())
 		w.Equal(before.Version, after.Version, "the mirror has the values of the activation")
 		w.Equal("uid", after.Ref.ObjectUID)
 
-		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: w.build("two", "first").Key()})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: w.build("two", "first").Key()})
 		w.ErrorIs(w.s.PutConnector(w.ctx, mirrored), store.ErrNotLive)
 		mirroredLink.FilesRequired = true
 		w.ErrorIs(w.s.PutLink(w.ctx, mirroredLink), store.ErrNotLive)
-		retired, err := w.s.Connector(w.ctx, connector.Key())
-		w.NoError(err)
-		w.True(retired.Retired)
+		w.True(w.readConnector(connector.Key()).Retired)
 
-		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: one.Key(), RequestedAt: &origin, Connectors: []store.Connector{connector}, Links: []store.Link{link}})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: one.Key(), RequestedAt: &origin, Connectors: []store.Connector{connector}, Links: []store.Link{link}})
 		w.ErrorIs(w.s.PutConnector(w.ctx, mirrored), store.ErrNotLive, "the same deployment, another activation")
 		mirrored.Activation = w.liveRank()
 		w.NoError(w.s.PutConnector(w.ctx, mirrored))
@@ -194,16 +159,13 @@ var codePromises = []promise{
 		connector.SecretVersion, connector.SecretDigest = 3, []byte("secret three")
 		link := w.newLink("orders-first", connector.ID, "first", origin)
 		link.Ref.ObjectUID = ""
-		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{connector}, Links: []store.Link{link}})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{connector}, Links: []store.Link{link}})
 		mirrored := connector
 		mirrored.Ref.ObjectUID, mirrored.Ref.Generation, mirrored.Activation = "mirror", 7, w.liveRank()
 		w.NoError(w.s.PutConnector(w.ctx, mirrored))
-		before, err := w.s.Route(w.ctx, connector.Key())
-		w.NoError(err)
+		before := w.route(connector.Key())
 		stays := func(uid string, generation int64) {
-			now, err := w.s.Route(w.ctx, connector.Key())
-			w.NoError(err)
+			now := w.route(connector.Key())
 			w.Equal(uid, now.Connector.Ref.ObjectUID)
 			w.Equal(generation, now.Connector.Ref.Generation)
 			now.Connector.Ref = before.Connector.Ref
@@ -213,8 +175,7 @@ var codePromises = []promise{
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, mirrored.Ref))
 			stays("", 0)
 		}
-		objects, err := w.s.ListProjected(w.ctx)
-		w.NoError(err)
+		objects := w.listProjected()
 		w.False(slices.ContainsFunc(objects, func(o store.ProjectedObject) bool { return o.Key == connector.Key() }), "the object is not deleted")
 		other := mirrored
 		other.ID, other.Ref.ObjectUID = uuid.New(), "with the same name and another ID"
@@ -229,31 +190,26 @@ var codePromises = []promise{
 		w.NoError(w.s.ClaimID(w.ctx, again.Key(), again.Ref))
 		stays(again.Ref.ObjectUID, 1)
 
-		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: w.build("two", "first").Key()})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: w.build("two", "first").Key()})
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, again.Ref))
-		_, err = w.s.Connector(w.ctx, connector.Key())
-		w.ErrorIs(err, store.ErrNotFound, "a retired one is deleted")
+		w.ErrorIs(errorOf(w.s.Connector(w.ctx, connector.Key())), store.ErrNotFound, "a retired one is deleted")
 		w.ErrorIs(errorOf(w.s.Holder(w.ctx, connector.Key())), store.ErrNotFound)
 	}},
 	{"connectors of a deleted environment are deleted with their mirrors", func(w *world) {
 		with, without := w.codeConnector("with"), w.codeConnector("without")
-		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{with, without}})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{with, without}})
 		with.Ref.ObjectUID, with.Activation = "mirror", w.liveRank()
 		w.NoError(w.s.PutConnector(w.ctx, with))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		for _, key := range []store.Key{without.Key(), with.Key()} {
-			_, err = w.s.Connector(w.ctx, key)
+			_, err := w.s.Connector(w.ctx, key)
 			w.Equal(key == without.Key(), errors.Is(err, store.ErrNotFound))
 		}
 		left, err := w.s.ConnectorsOf(w.ctx, w.environment.Key())
 		w.NoError(err)
 		w.Contains(left, with.ID)
 		w.NotContains(left, without.ID)
-		none, err := w.s.ConnectorsOf(w.ctx, w.key(uuid.Nil))
-		w.NoError(err)
-		w.Empty(none)
+		w.requireNone(w.s.ConnectorsOf(w.ctx, w.key(uuid.Nil)))
 		w.ErrorIs(errorOf(w.s.Holder(w.ctx, without.Key())), store.ErrNotFound)
 		back := w.environment
 		back.Ref.ObjectUID = "back"
@@ -265,15 +221,11 @@ var codePromises = []promise{
 	{"a deleted mirrored link can be defined in code again", func(w *world) {
 		connector := w.codeConnector("orders")
 		link := w.newLink("orders-first", connector.ID, "first", origin)
-		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{connector}})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{connector}})
 		link.Activation = w.liveRank()
 		w.NoError(w.s.PutLink(w.ctx, link))
-		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: w.build("two", "first").Key(), Connectors: []store.Connector{connector}})
-		w.NoError(err)
-		route, err := w.s.Route(w.ctx, connector.Key())
-		w.NoError(err)
-		w.Empty(route.Links)
+		w.activateWith(store.Activation{Deployment: w.build("two", "first").Key(), Connectors: []store.Connector{connector}})
+		w.Empty(w.route(connector.Key()).Links)
 	}},
 	{"tools follow activations, and their names become free", func(w *world) {
 		old, oldLink := w.codeTool("crm", "tell")
@@ -282,10 +234,9 @@ var codePromises = []promise{
 		decided := origin
 		activate := func(d store.DeploymentSpec, c store.Connector, l store.Link) {
 			decided = decided.Add(time.Second)
-			_, err := w.s.Activate(w.ctx, store.Activation{
+			w.activateWith(store.Activation{
 				Deployment: d.Key(), RequestedAt: &decided, Connectors: []store.Connector{c}, Links: []store.Link{l},
 			})
-			w.NoError(err)
 		}
 		activate(one, old, oldLink)
 		w.Equal([]string{"first tell crm"}, w.actions("first"))
@@ -310,14 +261,11 @@ var codePromises = []promise{
 		for i, names := range [][2]string{{"tell", "say"}, {"say", "tell"}, {"say", "tell"}} {
 			aLink.Outbound, bLink.Outbound = &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: names[0]}, &store.OutboundPolicy{Mode: store.LinkAgentTool, ActionName: names[1]}
 			before, _ := w.s.Connector(w.ctx, a.Key())
-			_, err := w.s.Activate(w.ctx, store.Activation{
+			w.activateWith(store.Activation{
 				Deployment: w.build(fmt.Sprint("d", i), "first").Key(), Connectors: []store.Connector{a, b}, Links: []store.Link{aLink, bLink},
 			})
-			w.NoError(err)
 			w.ElementsMatch([]string{"first " + names[0] + " a", "first " + names[1] + " b"}, w.actions("first"))
-			after, err := w.s.Connector(w.ctx, a.Key())
-			w.NoError(err)
-			w.Equal(i == 2, before.Version == after.Version, "%d: a changed route has a new version", i)
+			w.Equal(i == 2, before.Version == w.readConnector(a.Key()).Version, "%d: a changed route has a new version", i)
 		}
 	}},
 }
@@ -338,8 +286,4 @@ func (w *world) codeConnector(name string) store.Connector {
 	return c
 }
 
-func (w *world) liveRank() int64 {
-	e, err := w.s.Environment(w.ctx, w.environment.Key())
-	w.NoError(err)
-	return e.LiveRank
-}
+func (w *world) liveRank() int64 { return w.readEnvironment(w.environment.Key()).LiveRank }

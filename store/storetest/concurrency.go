@@ -18,10 +18,7 @@ type keyedBy map[string]store.Concurrency
 
 // deployKeyed makes a new deployment with these settings live.
 func (w *world) deployKeyed(name string, by keyedBy, agents ...string) {
-	spec := w.newDeployment(name)
-	_, err := w.s.BeginDeployment(w.ctx, spec)
-	w.NoError(err)
-	w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+	spec := w.startBuild(w.newDeployment(name))
 	result := w.buildResult("bundle of "+name, agents...)
 	for i, a := range result.Agents {
 		result.Agents[i].ConcurrencyKey, result.Agents[i].ConcurrencyDrop = by[a.Name].Expression, by[a.Name].Drop
@@ -44,8 +41,7 @@ func (w *world) contenderAt(version int64, key string) store.Event {
 // contenders accepts single events with keys, one after the other, and returns their runs.
 func (w *world) contenders(keys ...string) (runs []uuid.UUID) {
 	for _, key := range keys {
-		e := w.contender(key)
-		w.accept(&e)
+		e := w.acceptEvent(w.contender(key))
 		runs = append(runs, e.Runs[0].ID)
 	}
 	return runs
@@ -167,8 +163,7 @@ var concurrencyPromises = []promise{
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
 		w.Empty(w.claim(10, lease), "neither it nor the next can be claimed")
 		w.updateRows(`UPDATE open_runs SET not_before = 0`)
-		_, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(w.underWay(r[0])[0])), expired)
-		w.NoError(err)
+		w.NoError(errorOf(w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(w.underWay(r[0])[0])), expired)))
 		w.Equal(1, w.sweep(10))
 		w.completeTogether(w.underWay(r[0])...)
 		w.underWay(r[1])
@@ -246,18 +241,13 @@ var concurrencyPromises = []promise{
 		w.contenders("a", "a", "a")
 		runner := []store.RunnerKey{{Environment: w.environment.Key(), ID: "one"}}
 		w.claim(1, lease)
-		queued, err := w.s.Attend(w.ctx, runner)
-		w.NoError(err)
-		w.Empty(queued)
-		figures, err := w.s.QueueFigures(w.ctx)
-		w.NoError(err)
-		w.Equal(map[store.Class]store.QueueDepth{0: {}, 1: {}, 2: {}}, figures.Queued[store.QueueClaimable])
+		w.requireNone(w.s.Attend(w.ctx, runner))
+		w.Equal(map[store.Class]store.QueueDepth{0: {}, 1: {}, 2: {}}, w.figures().Queued[store.QueueClaimable])
 	}},
 	{"a run with an invalid key rejects only its event", func(w *world) {
 		w.deploy("one", "first")
 		events := []store.Event{w.contender("a"), w.contender(strings.Repeat("k", store.MaxConcurrencyKey+1)), w.contender(strings.Repeat("k", store.MaxConcurrencyKey))}
-		admissions, err := w.s.Accept(w.ctx, events)
-		w.NoError(err)
+		admissions := w.tryAccept(events...)
 		w.NoError(admissions[0].Err)
 		w.Error(admissions[1].Err)
 		w.NoError(admissions[2].Err)
@@ -269,9 +259,7 @@ var concurrencyPromises = []promise{
 		e.Runs = e.Runs[:1]
 		e.Runs[0].Concurrency.Text = "a"
 		w.accept(&e)
-		again, err := w.s.Accept(w.ctx, []store.Event{e})
-		w.NoError(err)
-		w.Equal(store.Repeated, again[0].Verdict)
+		w.Equal(store.Repeated, w.tryAccept(e)[0].Verdict)
 		w.completeTogether(w.underWay(e.Runs[0].ID)...)
 		w.noSlots()
 	}},

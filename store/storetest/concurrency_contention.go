@@ -55,8 +55,7 @@ var keyContentionPromises = []promise{
 			}
 			return nil
 		}))
-		order := w.drainQueue(known.keyOfRun)
-		w.Len(order, writers*50)
+		w.Len(w.drainQueue(known.keyOfRun), writers*50)
 	}},
 	{"concurrent accepts, ends and cancels lose no run and no key", func(w *world) {
 		w.deploy("one", "first")

@@ -28,8 +28,7 @@ var unknownKeyPromises = []promise{
 		r := w.unknown(`{"k":"a"}`, `{"k":"a"}`, `{}`, `{"k":[]}`, long, `no JSON`)
 		blob := w.singleEvent()
 		id := uuid.New()
-		_, err := w.s.PutBlob(w.ctx, w.key(id), strings.NewReader(`{"k":"b"}`))
-		w.NoError(err)
+		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(id), strings.NewReader(`{"k":"b"}`))))
 		blob.Input, blob.InputBlob, blob.Runs[0].Concurrency.Unknown = nil, &id, true
 		w.accept(&blob)
 		w.deployKeyed("one", keyedBy{"first": {Expression: "input.k", Drop: true}}, "first")
@@ -63,11 +62,7 @@ var unknownKeyPromises = []promise{
 		w.Len(w.claim(100, lease), 1)
 	}},
 	{"a route has the concurrency settings of its agents, and its version follows", func(w *world) {
-		route := func() store.Route {
-			r, err := w.s.Route(w.ctx, w.connector.Key())
-			w.NoError(err)
-			return r
-		}
+		route := func() store.Route { return w.route(w.connector.Key()) }
 		before := route()
 		w.False(before.Live)
 		changes := func(does bool) {

@@ -15,8 +15,7 @@ import (
 
 // pageAgrees compares a page of a connector's runs with a naive computation.
 func (w *world) pageAgrees(all []pastConnectorRun, q store.ConnectorRunQuery, now time.Time) {
-	page, total, err := w.s.ListConnectorRuns(w.ctx, q)
-	w.NoError(err)
+	page, total := w.listConnectorRuns(q)
 	of := store.ConnectorStatisticsQuery{Connector: q.Connector, Statuses: q.Statuses, Trigger: q.Trigger}
 	if q.Since > 0 {
 		of.Since = now.Add(-q.Since)
@@ -72,8 +71,7 @@ func (w *world) openConnectorRuns(c dice, n int, from, to time.Time, connectors 
 			args[4] = "{" + uuid.NewString() + "}"
 			args = append(args, string(run.trigger))
 		}
-		_, err := w.db.ExecContext(w.ctx, statement, args...)
-		w.NoError(err)
+		w.exec(statement, args...)
 		all = append(all, run)
 	}
 	return all
@@ -86,8 +84,7 @@ var connectorListPromises = []promise{
 		all := w.openConnectorRuns(c, 30, today, today.AddDate(0, 0, 3), connectors)
 		check := func(n int) {
 			for range n {
-				now, err := w.s.Now(w.ctx)
-				w.NoError(err)
+				now := w.now()
 				w.pageAgrees(all, w.connectorPage(c, all, now, connectors), now)
 			}
 		}
@@ -98,14 +95,12 @@ var connectorListPromises = []promise{
 			w.rollUpRows(c.IntN(120) + 1)
 			check(20)
 		}
-		for w.rollUpRows(100) > 0 {
-		}
+		w.rollUpAll(100)
 		check(60)
 		gone := today.AddDate(0, 0, 2).Add(7 * time.Hour)
 		for _, run := range all {
 			if run.hasEnded() && store.TimeOf(run.id).Before(gone) {
-				_, err := w.db.ExecContext(w.ctx, `DELETE FROM ended_connector_runs WHERE project_id = $1 AND id = $2`, w.project.ID.String(), run.id.String())
-				w.NoError(err)
+				w.exec(`DELETE FROM ended_connector_runs WHERE project_id = $1 AND id = $2`, w.project.ID.String(), run.id.String())
 			}
 		}
 		all = slices.DeleteFunc(all, func(run pastConnectorRun) bool {
@@ -124,8 +119,7 @@ var connectorListPromises = []promise{
 			}
 			w.NoError(w.complete(done))
 		}
-		runs, _, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 10})
-		w.NoError(err)
+		runs, _ := w.listConnectorRuns(store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 10})
 		w.Len(runs, 2)
 		w.Empty(runs[0].Error)
 		w.Equal("it has failed", runs[1].Error)

@@ -26,15 +26,13 @@ type pastConnectorRun struct {
 // insertInto inserts the row that the end of the connector run inserts.
 func (p pastConnectorRun) insertInto(w *world) {
 	started := store.TimeOf(p.id)
-	_, err := w.db.ExecContext(w.ctx, `INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
+	w.exec(`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
 			run_ids, error, started_at, ended_at) VALUES ($1, $2, $3, $4, $5, $6, '', $7, $8, $9, $10)`,
 		w.project.ID.String(), p.id.String(), w.environment.ID.String(), p.connector.String(), string(p.status), string(p.trigger), "{}", p.error,
 		started.UnixMicro(), started.Add(p.took).UnixMicro())
-	w.NoError(err)
 	w.recordDay(started)
-	_, err = w.db.ExecContext(w.ctx, `INSERT INTO outbox_rollups (project_id, ended_id, posted_at, connector_run_ids) VALUES ($1, $2, 1, $3)`,
+	w.exec(`INSERT INTO outbox_rollups (project_id, ended_id, posted_at, connector_run_ids) VALUES ($1, $2, 1, $3)`,
 		w.project.ID.String(), p.id.String(), "{"+p.id.String()+"}")
-	w.NoError(err)
 }
 
 // pastConnectorRuns inserts runs of two connectors, between two times.
@@ -97,8 +95,7 @@ func newestFirst(all []pastConnectorRun) []pastConnectorRun {
 
 // connectorAgrees compares statistics with the naive count.
 func (w *world) connectorAgrees(all []pastConnectorRun, q store.ConnectorStatisticsQuery) {
-	got, err := w.s.ConnectorStatistics(w.ctx, q)
-	w.NoError(err)
+	got := w.connectorStatistics(q)
 	w.Equal(connectorNaively(all, q), got, fmt.Sprintf("%+v", q))
 }
 
@@ -108,16 +105,7 @@ func (w *world) connectorWindow(c dice, today time.Time, connectors []uuid.UUID)
 		Connector: w.key(drawOne(c, connectors...)), Statuses: connectorRunStatuses(c),
 		Trigger: drawOne(c, "", "", store.TriggerWebhook, store.TriggerCron, store.TriggerOutbound),
 	}
-	moment := func() time.Time {
-		at := today.Add(time.Duration(c.Int64N(int64(days * 24 * time.Hour))))
-		return at.Truncate(drawOne(c, time.Millisecond, time.Hour, 24*time.Hour))
-	}
-	if c.IntN(4) > 0 {
-		q.Since = moment()
-	}
-	if c.IntN(2) > 0 {
-		q.Until = moment()
-	}
+	q.Since, q.Until = drawWindow(c, today)
 	return q
 }
 
@@ -133,18 +121,13 @@ var everyConnectorRunStatus = []store.ConnectorRunStatus{
 
 // startOfToday returns the start of the day of the store's clock. The next days have partitions.
 func (w *world) startOfToday() time.Time {
-	_, err := w.s.EnsurePartitions(w.ctx, days+1)
-	w.NoError(err)
-	now, err := w.s.Now(w.ctx)
-	w.NoError(err)
-	return now.UTC().Truncate(24 * time.Hour)
+	w.NoError(errorOf(w.s.EnsurePartitions(w.ctx, days+1)))
+	return w.now().UTC().Truncate(24 * time.Hour)
 }
 
 // connectorTotals returns the counts of a connector's runs of all times.
 func (w *world) connectorTotals(connector store.Key) map[store.ConnectorRunStatus]int64 {
-	s, err := w.s.ConnectorStatistics(w.ctx, store.ConnectorStatisticsQuery{Connector: connector})
-	w.NoError(err)
-	return s.Runs
+	return w.connectorStatistics(store.ConnectorStatisticsQuery{Connector: connector}).Runs
 }
 
 var connectorStatisticsPromises = []promise{
@@ -159,8 +142,7 @@ var connectorStatisticsPromises = []promise{
 				w.rollUpRows(c.IntN(12) + 1)
 			}
 		}
-		for w.rollUpRows(50) > 0 {
-		}
+		w.rollUpAll(50)
 		for range 60 {
 			w.connectorAgrees(all, w.connectorWindow(c, today, connectors))
 		}
@@ -189,12 +171,10 @@ var connectorStatisticsPromises = []promise{
 		w.Equal(want, runs())
 		w.Positive(w.rollUpRows(1))
 		w.Equal(want, runs())
-		for w.rollUpRows(10) > 0 {
-		}
+		w.rollUpAll(10)
 		w.Equal(want, runs())
 		w.EqualValues(4, w.queryCount(`SELECT sum(runs) FROM connector_rollups WHERE grain = 'hour' AND project_id = $1`), "nothing is left to roll up")
-		s, err := w.s.ConnectorStatistics(w.ctx, store.ConnectorStatisticsQuery{Connector: w.connector.Key()})
-		w.NoError(err)
+		s := w.connectorStatistics(store.ConnectorStatisticsQuery{Connector: w.connector.Key()})
 		w.NotNil(s.AverageDuration)
 		w.Equal(store.ConnectorRunSkipped, s.Last)
 	}},
@@ -222,8 +202,7 @@ var connectorStatisticsPromises = []promise{
 		want[store.ConnectorRunSkipped] = 2
 		delete(want, store.ConnectorRunRunning)
 		w.Equal(want, totals())
-		for w.rollUpRows(10) > 0 {
-		}
+		w.rollUpAll(10)
 		w.Equal(want, totals())
 		w.EqualValues(5, w.queryCount(`SELECT sum(runs) FROM connector_rollups WHERE grain = 'day' AND trigger_type = 'outbound' AND project_id = $1`))
 	}},

@@ -24,14 +24,12 @@ func (w *world) inOneRow(table string, runs []uuid.UUID) {
 		"outbox_rollups": `INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
 		"outbox_words":   `INSERT INTO outbox_words (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
 	}
-	_, err := w.db.ExecContext(w.ctx, into[table], w.project.ID.String(), ids[0], "{"+strings.Join(ids, ",")+"}")
-	w.NoError(err)
+	w.exec(into[table], w.project.ID.String(), ids[0], "{"+strings.Join(ids, ",")+"}")
 }
 
 // manyWaiting adds outbox rows of runs that were queued yesterday, end soon, and are deleted.
 func (w *world) manyWaiting(runs int) {
-	now, err := w.s.Now(w.ctx)
-	w.NoError(err)
+	now := w.now()
 	yesterday, postedAt := now.Add(-24*time.Hour).UnixMicro(), now.Add(time.Minute).UnixMicro()
 	var ids []uuid.UUID
 	for n := range runs {
@@ -43,9 +41,8 @@ func (w *world) manyWaiting(runs int) {
 			texts[i] = id.String()
 		}
 		for _, outbox := range []string{"outbox_rollups", "outbox_words"} {
-			_, err := w.db.ExecContext(w.ctx, `INSERT INTO `+outbox+` (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, $4)`, //nolint:gosec // our table
+			w.exec(`INSERT INTO `+outbox+` (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, $4)`, //nolint:gosec // our table
 				w.project.ID.String(), texts[0], "{"+strings.Join(texts, ",")+"}", postedAt)
-			w.NoError(err)
 		}
 	}
 }
@@ -114,13 +111,11 @@ var consumedPromises = []promise{
 			w.NoError(w.complete(end))
 			ids = append(ids, c.Run.ID)
 		}
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		stored := w.storedBytes()
 		w.inOneRow("outbox_words", ids)
 		w.Equal(1, w.indexRuns(10))
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		bytes := w.queryCount(`SELECT sum(bytes) FROM run_words WHERE project_id = $1`)
 		w.EqualValues(2*128+16*(300+2*1+2+3), bytes, "two rows; terms that are given, that each wrote, of two agents, and that they have in common")
 		w.Equal(stored+bytes, w.storedBytes())
@@ -145,8 +140,7 @@ var consumedPromises = []promise{
 			w.Len(w.searchBoth(store.RunQuery{}, "given7"), left)
 			w.EqualValues(left, w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
 		}
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		w.EqualValues(2*512, w.storedBytes(), "the stored bytes of two rows without words")
 	}},
 	{"the number of unindexed and unrolled rows read is limited", func(w *world) {
@@ -160,8 +154,7 @@ var consumedPromises = []promise{
 			w.NoError(err)
 			whole := q
 			whole.Since = time.Time{}
-			numbers, err := w.s.RunStatistics(w.ctx, whole)
-			w.NoError(err)
+			numbers := w.runStatistics(whole)
 			return len(runs), next, numbers.Runs[store.RunCompleted]
 		}
 		listed, next, counted := has()
@@ -182,8 +175,7 @@ var consumedPromises = []promise{
 		_, _, err = w.s.ListRuns(w.ctx, list)
 		w.ErrorIs(err, store.ErrSearchTooBroad, "until more are indexed")
 		q.Search = searchFor("oldest")
-		_, err = w.s.RunStatistics(w.ctx, q)
-		w.ErrorIs(err, store.ErrSearchTooBroad)
+		w.ErrorIs(errorOf(w.s.RunStatistics(w.ctx, q)), store.ErrSearchTooBroad)
 	}},
 	{"rows posted during the last batch wait for more", func(w *world) {
 		w.deploy("one", "first")
@@ -215,8 +207,7 @@ var consumedPromises = []promise{
 			return run.id
 		}
 		ended(0, "first")
-		for w.rollUpRows(10) > 0 {
-		}
+		w.rollUpAll(10)
 		var sketch []byte
 		w.NoError(w.db.QueryRowContext(w.ctx, `SELECT durations FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`, w.project.ID.String()).Scan(&sketch))
 		w.updateRows(`UPDATE run_rollups SET durations = $2`, []byte("none"))
@@ -240,13 +231,10 @@ var consumedPromises = []promise{
 		w.Equal(2, aside)
 		w.EqualValues(1, other.queryCount(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "the failing row is another one")
 		w.EqualValues(3, w.queryCount(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour' AND agent_name = 'second'`), "neither are these")
-		figures, err := w.s.QueueFigures(w.ctx)
-		w.NoError(err)
-		w.EqualValues(2, figures.OutboxAside)
+		w.EqualValues(2, w.figures().OutboxAside)
 		w.updateRows(`UPDATE outbox_rollups SET posted_at = 1`)
 		w.updateRows(`UPDATE run_rollups SET durations = $2`, sketch)
-		for w.rollUpRows(10) > 0 {
-		}
+		w.rollUpAll(10)
 		w.EqualValues(6, w.queryCount(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "nothing is lost")
 		w.Zero(w.queryCount(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`))
 	}},
@@ -258,8 +246,7 @@ var consumedPromises = []promise{
 			w.project.ID.String(), ids[1].String(), "{"+ids[2].String()+"}")
 		w.NoError(err, "the rest of a row whose first run was indexed, erased and posted again")
 		cure := w.failWrites("INSERT", "run_words", "run_id", ids[0])
-		_, err = w.s.IndexRuns(w.ctx, 1, wordsIn)
-		w.NoError(err)
+		w.NoError(errorOf(w.s.IndexRuns(w.ctx, 1, wordsIn)))
 		w.EqualValues(3, w.countRunsIn(`SELECT run_ids FROM outbox_words WHERE project_id = $1`), "each half is tried again")
 		w.EqualValues(3, w.queryCount(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
 		cure()
@@ -294,14 +281,11 @@ var consumedPromises = []promise{
 			before = indexed()
 			w.EqualValues(runs-before, w.countRunsIn(`SELECT run_ids FROM outbox_words WHERE project_id = $1`))
 		}
-		n, err := w.s.IndexRuns(w.ctx, 1, words)
-		w.NoError(err)
-		w.Zero(n)
+		w.requireNone(w.s.IndexRuns(w.ctx, 1, words))
 	}},
 	{"a row with many runs is rolled up in parts", func(w *world) {
 		w.deploy("one", "first")
-		now, err := w.s.Now(w.ctx)
-		w.NoError(err)
+		now := w.now()
 		const runs = 2_100
 		var ids []uuid.UUID
 		for i := range runs {

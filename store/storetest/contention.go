@@ -62,9 +62,7 @@ var contentionPromises = []promise{
 			}
 		}
 		w.Equal(1, accepted)
-		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 100})
-		w.NoError(err)
-		w.Len(runs, len(w.links))
+		w.Len(w.listRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 100}), len(w.links))
 	}},
 	{"concurrent calls with keys in any order all return", func(w *world) {
 		w.NoError(together(func(i int) error {
@@ -83,8 +81,7 @@ var contentionPromises = []promise{
 			}
 			return nil
 		}))
-		_, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 1})
-		w.NoError(err)
+		_, total := w.listConnectorRuns(store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 1})
 		w.EqualValues(2, total)
 	}},
 	{"runs that end together end their connector run once", func(w *world) {
@@ -96,8 +93,7 @@ var contentionPromises = []promise{
 			w.links = append(w.links, link)
 		}
 		w.deploy("one", append(agents, "first", "second")...)
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		claimed := w.claim(writers, lease)
 		w.Len(claimed, writers)
 		w.NoError(together(func(i int) error {
@@ -193,8 +189,7 @@ var contentionPromises = []promise{
 			_, err := w.s.BeginDeployment(w.ctx, specs[i])
 			return err
 		}))
-		list, err := w.s.ListDeployments(w.ctx, w.environment.Key())
-		w.NoError(err)
+		list := w.listDeployments(w.environment.Key())
 		w.Len(list, writers)
 		seen := map[int64]bool{}
 		for i, d := range list {
@@ -237,9 +232,7 @@ var contentionPromises = []promise{
 		}
 		w.NoError(together(func(i int) error { return w.s.PutLink(w.ctx, links[i]) }))
 		w.GreaterOrEqual(w.version(), before+writers)
-		route, err := w.s.Route(w.ctx, w.connector.Key())
-		w.NoError(err)
-		w.Len(route.Links, len(w.links)+writers)
+		w.Len(w.route(w.connector.Key()).Links, len(w.links)+writers)
 	}},
 	{"deleting environments during events leaves nothing open", func(w *world) {
 		w.deploy("one", "first", "second")
@@ -261,8 +254,7 @@ var contentionPromises = []promise{
 			}
 			return admissions[0].Err
 		}))
-		_, err := w.s.SweepLeases(w.ctx, 100)
-		w.NoError(err)
+		w.NoError(errorOf(w.s.SweepLeases(w.ctx, 100)))
 		for i, e := range events {
 			if stored[i] {
 				w.True(w.outcome(e.ConnectorRunID).Terminal())

@@ -14,8 +14,7 @@ import (
 func (w *world) putBlobs(n int, mark string) (ids []uuid.UUID) {
 	for range n {
 		id := newUUIDv7()
-		_, err := w.s.PutBlob(w.ctx, w.key(id), bytes.NewReader([]byte("blob")))
-		w.NoError(err)
+		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(id), bytes.NewReader([]byte("blob")))))
 		ids = append(ids, id)
 	}
 	w.updateRows(`UPDATE blobs SET mark = $2, created_at = 0`, mark)
@@ -23,18 +22,18 @@ func (w *world) putBlobs(n int, mark string) (ids []uuid.UUID) {
 }
 
 // trimHistory deletes history of the next project and returns the count.
-func (w *world) trimHistory(limit int) (int, error) {
+func (w *world) trimHistory(limit int) int {
 	trimmed, err := w.s.TrimHistory(w.ctx, limit)
-	return trimmed.Count, err
+	w.NoError(err)
+	return trimmed.Count
 }
 
-// untilTrimmed calls TrimHistory until it deletes nothing.
-func (w *world) untilTrimmed(limit int) {
-	for n := 1; n > 0; {
-		var err error
-		n, err = w.trimHistory(limit)
-		w.NoError(err)
+// untilTrimmed calls TrimHistory until it deletes nothing, and returns the count.
+func (w *world) untilTrimmed(limit int) (count int) {
+	for n := 1; n > 0; count += n {
+		n = w.trimHistory(limit)
 	}
+	return count
 }
 
 var deletionPromises = []promise{
@@ -77,8 +76,7 @@ var deletionPromises = []promise{
 				if strings.Contains(of.insert, "$4") { // a text
 					args = append(args, id.String())
 				}
-				_, err := w.db.ExecContext(w.ctx, of.insert, args...)
-				w.NoError(err)
+				w.exec(of.insert, args...)
 			}
 			sweep := func() error { _, err := w.s.SweepExpired(w.ctx, 100); return err }
 			cure := w.failWrites("DELETE", of.table, of.id, ids[0])
@@ -96,36 +94,27 @@ var deletionPromises = []promise{
 		stuck := w.history()
 		w.forgets()
 		cure := w.failWrites("DELETE", "ended_runs", "id", stuck.Runs[0].ID)
-		n, err := w.trimHistory(1000)
-		w.NoError(err)
-		w.Positive(n)
-		_, err = w.trimHistory(1000)
-		w.requireSetAside(err, 1)
+		w.Positive(w.trimHistory(1000))
+		w.requireSetAside(errorOf(w.s.TrimHistory(w.ctx, 1000)), 1)
 		cure()
 		for range 3 {
-			_, err = w.trimHistory(1000)
-			w.NoError(err)
+			w.trimHistory(1000)
 		}
 		w.Zero(w.queryCount(`SELECT count(*) FROM ended_runs WHERE project_id = $1`))
 	}},
 	{"a day is deleted from the last deleted row on, and then once more from its start", func(w *world) {
 		w.history()
 		w.forgets()
-		n, err := w.trimHistory(1)
-		w.NoError(err)
-		w.Equal(1, n)
+		w.Equal(1, w.trimHistory(1))
 		var first uuid.UUID // of the day, before all others
 		day := w.queryCount(`SELECT MIN(day) FROM stored_days WHERE project_id = $1`)
 		binary.BigEndian.PutUint64(first[:8], uint64(day*aDay.Milliseconds())<<16)
-		_, err = w.db.ExecContext(w.ctx, `INSERT INTO journal (project_id, run_id, sequence, token, kind, unsafe, at) VALUES ($1, $2, 1, 1, '', FALSE, 0)`,
+		w.exec(`INSERT INTO journal (project_id, run_id, sequence, token, kind, unsafe, at) VALUES ($1, $2, 1, 1, '', FALSE, 0)`,
 			w.project.ID.String(), first.String())
-		w.NoError(err)
 		left := func() int64 {
 			return w.queryCount(`SELECT count(*) FROM journal WHERE project_id = $1 AND run_id = '` + first.String() + `'`)
 		}
-		n, err = w.trimHistory(1)
-		w.NoError(err)
-		w.Equal(1, n)
+		w.Equal(1, w.trimHistory(1))
 		w.EqualValues(1, left())
 		w.untilTrimmed(1)
 		w.Zero(left())
@@ -143,12 +132,9 @@ var deletionPromises = []promise{
 		}
 		before := [2]int64{left(first), left(second)}
 		for range 4 {
-			_, err := w.db.ExecContext(w.ctx, `INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, 1, 0)`, first.project.ID.String())
-			w.NoError(err)
-			_, err = w.s.DropHistory(w.ctx, 365*aDay, 1)
-			w.NoError(err)
-			_, err = w.trimHistory(1)
-			w.NoError(err)
+			w.exec(`INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, 1, 0)`, first.project.ID.String())
+			w.NoError(errorOf(w.s.DropHistory(w.ctx, 365*aDay, 1)))
+			w.trimHistory(1)
 		}
 		w.Less(left(first), before[0])
 		w.Less(left(second), before[1])

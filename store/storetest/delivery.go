@@ -41,9 +41,7 @@ func (w *world) postDeliveries() int {
 
 // takeDue claims deliveries.
 func (w *world) takeDue(limit, each int) []store.ClaimedDelivery {
-	claimed, err := w.s.ClaimDeliveries(w.ctx, store.DeliveryClaim{Limit: limit, PerConnector: each, Lease: lease})
-	w.NoError(err)
-	return claimed
+	return w.claimDeliveries(store.DeliveryClaim{Limit: limit, PerConnector: each, Lease: lease})
 }
 
 // attempted returns the result of a claimed delivery's attempt.
@@ -59,8 +57,7 @@ func attempted(d store.ClaimedDelivery, outcome store.DeliveryOutcome) store.Att
 
 // underWayTo returns a delivery to a connector with its second attempt in progress.
 func (w *world) underWayTo(c store.Connector) store.ClaimedDelivery {
-	e := w.singleEvent()
-	w.accept(&e)
+	w.acceptEvent(w.singleEvent())
 	for _, run := range w.claim(1, lease) {
 		w.NoError(w.complete(completed(run)))
 	}
@@ -71,17 +68,9 @@ func (w *world) underWayTo(c store.Connector) store.ClaimedDelivery {
 	return second
 }
 
-// delivery returns the connector run of a delivery.
-func (w *world) delivery(id uuid.UUID) store.ConnectorRun {
-	run, err := w.s.ConnectorRun(w.ctx, w.key(id))
-	w.NoError(err)
-	return run
-}
-
 // deliveriesOf lists the deliveries of a connector.
 func (w *world) deliveriesOf(c store.Connector) []store.ConnectorRun {
-	runs, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: c.Key(), Trigger: store.TriggerOutbound, Limit: 100})
-	w.NoError(err)
+	runs, total := w.listConnectorRuns(store.ConnectorRunQuery{Connector: c.Key(), Trigger: store.TriggerOutbound, Limit: 100})
 	w.EqualValues(len(runs), total)
 	return runs
 }
@@ -96,13 +85,11 @@ var deliveryPromises = []promise{
 	{"the result of a run is sent over its agent's links, once", func(w *world) {
 		w.deploy("one", "first", "second")
 		c := w.outboundTo("results", automatic)
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		for _, run := range w.claim(2, lease) {
 			w.NoError(w.complete(completed(run)))
 		}
-		in, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
-		w.NoError(err)
+		in, waits := w.nextDelivery(store.DeliveryClaim{})
 		w.True(waits)
 		w.Equal(time.Second, in, "another process creates it, and this read misses nothing")
 		w.Equal(1, w.postDeliveries(), "the other agent has no such link")
@@ -116,16 +103,15 @@ var deliveryPromises = []promise{
 		w.Equal(c.ID, d.Connector.ID)
 		w.Equal(1, d.Attempt)
 		w.Empty(w.takeDue(10, 10))
-		w.Equal(store.ConnectorRunRunning, w.delivery(d.Delivery.ID).Status)
+		w.Equal(store.ConnectorRunRunning, w.connectorRun(d.Delivery.ID).Status)
 		w.recordAttempts(attempted(d, store.DeliveryDone))
-		run := w.delivery(d.Delivery.ID)
+		run := w.connectorRun(d.Delivery.ID)
 		w.Equal(store.ConnectorRunCompleted, run.Status)
 		w.Equal(store.TriggerOutbound, run.Trigger)
 		w.Equal([]uuid.UUID{e.Runs[0].ID}, run.RunIDs)
 		w.NotNil(run.EndedAt)
 		w.Equal([]store.ConnectorRun{run}, w.deliveriesOf(c))
-		_, waits, err = w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
-		w.NoError(err)
+		_, waits = w.nextDelivery(store.DeliveryClaim{})
 		w.False(waits)
 	}},
 	{"a link sends by status, source and mode", func(w *world) {
@@ -188,23 +174,21 @@ var deliveryPromises = []promise{
 		again.Wait, again.Response = time.Hour, strings.Repeat("é", store.MaxExcerpt)
 		w.recordAttempts(again)
 		w.Empty(w.takeDue(10, 10))
-		in, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
-		w.NoError(err)
+		in, waits := w.nextDelivery(store.DeliveryClaim{})
 		w.True(waits)
 		w.Greater(in, 59*time.Minute)
-		w.Equal(store.ConnectorRunPending, w.delivery(first.Delivery.ID).Status)
+		w.Equal(store.ConnectorRunPending, w.connectorRun(first.Delivery.ID).Status)
 		w.makeAllDue()
 		second := w.takeDue(10, 10)[0]
 		w.Equal(first.Delivery.ID, second.Delivery.ID)
 		w.Equal(2, second.Attempt)
 		w.recordAttempts(attempted(first, store.DeliveryDone))
-		w.Equal(store.ConnectorRunRunning, w.delivery(first.Delivery.ID).Status, "a late result of an earlier attempt is dropped")
+		w.Equal(store.ConnectorRunRunning, w.connectorRun(first.Delivery.ID).Status, "a late result of an earlier attempt is dropped")
 		w.recordAttempts(attempted(second, store.DeliveryFailed))
-		run := w.delivery(first.Delivery.ID)
+		run := w.connectorRun(first.Delivery.ID)
 		w.Equal(store.ConnectorRunFailed, run.Status)
 		w.Equal("given up", run.Error)
-		past, next, err := w.s.Attempts(w.ctx, w.key(first.Delivery.ID))
-		w.NoError(err)
+		past, next := w.attempts(w.key(first.Delivery.ID))
 		w.Len(past, 2)
 		w.Nil(next, "it has ended")
 		w.LessOrEqual(len(past[0].Response), store.MaxExcerpt)
@@ -229,13 +213,12 @@ var deliveryPromises = []promise{
 		w.Greater(after, before, "it counts as stored, too")
 		w.Len(second, 1, "a slot is free again")
 		w.Equal(2, second[0].Attempt)
-		past, next, err := w.s.Attempts(w.ctx, w.key(first.Delivery.ID))
-		w.NoError(err)
+		past, next := w.attempts(w.key(first.Delivery.ID))
 		w.Nil(next, "one is in progress")
 		w.Len(past, 1)
 		w.Equal(store.ErrorClassLost, past[0].ErrorClass)
 		w.recordAttempts(attempted(second[0], store.DeliveryDone))
-		w.Equal(store.ConnectorRunCompleted, w.delivery(first.Delivery.ID).Status)
+		w.Equal(store.ConnectorRunCompleted, w.connectorRun(first.Delivery.ID).Status)
 	}},
 	{"attempts per connector are limited, and turns are fair", func(w *world) {
 		w.deploy("one", "first")
@@ -256,8 +239,7 @@ var deliveryPromises = []promise{
 		w.Equal(map[uuid.UUID]int{many.ID: 3, few.ID: 1}, count(first))
 		w.Equal(map[uuid.UUID]int{many.ID: 1}, count(w.takeDue(6, 4)), "four of one connector")
 		w.Empty(w.takeDue(6, 4))
-		in, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
-		w.NoError(err)
+		in, waits := w.nextDelivery(store.DeliveryClaim{})
 		w.True(waits)
 		w.Positive(in, "it is not due at once again")
 		w.recordAttempts(attempted(first[0], store.DeliveryDone))
@@ -268,8 +250,7 @@ var deliveryPromises = []promise{
 		w.outboundTo("results", automatic)
 		w.endEvents(1)
 		w.postDeliveries()
-		claimed, err := w.s.ClaimDeliveries(w.ctx, store.DeliveryClaim{Limit: 10, PerConnector: 10, Lease: lease, PerProject: 2, UnderWay: map[uuid.UUID]int{w.project.ID: 2, uuid.New(): 1}})
-		w.NoError(err)
+		claimed := w.claimDeliveries(store.DeliveryClaim{Limit: 10, PerConnector: 10, Lease: lease, PerProject: 2, UnderWay: map[uuid.UUID]int{w.project.ID: 2, uuid.New(): 1}})
 		w.Empty(claimed)
 		w.Len(w.takeDue(10, 10), 1)
 	}},
@@ -285,8 +266,7 @@ var deliveryPromises = []promise{
 		w.Len(attempts, store.BreakAfter)
 		w.recordAttempts(attempts...)
 		w.Empty(w.takeDue(10, 100), "the others wait with it")
-		in, _, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
-		w.NoError(err)
+		in, _ := w.nextDelivery(store.DeliveryClaim{})
 		w.Greater(in, store.BreakFor(store.BreakAfter)-time.Second)
 		w.endEvents(1)
 		w.postDeliveries()
@@ -308,10 +288,10 @@ var deliveryPromises = []promise{
 		due := map[uuid.UUID]store.ConnectorRun{disabled.ID: w.deliveriesOf(disabled)[0], gone.ID: w.deliveriesOf(gone)[0]}
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, gone.Ref))
 		w.Empty(w.takeDue(10, 10))
-		w.Equal(store.ConnectorRunSkipped, w.delivery(due[disabled.ID].ID).Status)
-		w.Equal(store.ConnectorRunCancelled, w.delivery(due[gone.ID].ID).Status)
+		w.Equal(store.ConnectorRunSkipped, w.connectorRun(due[disabled.ID].ID).Status)
+		w.Equal(store.ConnectorRunCancelled, w.connectorRun(due[gone.ID].ID).Status)
 		for _, was := range due {
-			w.NotEmpty(w.delivery(was.ID).Error)
+			w.NotEmpty(w.connectorRun(was.ID).Error)
 		}
 
 		paused := w.outboundTo("paused", automatic)
@@ -323,7 +303,7 @@ var deliveryPromises = []promise{
 		a := attempted(first, store.DeliveryGone)
 		a.StatusCode, a.Reason = 410, "410 Gone"
 		w.recordAttempts(a)
-		w.Equal(store.ConnectorRunFailed, w.delivery(first.Delivery.ID).Status)
+		w.Equal(store.ConnectorRunFailed, w.connectorRun(first.Delivery.ID).Status)
 		w.makeAllDue()
 		w.Empty(w.takeDue(10, 10))
 		for _, run := range w.deliveriesOf(paused) {
@@ -363,8 +343,7 @@ var deliveryPromises = []promise{
 			Limit: 20, PerConnector: 20, Lease: lease, PerProject: 7, UnderWay: map[uuid.UUID]int{w.project.ID: 2}, OfConnector: map[store.Key]int{},
 		}
 		take := func() (n int) {
-			claimed, err := w.s.ClaimDeliveries(w.ctx, claim)
-			w.NoError(err)
+			claimed := w.claimDeliveries(claim)
 			for _, d := range claimed {
 				claim.UnderWay[w.project.ID]++
 				claim.OfConnector[d.Delivery.Connector()]++
@@ -372,8 +351,7 @@ var deliveryPromises = []promise{
 			return len(claimed)
 		}
 		next := func() (waits bool) {
-			_, waits, err := w.s.NextDelivery(w.ctx, claim)
-			w.NoError(err)
+			_, waits = w.nextDelivery(claim)
 			return waits
 		}
 		w.Equal(4, take(), "3 of one connector, which is half of 5, and half of the rest of the other")
@@ -386,11 +364,9 @@ var deliveryPromises = []promise{
 		w.updateRows(`UPDATE destinations SET due_at = 1`)
 		w.True(next())
 		w.Equal(1, take(), "some slots are left for the next")
-		_, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
-		w.NoError(err)
+		_, waits := w.nextDelivery(store.DeliveryClaim{})
 		w.True(waits)
-		_, waits, err = w.s.NextDelivery(w.ctx, store.DeliveryClaim{UnderWay: map[uuid.UUID]int{w.project.ID: 1}})
-		w.NoError(err)
+		_, waits = w.nextDelivery(store.DeliveryClaim{UnderWay: map[uuid.UUID]int{w.project.ID: 1}})
 		w.False(waits)
 	}},
 	{"of two attempts of a delivery the later one counts", func(w *world) {
@@ -403,13 +379,12 @@ var deliveryPromises = []promise{
 		w.updateRows(`UPDATE destinations SET due_at = 1`)
 		second := w.takeDue(1, 1)[0]
 		w.recordAttempts(attempted(second, store.DeliveryDone), attempted(first, store.DeliveryRetry))
-		w.Equal(store.ConnectorRunCompleted, w.delivery(first.Delivery.ID).Status)
+		w.Equal(store.ConnectorRunCompleted, w.connectorRun(first.Delivery.ID).Status)
 	}},
 	{"deliveries count as stored", func(w *world) {
 		w.deploy("one", "first")
 		w.endEvents(1)
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		without := w.storedBytes()
 		w.outboundTo("results", automatic)
 		w.endEvents(1)
@@ -419,8 +394,7 @@ var deliveryPromises = []promise{
 		w.recordAttempts(a)
 		w.makeAllDue()
 		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		w.Greater(w.storedBytes(), 2*without+1000)
 	}},
 	{"responses are dropped if the project's storage is full", func(w *world) {
@@ -429,8 +403,7 @@ var deliveryPromises = []promise{
 		w.endEvents(2)
 		w.postDeliveries()
 		claimed := w.takeDue(2, 10)
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		w.project.Limits.Storage = w.projectLoad().Stored
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		answered := func(d store.ClaimedDelivery, outcome store.DeliveryOutcome) store.Attempt {
@@ -439,8 +412,7 @@ var deliveryPromises = []promise{
 			return a
 		}
 		last := func(d store.ClaimedDelivery) store.PastAttempt {
-			past, _, err := w.s.Attempts(w.ctx, d.Delivery.Key())
-			w.NoError(err)
+			past, _ := w.attempts(d.Delivery.Key())
 			return past[len(past)-1]
 		}
 		w.recordAttempts(answered(claimed[0], store.DeliveryDone))
@@ -472,8 +444,7 @@ var deliveryPromises = []promise{
 				for mine := 0; ; mine++ {
 					posted, err := w.s.PostDeliveries(w.ctx, 7)
 					w.NoError(err)
-					claimed, err := w.s.ClaimDeliveries(w.ctx, store.DeliveryClaim{Limit: 9, PerConnector: 1000, Lease: lease})
-					w.NoError(err)
+					claimed := w.claimDeliveries(store.DeliveryClaim{Limit: 9, PerConnector: 1000, Lease: lease})
 					var attempts []store.Attempt
 					mutex.Lock()
 					for _, d := range claimed {

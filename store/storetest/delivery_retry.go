@@ -38,10 +38,8 @@ var hurryPromises = []promise{
 		d := w.failedOnce(out)
 		w.awaitHint(store.TopicDelivery, w.environment.ID, func() { w.retryNow(d, nil, store.Accepted) })
 		w.retryNow(d, nil, store.Accepted) // it is due already
-		_, due, err := w.s.Attempts(w.ctx, d.Key())
-		w.NoError(err)
-		now, err := w.s.Now(w.ctx)
-		w.NoError(err)
+		_, due := w.attempts(d.Key())
+		now := w.now()
 		w.False(due.After(now))
 		w.Len(w.deliveriesOf(out), 1)
 		claimed := w.takeDue(10, 10)
@@ -51,9 +49,8 @@ var hurryPromises = []promise{
 		w.refusedReplay(d.ID, replay.InProgress)
 		w.recordAttempts(attempted(claimed[0], store.DeliveryDone))
 		w.Equal(store.ConnectorRunCompleted, w.connectorRun(d.ID).Status)
-		_, err = w.s.RetryDeliveryNow(w.ctx, d.Key(), nil)
-		w.ErrorIs(err, store.ErrNotFound)
-		_, err = replay.One(w.ctx, w.s, replayRules, d, nil)
+		w.ErrorIs(errorOf(w.s.RetryDeliveryNow(w.ctx, d.Key(), nil)), store.ErrNotFound)
+		_, err := replay.One(w.ctx, w.s, replayRules, d, nil)
 		var r *replay.Refused
 		w.ErrorAs(err, &r, "it has ended since it was read")
 		w.Equal(replay.Changing, r.Reason)
@@ -156,30 +153,24 @@ var hurryPromises = []promise{
 			var r *replay.Refused
 			w.ErrorAs(err, &r)
 			w.Equal(reason, r.Reason, r.Detail)
-			_, due, err := w.s.Attempts(w.ctx, d.Key())
-			w.NoError(err)
-			now, err := w.s.Now(w.ctx)
-			w.NoError(err)
+			_, due := w.attempts(d.Key())
+			now := w.now()
 			w.True(due.After(now))
 		}
 	}},
 	{"an event is not made due", func(w *world) {
 		w.deploy("one", "first")
-		e := w.singleEvent()
-		w.accept(&e)
+		e := w.acceptEvent(w.singleEvent())
 		for _, id := range []uuid.UUID{e.ConnectorRunID, newUUIDv7()} {
-			_, err := w.s.RetryDeliveryNow(w.ctx, w.key(id), nil)
-			w.ErrorIs(err, store.ErrNotFound)
+			w.ErrorIs(errorOf(w.s.RetryDeliveryNow(w.ctx, w.key(id), nil)), store.ErrNotFound)
 		}
 	}},
 }
 
 // refusedKey hurries a delivery with an attempt in progress, with a key that stays free.
 func (w *world) refusedKey(d store.ConnectorRun, key string) {
-	claimed := w.takeDue(10, 10)
-	w.Len(claimed, 1)
-	_, err := w.s.RetryDeliveryNow(w.ctx, d.Key(), requestKey(key, "this"))
-	w.ErrorIs(err, store.ErrConflict)
-	_, err = w.s.KnownRequest(w.ctx, store.Key{ProjectID: d.ProjectID, ID: d.ConnectorID}, *requestKey(key, "this"))
+	w.Len(w.takeDue(10, 10), 1)
+	w.ErrorIs(errorOf(w.s.RetryDeliveryNow(w.ctx, d.Key(), requestKey(key, "this"))), store.ErrConflict)
+	_, err := w.s.KnownRequest(w.ctx, store.Key{ProjectID: d.ProjectID, ID: d.ConnectorID}, *requestKey(key, "this"))
 	w.ErrorIs(err, store.ErrNotFound)
 }

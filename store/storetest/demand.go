@@ -40,9 +40,7 @@ func (w *world) acceptIn(class store.Class, n int) {
 var demandPromises = []promise{
 	{"an environment without open runs has no demand", func(w *world) {
 		w.Empty(w.readDemand(enough))
-		d, err := w.s.Demand(w.ctx, store.Key{ProjectID: uuid.New(), ID: uuid.New()}, enough)
-		w.NoError(err)
-		w.Empty(d)
+		w.requireNone(w.s.Demand(w.ctx, store.Key{ProjectID: uuid.New(), ID: uuid.New()}, enough))
 	}},
 	{"waiting and running runs are counted per environment", func(w *world) {
 		w.deploy("one", "first", "second")
@@ -68,8 +66,7 @@ var demandPromises = []promise{
 		first, second := w.singleEvent(), w.singleEvent()
 		w.accept(&first, &second)
 		w.updateRows(`UPDATE open_runs SET queued_at = queued_at - $2`, (10 * time.Minute).Microseconds())
-		third := w.singleEvent()
-		w.accept(&third)
+		w.acceptEvent(w.singleEvent())
 		w.Equal(10, int(w.readDemand(enough).Oldest.Minutes()))
 		w.claim(3, lease)
 		w.Zero(w.readDemand(enough).Oldest, "nothing waits")

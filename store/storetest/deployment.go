@@ -14,123 +14,87 @@ import (
 var deploymentPromises = []promise{
 	{"a repeated beginning returns the first deployment", func(w *world) {
 		spec := w.newDeployment("one")
-		first, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
+		first := w.begin(spec)
 		w.Equal(store.DeploymentPending, first.Status)
 		w.Equal(spec, first.DeploymentSpec)
-		again, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		w.Equal(first, again)
+		w.Equal(first, w.begin(spec))
 		w.Equal(first, w.deployment(spec.ID))
-		_, err = w.s.Deployment(w.ctx, w.key(uuid.New()))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Deployment(w.ctx, w.key(uuid.New()))), store.ErrNotFound)
 	}},
 	{"a repeated beginning returns a terminal deployment", func(w *world) {
 		spec := w.deploy("one", "first")
-		again, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		w.Equal(store.DeploymentDeployed, again.Status)
+		w.Equal(store.DeploymentDeployed, w.begin(spec).Status)
 	}},
 	{"another source under the same ID is rejected", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
+		spec := w.beginNew("one")
 		spec.Fingerprint = "another"
-		_, err = w.s.BeginDeployment(w.ctx, spec)
-		w.ErrorIs(err, store.ErrNameReused)
+		w.ErrorIs(errorOf(w.s.BeginDeployment(w.ctx, spec)), store.ErrNameReused)
 		spec.Ref.Name = "intruder"
-		_, err = w.s.BeginDeployment(w.ctx, spec)
+		_, err := w.s.BeginDeployment(w.ctx, spec)
 		var taken *store.IDTakenError
 		w.ErrorAs(err, &taken)
 		w.Equal("one", taken.Holder.Name)
 	}},
 	{"a deployment deleted before its end begins again for a new object", func(w *world) {
-		first := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, first)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, first.Key(), ""))
+		first := w.startBuild(w.newDeployment("one"))
 		w.NoError(w.s.AppendBuildLog(w.ctx, first.Key(), 0, "of the first"))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, first.Ref))
 		w.Equal(store.DeploymentCancelled, w.deployment(first.ID).Status)
 
 		again := first
 		again.Ref.ObjectUID = "another"
-		begun, err := w.s.BeginDeployment(w.ctx, again)
-		w.NoError(err)
+		begun := w.begin(again)
 		w.Equal(store.DeploymentPending, begun.Status)
 		w.Empty(begun.Message)
-		log, err := w.s.BuildLog(w.ctx, first.Key())
-		w.NoError(err)
-		w.Empty(log)
+		w.requireNone(w.s.BuildLog(w.ctx, first.Key()))
 
 		w.NoError(w.s.EndDeployment(w.ctx, first.Key(), store.DeploymentCancelled, "", "cancelled by a request"))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, again.Ref))
 		again.Ref.ObjectUID = "a third"
-		begun, err = w.s.BeginDeployment(w.ctx, again)
-		w.NoError(err)
-		w.Equal(store.DeploymentCancelled, begun.Status, "a deployment with an end of its own keeps it")
+		w.Equal(store.DeploymentCancelled, w.begin(again).Status, "a deployment with an end of its own keeps it")
 	}},
 	{"a later beginning supersedes", func(w *world) {
 		built, building := w.deploy("zero", "first"), w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, building)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, building.Key(), ""))
+		w.startBuild(building)
 		last := w.newDeployment("two")
-		begun, err := w.s.BeginDeployment(w.ctx, last)
-		w.NoError(err)
+		begun := w.begin(last)
 		superseded := w.deployment(building.ID)
 		w.Equal(store.DeploymentCancelled, superseded.Status)
 		w.Contains(superseded.Message, "superseded")
 		w.NotNil(superseded.EndedAt)
 		w.Greater(begun.Sequence, superseded.Sequence)
 		w.Equal(store.DeploymentDeployed, w.deployment(built.ID).Status)
-		_, err = w.s.BeginDeployment(w.ctx, building)
-		w.NoError(err)
+		w.begin(building)
 		w.Equal(store.DeploymentPending, w.deployment(last.ID).Status, "beginning the old one again supersedes nothing")
 
-		list, err := w.s.ListDeployments(w.ctx, w.environment.Key())
-		w.NoError(err)
+		list := w.listDeployments(w.environment.Key())
 		w.Len(list, 3)
 		w.Equal([]uuid.UUID{last.ID, building.ID, built.ID}, []uuid.UUID{list[0].ID, list[1].ID, list[2].ID})
 	}},
 	{"a deployment with a lost end is recorded as failed", func(w *world) {
 		open, lost := w.newDeployment("open"), w.newDeployment("lost")
-		_, err := w.s.BeginDeployment(w.ctx, open)
-		w.NoError(err)
+		w.begin(open)
 		lost.Lost = true
-		d, err := w.s.BeginDeployment(w.ctx, lost)
-		w.NoError(err)
+		d := w.begin(lost)
 		w.Equal(store.DeploymentFailed, d.Status)
 		w.Equal(store.FailureStoreRestored, d.FailureReason)
 		w.NotEmpty(d.Message)
 		w.NotNil(d.EndedAt)
 		w.Equal(d, w.deployment(lost.ID))
 		w.Equal(store.DeploymentPending, w.deployment(open.ID).Status)
-		again, err := w.s.BeginDeployment(w.ctx, lost)
-		w.NoError(err)
-		w.Equal(d, again)
-		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: lost.Key()})
-		w.ErrorIs(err, store.ErrConflict)
+		w.Equal(d, w.begin(lost))
+		w.ErrorIs(errorOf(w.s.Activate(w.ctx, store.Activation{Deployment: lost.Key()})), store.ErrConflict)
 	}},
 	{"a deployment that the store knows is not lost", func(w *world) {
 		spec := w.deploy("one", "first")
 		spec.Lost = true
-		d, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		w.Equal(store.DeploymentDeployed, d.Status)
-		pending := w.newDeployment("two")
-		_, err = w.s.BeginDeployment(w.ctx, pending)
-		w.NoError(err)
+		w.Equal(store.DeploymentDeployed, w.begin(spec).Status)
+		pending := w.beginNew("two")
 		pending.Lost = true
-		d, err = w.s.BeginDeployment(w.ctx, pending)
-		w.NoError(err)
-		w.Equal(store.DeploymentPending, d.Status)
+		w.Equal(store.DeploymentPending, w.begin(pending).Status)
 	}},
 	{"an ended deployment never changes", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+		spec := w.startBuild(w.newDeployment("one"))
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""), "a building deployment stays")
 		w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentFailed, store.FailureDeadline, "too slow"))
 		d := w.deployment(spec.ID)
@@ -145,8 +109,7 @@ var deploymentPromises = []promise{
 		w.ErrorIs(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentCancelled, "", ""), store.ErrConflict)
 		w.ErrorIs(w.s.ReportBuild(w.ctx, spec.Key(), store.BuildReport{}), store.ErrConflict)
 		w.ErrorIs(w.s.FinishBuild(w.ctx, spec.Key(), w.buildResult("late", "first")), store.ErrConflict)
-		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})
-		w.ErrorIs(err, store.ErrConflict)
+		w.ErrorIs(errorOf(w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})), store.ErrConflict)
 		w.Equal(d, w.deployment(spec.ID))
 	}},
 }
@@ -154,8 +117,7 @@ var deploymentPromises = []promise{
 var activationPromises = []promise{
 	{"the live deployment has the highest rank, and keeps it after its environment", func(w *world) {
 		ranks := func() (live, first, second int64) {
-			environment, err := w.s.Environment(w.ctx, w.environment.Key())
-			w.NoError(err)
+			environment := w.readEnvironment(w.environment.Key())
 			list, err := w.s.ListDeployments(w.ctx, w.environment.Key()) // newest first
 			w.NoError(err)
 			return environment.LiveRank, list[1].ActivationRank, list[0].ActivationRank
@@ -166,8 +128,7 @@ var activationPromises = []promise{
 		w.Equal(two, live)
 		w.Greater(two, one)
 		decided := time.Now()
-		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: first.Key(), RequestedAt: &decided})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: first.Key(), RequestedAt: &decided})
 		live, one, two = ranks()
 		w.Equal(one, live)
 		w.Greater(one, two)
@@ -181,8 +142,7 @@ var activationPromises = []promise{
 	{"an activation changes the live deployment", func(w *world) {
 		spec := w.build("one", "first")
 		digest := w.deployment(spec.ID).BundleDigest
-		result, err := w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key(), ConnectorResults: json.RawMessage(`[1]`)})
-		w.NoError(err)
+		result := w.activateWith(store.Activation{Deployment: spec.Key(), ConnectorResults: json.RawMessage(`[1]`)})
 		w.True(result.Live)
 		w.False(result.ActivatedAt.IsZero())
 		d := w.deployment(spec.ID)
@@ -191,8 +151,7 @@ var activationPromises = []promise{
 		w.JSONEq(`[1]`, string(d.ConnectorResults))
 		w.NotNil(d.EndedAt)
 		w.True(result.ActivatedAt.Equal(*d.ActivatedAt))
-		e, err := w.s.Environment(w.ctx, w.environment.Key())
-		w.NoError(err)
+		e := w.readEnvironment(w.environment.Key())
 		w.Equal(spec.ID, *e.LiveDeploymentID)
 		w.Equal(digest, e.LiveBundleDigest)
 		w.True(result.ActivatedAt.Equal(*e.LiveActivatedAt))
@@ -201,44 +160,31 @@ var activationPromises = []promise{
 		w.True(result.ActivatedAt.Equal(again.ActivatedAt))
 	}},
 	{"only a built deployment is activated", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
-		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})
-		w.ErrorIs(err, store.ErrConflict)
-		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: w.key(uuid.New())})
-		w.ErrorIs(err, store.ErrNotFound)
+		spec := w.beginNew("one")
+		w.ErrorIs(errorOf(w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})), store.ErrConflict)
+		w.ErrorIs(errorOf(w.s.Activate(w.ctx, store.Activation{Deployment: w.key(uuid.New())})), store.ErrNotFound)
 	}},
 	{"a build does not activate over a later decision", func(w *world) {
 		old := w.deploy("one", "first")
 		late := w.build("two", "first")
-		result, err := w.s.Activate(w.ctx, store.Activation{Deployment: old.Key(), RequestedAt: &origin})
-		w.NoError(err)
+		result := w.activateWith(store.Activation{Deployment: old.Key(), RequestedAt: &origin})
 		w.True(result.Live)
 		w.False(w.activate(late.ID).Live)
 		w.Equal(store.DeploymentDeployed, w.deployment(late.ID).Status, "deployed it is")
-		e, err := w.s.Environment(w.ctx, w.environment.Key())
-		w.NoError(err)
-		w.Equal(old.ID, *e.LiveDeploymentID)
+		w.Equal(old.ID, *w.readEnvironment(w.environment.Key()).LiveDeploymentID)
 		next := w.deploy("three", "first")
-		e, err = w.s.Environment(w.ctx, w.environment.Key())
-		w.NoError(err)
-		w.Equal(next.ID, *e.LiveDeploymentID, "a deployment begun after the decision activates itself")
+		w.Equal(next.ID, *w.readEnvironment(w.environment.Key()).LiveDeploymentID, "a deployment begun after the decision activates itself")
 	}},
 	{"a rollback stays until the next deployment", func(w *world) {
 		one, two := w.deploy("one", "first"), w.deploy("two", "first")
-		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: one.Key(), RequestedAt: &origin})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: one.Key(), RequestedAt: &origin})
 		w.False(w.activate(two.ID).Live, "repeating its own activation undoes no rollback")
-		e, err := w.s.Environment(w.ctx, w.environment.Key())
-		w.NoError(err)
-		w.Equal(one.ID, *e.LiveDeploymentID)
+		w.Equal(one.ID, *w.readEnvironment(w.environment.Key()).LiveDeploymentID)
 	}},
 	{"a decision is executed once", func(w *world) {
 		one, two := w.deploy("one", "first"), w.deploy("two", "first")
 		ask := func(id uuid.UUID, at time.Time) bool {
-			result, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.key(id), RequestedAt: &at})
-			w.NoError(err)
+			result := w.activateWith(store.Activation{Deployment: w.key(id), RequestedAt: &at})
 			return result.Live
 		}
 		w.True(ask(one.ID, origin))
@@ -253,28 +199,21 @@ var activationPromises = []promise{
 		link := w.newLink("from-code-first", connector.ID, "first", origin)
 		link.Ref.ObjectUID, link.Ref.Generation = "", 0
 		one := w.build("one", "first")
-		_, err := w.s.Activate(w.ctx, store.Activation{
+		w.activateWith(store.Activation{
 			Deployment: one.Key(), Connectors: []store.Connector{connector}, Links: []store.Link{link},
 		})
-		w.NoError(err)
-		route, err := w.s.Route(w.ctx, connector.Key())
-		w.NoError(err)
+		route := w.route(connector.Key())
 		w.True(route.Connector.Enabled)
 		w.False(route.Connector.Retired)
 		w.Len(route.Links, 1)
 
 		w.deploy("two", "first")
-		retired, err := w.s.Route(w.ctx, connector.Key())
-		w.NoError(err)
+		retired := w.route(connector.Key())
 		w.True(retired.Connector.Retired, "the code no longer names it")
 		w.Greater(retired.Connector.Version, route.Connector.Version)
 		w.deploy("three", "first")
-		still, err := w.s.Route(w.ctx, connector.Key())
-		w.NoError(err)
-		w.Equal(retired.Connector.Version, still.Connector.Version, "a retired connector is not retired again")
-		own, err := w.s.Connector(w.ctx, w.connector.Key())
-		w.NoError(err)
-		w.False(own.Retired, "connectors of users are not changed")
+		w.Equal(retired.Connector.Version, w.route(connector.Key()).Connector.Version, "a retired connector is not retired again")
+		w.False(w.readConnector(w.connector.Key()).Retired, "connectors of users are not changed")
 	}},
 	{"links in code are from the last activation", func(w *world) {
 		connector := w.newConnector("from-code")
@@ -287,14 +226,12 @@ var activationPromises = []promise{
 		own := w.newLink("of-a-person", connector.ID, "third", origin.Add(time.Hour))
 		w.NoError(w.s.PutLink(w.ctx, own))
 		for _, agent := range []string{"first", "second"} {
-			_, err := w.s.Activate(w.ctx, store.Activation{
+			w.NoError(errorOf(w.s.Activate(w.ctx, store.Activation{
 				Deployment: w.build("with-"+agent, agent).Key(),
 				Connectors: []store.Connector{connector}, Links: []store.Link{link(agent)},
-			})
-			w.NoError(err)
+			})))
 		}
-		route, err := w.s.Route(w.ctx, connector.Key())
-		w.NoError(err)
+		route := w.route(connector.Key())
 		w.Len(route.Links, 2)
 		w.Equal("second", route.Links[0].AgentName)
 		w.Equal(own.ID, route.Links[1].ID, "a link of a user stays")
@@ -306,26 +243,17 @@ var activationPromises = []promise{
 		var taken *store.IDTakenError
 		w.ErrorAs(err, &taken)
 		w.Equal(store.DeploymentBuilding, w.deployment(spec.ID).Status)
-		e, err := w.s.Environment(w.ctx, w.environment.Key())
-		w.NoError(err)
-		w.Nil(e.LiveDeploymentID)
+		w.Nil(w.readEnvironment(w.environment.Key()).LiveDeploymentID)
 	}},
 	{"runners are listed and asked to prefetch", func(w *world) {
 		w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.Key(), "sha256:wanted"))
-		e, err := w.s.Environment(w.ctx, w.environment.Key())
-		w.NoError(err)
-		w.Equal("sha256:wanted", e.WantedBundleDigest)
-		runners, err := w.s.Runners(w.ctx, w.environment.Key(), time.Hour)
-		w.NoError(err)
-		w.Empty(runners)
+		w.Equal("sha256:wanted", w.readEnvironment(w.environment.Key()).WantedBundleDigest)
+		w.requireNone(w.s.Runners(w.ctx, w.environment.Key(), time.Hour))
 		w.Empty(w.claimAs("runner", 0, lease))
-		runners, err = w.s.Runners(w.ctx, w.environment.Key(), time.Hour)
-		w.NoError(err)
+		runners := w.runners(w.environment.Key(), time.Hour)
 		w.Len(runners, 1)
 		w.Equal("runner", runners[0].ID)
 		w.Equal([]string{"sha256:held"}, runners[0].Digests)
-		runners, err = w.s.Runners(w.ctx, w.environment.Key(), expired)
-		w.NoError(err)
-		w.Empty(runners)
+		w.Empty(w.runners(w.environment.Key(), expired))
 	}},
 }

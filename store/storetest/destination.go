@@ -35,8 +35,7 @@ func (w *world) waiting(connector string) {
 			VALUES ($1, $2, $3, $4, $4, $4, 0, 1, 1)`: {id.String(), w.environment.ID.String(), connector},
 		`INSERT INTO destinations (project_id, connector_id, due_at, failures, paused_reason) VALUES ($1, $2, 1, 0, '')`: {connector},
 	} {
-		_, err = w.db.ExecContext(w.ctx, statement, append([]any{w.project.ID.String()}, args...)...)
-		w.NoError(err)
+		w.exec(statement, append([]any{w.project.ID.String()}, args...)...)
 	}
 }
 
@@ -71,8 +70,7 @@ var destinationPromises = []promise{
 		w.Equal("410 Gone", reason)
 		_, is = of[paused.ID].Paused(paused.Ref.Generation + 1)
 		w.False(is, "another generation is not paused")
-		_, next, err := w.s.Attempts(w.ctx, w.key(w.deliveriesOf(failing)[0].ID))
-		w.NoError(err)
+		_, next := w.attempts(w.key(w.deliveriesOf(failing)[0].ID))
 		w.NotNil(next, "the next attempt is due later")
 		w.sameAttempts(append(w.deliveriesOf(failing), w.deliveriesOf(paused)...))
 
@@ -112,14 +110,9 @@ var destinationPromises = []promise{
 		w.endEvents(3)
 		w.postDeliveries()
 		under := w.takeDue(1, 1)[0]
-		expire := func(age time.Duration, limit int) int {
-			n, err := w.s.ExpireDeliveries(w.ctx, age, limit)
-			w.NoError(err)
-			return n
-		}
-		w.Zero(expire(time.Hour, 10), "not old enough")
-		w.Equal(1, expire(-time.Hour, 1))
-		w.Equal(1, expire(-time.Hour, 10), "one is in progress")
+		w.Zero(w.expireDeliveries(time.Hour, 10), "not old enough")
+		w.Equal(1, w.expireDeliveries(-time.Hour, 1))
+		w.Equal(1, w.expireDeliveries(-time.Hour, 10), "one is in progress")
 		told := w.troubled()[out.ID]
 		w.Equal(2, told.Rejected)
 		w.Contains(told.RejectedReason, store.DeliveryExpired)
@@ -132,8 +125,7 @@ var destinationPromises = []promise{
 		}
 		w.Equal(2, ended)
 		w.recordAttempts(attempted(under, store.DeliveryDone))
-		_, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
-		w.NoError(err)
+		_, waits := w.nextDelivery(store.DeliveryClaim{})
 		w.False(waits)
 	}},
 	{"expired deliveries of many connectors end in one call", func(w *world) {
@@ -141,9 +133,7 @@ var destinationPromises = []promise{
 		for range connectors {
 			w.waiting(uuid.NewString())
 		}
-		n, err := w.s.ExpireDeliveries(w.ctx, -time.Hour, 2*connectors)
-		w.NoError(err)
-		w.Equal(connectors, n)
+		w.Equal(connectors, w.expireDeliveries(-time.Hour, 2*connectors))
 		w.Zero(w.countRowsOf("deliveries"))
 	}},
 	{"a delivery that the platform could not send has no attempt", func(w *world) {
@@ -156,7 +146,7 @@ var destinationPromises = []promise{
 			w.Zero(a.Delivery.Tries)
 			a.Free, a.Error, a.Wait = true, "not at once", time.Minute
 			w.recordAttempts(a)
-			run := w.delivery(a.Delivery.ID)
+			run := w.connectorRun(a.Delivery.ID)
 			w.Equal(store.ConnectorRunPending, run.Status)
 			w.Equal("not at once", run.Error, "for waiting callers")
 			w.Equal([]store.ConnectorRun{run}, w.deliveriesOf(out))
@@ -165,15 +155,14 @@ var destinationPromises = []promise{
 		}
 		d := w.takeDue(1, 100)[0]
 		w.Equal(4, d.Delivery.Attempt, "which is a fencing token nevertheless")
-		w.Empty(w.delivery(d.Delivery.ID).Error, "it is in progress")
+		w.Empty(w.connectorRun(d.Delivery.ID).Error, "it is in progress")
 		w.recordAttempts(attempted(d, store.DeliveryRetry))
-		w.Empty(w.delivery(d.Delivery.ID).Error, "its attempt has the reason")
+		w.Empty(w.connectorRun(d.Delivery.ID).Error, "its attempt has the reason")
 		w.makeAllDue()
 		d = w.takeDue(1, 100)[0]
 		w.Equal(1, d.Delivery.Tries)
 		w.recordAttempts(attempted(d, store.DeliveryDone))
-		past, _, err := w.s.Attempts(w.ctx, w.key(w.deliveriesOf(out)[0].ID))
-		w.NoError(err)
+		past, _ := w.attempts(w.key(w.deliveriesOf(out)[0].ID))
 		w.Len(past, 2)
 		w.Equal([]int{1, 2}, []int{past[0].Number, past[1].Number})
 	}},
@@ -185,8 +174,7 @@ func (w *world) sameAttempts(deliveries []store.ConnectorRun) {
 	w.NotEmpty(deliveries)
 	keys, want := []store.Key{w.key(uuid.New())}, map[store.Key]store.DeliveryAttempts{}
 	for _, d := range deliveries {
-		past, next, err := w.s.Attempts(w.ctx, d.Key())
-		w.NoError(err)
+		past, next := w.attempts(d.Key())
 		for i := range past {
 			past[i].Response = ""
 		}

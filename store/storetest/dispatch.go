@@ -29,17 +29,14 @@ var journalPromises = []promise{
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:2]))
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:2]), "again")
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries), "some again")
-		got, err := w.s.Journal(w.ctx, c.Run.Key())
-		w.NoError(err)
+		got := w.journal(c.Run.Key())
 		w.Equal(entries, w.undated(got))
 	}},
 	{"a gap is rejected", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.Error(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(2, store.JournalModelAnswer, false)}))
-		got, err := w.s.Journal(w.ctx, c.Run.Key())
-		w.NoError(err)
-		w.Empty(got)
+		w.requireNone(w.s.Journal(w.ctx, c.Run.Key()))
 	}},
 	{"an old claim appends nothing", func(w *world) {
 		w.deploy("one", "first")
@@ -93,9 +90,7 @@ var journalPromises = []promise{
 		w.ErrorIs(errs[3], store.ErrFenced)
 		w.NoError(errs[4])
 		for i, want := range [][]store.JournalEntry{{one, two, three}, {one, two}, {}, {}} {
-			got, err := w.s.Journal(w.ctx, claimed[i].Run.Key())
-			w.NoError(err)
-			w.Len(got, len(want), i)
+			w.Len(w.journal(claimed[i].Run.Key()), len(want), i)
 		}
 		w.Empty(w.s.AppendJournals(w.ctx, nil))
 		errs = w.s.AppendJournals(w.ctx, []store.JournalAppend{
@@ -114,8 +109,7 @@ var journalPromises = []promise{
 var endingPromises = []promise{
 	{"the last run ends its connector run", func(w *world) {
 		w.deploy("one", "first", "second")
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		claimed := w.claim(10, lease)
 		first := completed(claimed[0])
 		first.Usage = store.TokenUsage{InputTokens: 1, OutputTokens: 2, ThinkingTokens: 3, CachedInputTokens: 4, TotalTokens: 6}
@@ -136,17 +130,13 @@ var endingPromises = []promise{
 		w.Equal("done", run.Output)
 		w.Equal(first.Usage, run.Usage)
 		w.NotNil(run.EndedAt)
-		journal, err := w.s.Journal(w.ctx, run.Key())
-		w.NoError(err)
+		journal := w.journal(run.Key())
 		w.Equal(first.Journal, w.undated(journal))
-		connectorRun, err := w.s.ConnectorRun(w.ctx, w.key(e.ConnectorRunID))
-		w.NoError(err)
-		w.NotNil(connectorRun.EndedAt)
+		w.NotNil(w.connectorRun(e.ConnectorRunID).EndedAt)
 	}},
 	{"a failed run fails its connector run", func(w *world) {
 		w.deploy("one", "first", "second")
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		claimed := w.claim(10, lease)
 		w.NoError(w.complete(store.Completion{
 			Lease: leaseOf(claimed[0]), Status: store.RunFailed, ErrorCode: "model_error", Error: "no answer",
@@ -196,8 +186,7 @@ var endingPromises = []promise{
 	{"an old claim completes nothing", func(w *world) {
 		w.deploy("one", "first")
 		e, c := w.running(expired)
-		n := w.sweep(10)
-		w.Equal(1, n)
+		w.Equal(1, w.sweep(10))
 		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
 		again := w.claim(1, lease)
 		w.Len(again, 1)
@@ -211,16 +200,14 @@ var endingPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(expired)
 		w.NoError(w.complete(completed(c)))
-		n := w.sweep(10)
-		w.Zero(n)
+		w.Zero(w.sweep(10))
 	}},
 	{"a released run is queued again", func(w *world) {
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease)
-		w.NoError(err)
+		lost := w.heartbeat(w.environment.Key(), heldClaims(leaseOf(c)), lease)
 		w.Equal([]store.Lease{leaseOf(c)}, lost)
 		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
 	}},
@@ -237,39 +224,31 @@ var endingPromises = []promise{
 var sweepPromises = []promise{
 	{"expired claims end, current ones stay", func(w *world) {
 		w.deploy("one", "first", "second")
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		w.Len(w.claim(1, lease), 1)
 		w.Len(w.claim(1, expired), 1)
-		n := w.sweep(10)
-		w.Equal(1, n)
+		w.Equal(1, w.sweep(10))
 		w.Equal(store.RunRunning, w.run(e.Runs[0].ID).Status)
 		w.Equal(store.RunQueued, w.run(e.Runs[1].ID).Status)
 	}},
 	{"at most limit claims end", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.accept(eventPointer(w.event()), eventPointer(w.event()))
+		w.acceptAll([]store.Event{w.event(), w.event()})
 		w.Len(w.claim(4, expired), 4)
 		for _, want := range []int{3, 1, 0} {
-			n := w.sweep(3)
-			w.Equal(want, n)
+			w.Equal(want, w.sweep(3))
 		}
 	}},
 	{"only an unsafe tool in flight fails the run", func(w *world) {
 		w.deploy("one", "first", "second")
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		claimed := w.claim(2, lease)
 		started, ended := newEntry(1, store.JournalToolStarted, true), newEntry(2, store.JournalToolResult, true)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed[0]), []store.JournalEntry{started}))
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed[0]), []store.JournalEntry{started}), "counted once")
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed[1]), []store.JournalEntry{started, ended}))
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(claimed[0]), leaseOf(claimed[1])), expired)
-		w.NoError(err)
-		w.Empty(lost)
-		swept, err := w.s.SweepLeases(w.ctx, 10)
-		w.NoError(err)
-		w.Equal(store.Swept{GivenBack: 1, Failed: 1}, swept)
+		w.requireNone(w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(claimed[0]), leaseOf(claimed[1])), expired))
+		w.Equal(store.Swept{GivenBack: 1, Failed: 1}, w.sweepLeases(10))
 		failed := w.run(e.Runs[0].ID)
 		w.Equal(store.RunFailed, failed.Status)
 		w.Equal(runerror.ToolInterrupted, failed.ErrorCode)
@@ -290,9 +269,7 @@ var sweepPromises = []promise{
 		e := w.singleEvent()
 		e.EnvironmentID = uuid.New()
 		w.accept(&e)
-		swept, err := w.s.SweepLeases(w.ctx, 10)
-		w.NoError(err)
-		w.Equal(store.Swept{Cancelled: 1}, swept)
+		w.Equal(store.Swept{Cancelled: 1}, w.sweepLeases(10))
 		run := w.run(e.Runs[0].ID)
 		w.Equal(store.RunCancelled, run.Status)
 		w.Equal(runerror.EnvironmentDeleted, run.ErrorCode)
@@ -312,11 +289,9 @@ var sweepPromises = []promise{
 				of.accept(&e)
 			}
 		}
-		n := w.sweep(100)
-		w.Equal(6, n)
+		w.Equal(6, w.sweep(100))
 		for _, of := range []*world{w, twin} {
-			runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: of.project.ID, Statuses: []store.RunStatus{store.RunQueued}, Limit: 100})
-			w.NoError(err)
+			runs := w.listRuns(store.RunQuery{ProjectID: of.project.ID, Statuses: []store.RunStatus{store.RunQueued}, Limit: 100})
 			open += len(runs)
 		}
 		w.Equal(6, open)
@@ -328,8 +303,7 @@ var sweepPromises = []promise{
 		for _, of := range [][]*world{{w, twin}, {twin, w}} {
 			_, late := of[1].running(expired)
 			_, early := of[0].running(expired - time.Minute)
-			n := w.sweep(1)
-			w.Equal(1, n)
+			w.Equal(1, w.sweep(1))
 			w.Equal(store.RunQueued, of[0].run(early.Run.ID).Status)
 			w.Equal(store.RunRunning, of[1].run(late.Run.ID).Status)
 			w.NoError(w.complete(completed(late)))
@@ -338,10 +312,7 @@ var sweepPromises = []promise{
 	}},
 	{"present runners and new blobs are kept", func(w *world) {
 		w.Empty(w.claim(0, lease))
-		_, err := w.s.SweepExpired(w.ctx, 100)
-		w.NoError(err)
-		runners, err := w.s.Runners(w.ctx, w.environment.Key(), time.Hour)
-		w.NoError(err)
-		w.Len(runners, 1)
+		w.NoError(errorOf(w.s.SweepExpired(w.ctx, 100)))
+		w.Len(w.runners(w.environment.Key(), time.Hour), 1)
 	}},
 }

@@ -64,8 +64,7 @@ var driftPromises = []promise{
 		first := w.deploy("one", "first").ID
 		w.Empty(w.readDrift(first))
 		w.Empty(w.listDrifted())
-		now, err := w.s.Now(w.ctx)
-		w.NoError(err)
+		now := w.now()
 		w.recordDrift(driftReport(first, "get"), driftReport(uuid.New(), "get"))
 		drift := w.readDrift(first)
 		w.Len(drift, 1)
@@ -78,8 +77,7 @@ var driftPromises = []promise{
 		second := w.deploy("two", "first").ID
 		w.Empty(w.listDrifted(), "the live deployment pins the tools again")
 		w.Empty(w.readDrift(second))
-		_, err = w.s.Drift(w.ctx, w.key(uuid.New()))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Drift(w.ctx, w.key(uuid.New()))), store.ErrNotFound)
 	}},
 	{"a server whose list alternates changes the record once", func(w *world) {
 		live := w.deploy("one", "first").ID

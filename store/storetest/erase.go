@@ -24,8 +24,7 @@ func (w *world) secretive() store.Event {
 	long := `"` + strings.Repeat(secret, store.MaxInlineText/len(secret)+1) + `"`
 	e, input, file := w.singleEvent(), newUUIDv7(), newUUIDv7()
 	for _, blob := range []uuid.UUID{input, file} {
-		_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader(long))
-		w.NoError(err)
+		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader(long))))
 	}
 	e.Input, e.InputBlob, e.Headers = nil, &input, map[string]string{"x-name": secret}
 	e.Files = []store.File{{Name: secret, FieldName: "f", MIMEType: "text/plain", Size: int64(len(long)), Blob: &file}}
@@ -55,8 +54,7 @@ func (w *world) deliverAll(response string) {
 		done.Response = response
 		w.recordAttempts(done)
 	}
-	for w.countStored(100) > 0 {
-	}
+	w.countAllStored()
 }
 
 // holding returns the tables of the project that contain the secret, as text or bytes.
@@ -83,9 +81,7 @@ var erasurePromises = []promise{
 		run := e.Runs[0].ID
 		w.Subset(w.holding(), []string{"blob_chunks", "delivery_attempts", "inputs", "journal"})
 		numbers := func() store.RunStatistics {
-			n, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
-			w.NoError(err)
-			return n
+			return w.runStatistics(store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
 		}
 		counted := numbers()
 
@@ -99,12 +95,9 @@ var erasurePromises = []promise{
 		w.Equal(counted, numbers())
 		runs, _ := w.runCount("first")
 		w.EqualValues(2, runs)
-		event := w.connectorRun(e.ConnectorRunID)
-		w.Equal(store.ConnectorRunCompleted, event.Status, "the successful event stays")
-		_, err := w.s.EventInput(w.ctx, w.key(e.ConnectorRunID))
-		w.ErrorIs(err, store.ErrNotFound)
-		for w.countStored(100) > 0 {
-		}
+		w.Equal(store.ConnectorRunCompleted, w.connectorRun(e.ConnectorRunID).Status, "the successful event stays")
+		w.ErrorIs(errorOf(w.s.EventInput(w.ctx, w.key(e.ConnectorRunID))), store.ErrNotFound)
+		w.countAllStored()
 		w.EqualValues(before+512*(1+2*2), w.storedBytes(), "the rest is the stored size of the rows of a run and of two deliveries with an attempt each")
 	}},
 	{"an open run is not erased", func(w *world) {
@@ -117,8 +110,7 @@ var erasurePromises = []promise{
 	}},
 	{"an input is erased with the last run of its event", func(w *world) {
 		w.deploy("one", "first", "second")
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		for i, run := range w.claim(2, lease) {
 			w.NoError(w.complete(completed(run)))
 			if i == 0 {
@@ -135,8 +127,7 @@ var erasurePromises = []promise{
 	}},
 	{"of two concurrent erasures one erases the input", func(w *world) {
 		w.deploy("one", "first", "second")
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		for _, run := range w.claim(2, lease) {
 			w.NoError(w.complete(completed(run)))
 		}
@@ -183,16 +174,9 @@ func (w *world) requireUnreadable(run uuid.UUID) {
 	for _, name := range slices.Sorted(maps.Keys(reads)) {
 		w.ErrorIs(reads[name](), store.ErrNotFound, name)
 	}
-	found, err := w.s.RunEnvironments(w.ctx, w.project.ID, []uuid.UUID{run})
-	w.NoError(err)
-	w.Empty(found)
-	files, err := w.s.RunSavedFiles(w.ctx, w.key(run))
-	w.NoError(err)
-	w.Empty(files)
-	entries, err := w.s.Journal(w.ctx, w.key(run))
-	w.NoError(err)
-	w.Empty(entries)
-	listed, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 100})
-	w.NoError(err)
+	w.requireNone(w.s.RunEnvironments(w.ctx, w.project.ID, []uuid.UUID{run}))
+	w.requireNone(w.s.RunSavedFiles(w.ctx, w.key(run)))
+	w.requireNone(w.s.Journal(w.ctx, w.key(run)))
+	listed := w.listRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 100})
 	w.False(slices.ContainsFunc(listed, func(r store.Run) bool { return r.ID == run }))
 }

@@ -36,8 +36,7 @@ var failedDeliveryPromises = []promise{
 		again := w.takeDue(10, 10)[0]
 		w.awaitHint(store.TopicDelivery, w.environment.ID, func() { w.recordAttempts(attempted(again, store.DeliveryFailed)) })
 		w.recordAttempts(attempted(again, store.DeliveryFailed))
-		_, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
-		w.NoError(err)
+		_, waits := w.nextDelivery(store.DeliveryClaim{})
 		w.True(waits)
 		w.Equal(1, w.postDeliveries())
 		w.Zero(w.postDeliveries())
@@ -47,13 +46,12 @@ var failedDeliveryPromises = []promise{
 		w.Equal(store.DeliverFailure, word[0].Kind)
 		var body store.FailedDelivery
 		w.NoError(json.Unmarshal(word[0].Payload, &body))
-		failed := w.delivery(d.Delivery.ID)
+		failed := w.connectorRun(d.Delivery.ID)
 		w.Equal(store.FailedDelivery{
 			Type: "delivery_failed", DeliveryID: d.Delivery.ID, ConnectorID: c.ID, RunID: d.RunID, Attempts: 2,
 			ErrorClass: "http_status", StatusCode: 503, Error: "given up", FailedAt: *failed.EndedAt, Count: 1,
 		}, body)
-		told := w.delivery(word[0].Delivery.ID)
-		w.Equal([]uuid.UUID{d.RunID}, told.RunIDs)
+		w.Equal([]uuid.UUID{d.RunID}, w.connectorRun(word[0].Delivery.ID).RunIDs)
 
 		w.recordAttempts(attempted(word[0], store.DeliveryFailed))
 		w.Zero(w.postDeliveries(), "which is not reported")
@@ -81,7 +79,7 @@ var failedDeliveryPromises = []promise{
 			for _, word := range w.takeDue(10, 10) {
 				var body store.FailedDelivery
 				w.NoError(json.Unmarshal(word.Payload, &body))
-				w.Equal(store.ConnectorRunFailed, w.delivery(body.DeliveryID).Status)
+				w.Equal(store.ConnectorRunFailed, w.connectorRun(body.DeliveryID).Status)
 				counts = append(counts, body.Count)
 				w.recordAttempts(attempted(word, store.DeliveryDone))
 			}
@@ -95,8 +93,7 @@ var failedDeliveryPromises = []promise{
 			w.recordAttempts(fail(claimed)...)
 			w.Empty(counts(), "the minute is not over")
 		}
-		in, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
-		w.NoError(err)
+		in, waits := w.nextDelivery(store.DeliveryClaim{})
 		w.True(waits)
 		w.Greater(in, store.TellEvery/2)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, other.Ref))
@@ -104,8 +101,7 @@ var failedDeliveryPromises = []promise{
 		w.Equal([]int64{2, 2, 2, 2}, counts())
 		w.updateRows(`UPDATE outbox SET posted_at = 1`)
 		w.Empty(counts())
-		_, waits, err = w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
-		w.NoError(err)
+		_, waits = w.nextDelivery(store.DeliveryClaim{})
 		w.False(waits, "nothing is left to report")
 	}},
 	{"a connector with the ID of a run does not affect the run", func(w *world) {

@@ -13,8 +13,7 @@ import (
 // storedFile returns an accepted file with a text, whose blob is stored.
 func (w *world) storedFile(name, text string) store.File {
 	blob := newUUIDv7()
-	_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader(text))
-	w.NoError(err)
+	w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader(text))))
 	return store.File{Name: name, FieldName: "photo", MIMEType: "text/plain", Size: int64(len(text)), Blob: &blob}
 }
 
@@ -28,13 +27,9 @@ var filePromises = []promise{
 		e.Files = []store.File{one, omitted, other}
 		w.accept(&e)
 		for range 2 { // first with open runs, then with ended runs
-			files, err := w.s.EventFiles(w.ctx, w.key(e.ConnectorRunID))
-			w.NoError(err)
-			w.Equal(e.Files, files)
+			w.Equal(e.Files, w.eventFiles(w.key(e.ConnectorRunID)))
 			for _, run := range e.Runs {
-				files, err := w.s.RunFiles(w.ctx, w.key(run.ID))
-				w.NoError(err)
-				w.Equal(e.Files, files)
+				w.Equal(e.Files, w.runFiles(w.key(run.ID)))
 				got, body, err := w.s.OpenRunFile(w.ctx, w.key(run.ID), 0)
 				w.Equal("first text", string(w.readAll(body, err)))
 				w.Equal(one, got)
@@ -54,21 +49,13 @@ var filePromises = []promise{
 	}},
 	{"an event without files has none", func(w *world) {
 		w.deploy("one", "first")
-		e := w.singleEvent()
-		w.accept(&e)
-		files, err := w.s.EventFiles(w.ctx, w.key(e.ConnectorRunID))
-		w.NoError(err)
-		w.Empty(files)
-		files, err = w.s.RunFiles(w.ctx, w.key(e.Runs[0].ID))
-		w.NoError(err)
-		w.Empty(files)
+		e := w.acceptEvent(w.singleEvent())
+		w.requireNone(w.s.EventFiles(w.ctx, w.key(e.ConnectorRunID)))
+		w.Empty(w.runFiles(w.key(e.Runs[0].ID)))
 		w.False(w.claim(1, lease)[0].Files)
-		files, err = w.s.EventFiles(w.ctx, w.key(newUUIDv7()))
-		w.NoError(err)
-		w.Empty(files)
-		_, err = w.s.RunFiles(w.ctx, w.key(newUUIDv7()))
-		w.ErrorIs(err, store.ErrNotFound)
-		_, _, err = w.s.OpenRunFile(w.ctx, w.key(newUUIDv7()), 0)
+		w.Empty(w.eventFiles(w.key(newUUIDv7())))
+		w.ErrorIs(errorOf(w.s.RunFiles(w.ctx, w.key(newUUIDv7()))), store.ErrNotFound)
+		_, _, err := w.s.OpenRunFile(w.ctx, w.key(newUUIDv7()), 0)
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"headers are recorded with their event", func(w *world) {
@@ -104,16 +91,12 @@ var filePromises = []promise{
 	}},
 	{"an event without headers has none", func(w *world) {
 		w.deploy("one", "first")
-		e := w.singleEvent()
-		w.accept(&e)
-		headers, err := w.s.RunHeaders(w.ctx, w.key(e.Runs[0].ID))
-		w.NoError(err)
-		w.Empty(headers)
+		e := w.acceptEvent(w.singleEvent())
+		w.requireNone(w.s.RunHeaders(w.ctx, w.key(e.Runs[0].ID)))
 		claimed := w.claim(1, lease)[0]
 		w.Empty(claimed.Headers)
 		w.Empty(claimed.Traceparent)
-		_, err = w.s.RunHeaders(w.ctx, w.key(newUUIDv7()))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.RunHeaders(w.ctx, w.key(newUUIDv7()))), store.ErrNotFound)
 	}},
 	{"an event with a missing file is rejected alone", func(w *world) {
 		bad, missing := w.event(), uuid.New()
@@ -121,17 +104,14 @@ var filePromises = []promise{
 		good := w.event()
 		good.Files = []store.File{w.storedFile("c", "text")}
 		taken := w.event() // another event's
-		admissions, err := w.s.Accept(w.ctx, []store.Event{w.event(), bad, good})
-		w.NoError(err)
+		admissions := w.tryAccept(w.event(), bad, good)
 		w.NoError(admissions[0].Err)
 		w.ErrorIs(admissions[1].Err, store.ErrNotFound)
 		w.NoError(admissions[2].Err)
-		_, err = w.s.ConnectorRun(w.ctx, w.key(bad.ConnectorRunID))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.ConnectorRun(w.ctx, w.key(bad.ConnectorRunID))), store.ErrNotFound)
 		w.NoError(w.s.DropBlob(w.ctx, w.key(*bad.Files[0].Blob)), "nothing keeps it")
 		taken.Files = good.Files
-		admissions, err = w.s.Accept(w.ctx, []store.Event{taken})
-		w.NoError(err)
+		admissions = w.tryAccept(taken)
 		w.Error(admissions[0].Err, "a blob belongs to one event")
 	}},
 	{"accepted files count as stored", func(w *world) {

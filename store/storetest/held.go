@@ -31,8 +31,7 @@ func (w *world) singles(n int) []store.Event {
 
 // updateRows changes rows of the project directly.
 func (w *world) updateRows(statement string, args ...any) {
-	_, err := w.db.ExecContext(w.ctx, statement+` WHERE project_id = $1`, append([]any{w.project.ID.String()}, args...)...)
-	w.NoError(err)
+	w.exec(statement+` WHERE project_id = $1`, append([]any{w.project.ID.String()}, args...)...)
 }
 
 // runIDs returns the IDs of claimed runs.
@@ -71,18 +70,15 @@ var heldPromises = []promise{
 		w.ErrorIs(answers[3], store.ErrFenced)
 		w.NoError(answers[4])
 		for i, want := range []int{1, 0, 1, 1} {
-			entries, err := w.s.Journal(w.ctx, claimed[i].Run.Key())
-			w.NoError(err)
-			w.Len(entries, want, i)
+			w.Len(w.journal(claimed[i].Run.Key()), want, i)
 		}
 		w.Equal(store.RunRunning, w.run(claimed[1].Run.ID).Status)
 	}},
 	{"the number of runners is limited, and unrecorded ones work", func(w *world) {
 		w.deploy("one", "first")
 		for i := range store.MaxRunners {
-			_, err := w.db.ExecContext(w.ctx, `INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests) VALUES ($1, $2, $3, 0, 1, '[]')`,
+			w.exec(`INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests) VALUES ($1, $2, $3, 0, 1, '[]')`,
 				w.project.ID.String(), w.environment.ID.String(), "r-"+strconv.Itoa(i))
-			w.NoError(err)
 		}
 		w.singles(2)
 		w.Len(w.claimAs("one more", 1, lease), 1)
@@ -95,10 +91,9 @@ var heldPromises = []promise{
 	{"runs of missing agents block no others", func(w *world) {
 		w.deploy("one", "second")
 		for range 30 {
-			w.accept(eventPointer(w.singleEvent()))
+			w.acceptEvent(w.singleEvent())
 		}
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		claimed := w.claim(1, lease)
 		w.Len(claimed, 1, "at once")
 		w.Equal(e.Runs[1].ID, claimed[0].Run.ID)
@@ -193,9 +188,7 @@ var heldPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(expired)
 		revived := func(hold time.Duration) bool {
-			lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), hold)
-			w.NoError(err)
-			return len(lost) == 0
+			return len(w.heartbeat(w.environment.Key(), heldClaims(leaseOf(c)), hold)) == 0
 		}
 		w.Equal(1, w.sweep(10))
 		w.True(revived(expired))
@@ -216,8 +209,7 @@ var heldPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease)
-		w.NoError(err)
+		lost := w.heartbeat(w.environment.Key(), heldClaims(leaseOf(c)), lease)
 		w.Equal([]store.Lease{leaseOf(c)}, lost)
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
 	}},
@@ -235,16 +227,13 @@ var heldPromises = []promise{
 			return queued
 		}
 		w.Empty(attend())
-		runners, err := w.s.Runners(w.ctx, w.environment.Key(), time.Minute)
-		w.NoError(err)
+		runners := w.runners(w.environment.Key(), time.Minute)
 		w.Len(runners, 1, "a runner that never claimed is not recorded")
 		w.Equal("r", runners[0].ID)
 		w.singles(1)
 		w.Equal([]store.Key{w.environment.Key()}, attend())
 		w.Len(w.claim(1, lease), 1)
 		w.Empty(attend(), "running runs are not queued")
-		queued, err := w.s.Attend(w.ctx, nil)
-		w.NoError(err)
-		w.Empty(queued)
+		w.requireNone(w.s.Attend(w.ctx, nil))
 	}},
 }

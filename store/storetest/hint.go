@@ -20,9 +20,7 @@ var hintPromises = []promise{
 		defer stop()
 		var changed []store.Key
 		for range 100 { // without a reader
-			spec := w.newDeployment(uuid.NewString())
-			_, err := w.s.BeginDeployment(w.ctx, spec)
-			w.NoError(err)
+			spec := w.beginNew(uuid.NewString())
 			changed = append(changed, spec.Key())
 		}
 		for seen := map[store.Key]bool{}; !seen[changed[len(changed)-1]]; {
@@ -49,8 +47,7 @@ var hintPromises = []promise{
 		interrupted, c := w.running(lease)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)}))
 		w.awaitHint(store.TopicDone, interrupted.ConnectorRunID, func() { w.NoError(w.s.Release(w.ctx, leaseOf(c), 0)) })
-		open := w.event()
-		w.accept(&open)
+		open := w.acceptEvent(w.event())
 		w.awaitHint(store.TopicDone, open.ConnectorRunID, func() {
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		})
@@ -81,8 +78,7 @@ var hintPromises = []promise{
 	{"only a result with possible deliveries sends a delivery hint", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.outboundTo("results", automatic)
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		runs := w.claim(2, lease)
 		slices.SortFunc(runs, func(a, b store.Claimed) int { return strings.Compare(a.Run.AgentName, b.Run.AgentName) })
 		w.awaitHint(store.TopicDelivery, w.environment.ID, func() { w.NoError(w.complete(completed(runs[0]))) })
@@ -93,8 +89,7 @@ var hintPromises = []promise{
 	}},
 	{"a followed run sends a hint for each change", func(w *world) {
 		w.deploy("one", "first")
-		e := w.singleEvent()
-		w.accept(&e)
+		e := w.acceptEvent(w.singleEvent())
 		run := e.Runs[0].ID
 		w.s.FollowRun(w.key(run))
 		var c store.Claimed
@@ -135,8 +130,7 @@ var hintPromises = []promise{
 		w.deploy("one", "first")
 		_, c := w.running(expired)
 		w.awaitHint(store.TopicQueued, w.environment.ID, func() {
-			_, err := w.s.SweepLeases(w.ctx, 10)
-			w.NoError(err)
+			w.NoError(errorOf(w.s.SweepLeases(w.ctx, 10)))
 		})
 		again := w.claim(1, lease)
 		w.Len(again, 1)
@@ -158,8 +152,7 @@ var hintPromises = []promise{
 		})
 		spec := w.newDeployment("two")
 		watch(store.TopicDeployment, spec.ID, func() {
-			_, err := w.s.BeginDeployment(w.ctx, spec)
-			w.NoError(err)
+			w.begin(spec)
 		})
 		watch(store.TopicQueued, w.environment.ID, func() {
 			w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.Key(), "sha256:wanted"))

@@ -28,28 +28,24 @@ var blobPromises = []promise{
 			r, err := w.s.OpenBlob(w.ctx, w.key(id))
 			w.True(bytes.Equal(content, w.readAll(r, err)), size)
 		}
-		_, err := w.s.OpenBlob(w.ctx, w.key(uuid.New()))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.OpenBlob(w.ctx, w.key(uuid.New()))), store.ErrNotFound)
 	}},
 	{"an incomplete blob does not exist", func(w *world) {
 		id, broken := uuid.New(), errors.New("broken")
 		_, err := w.s.PutBlob(w.ctx, w.key(id), io.MultiReader(
 			bytes.NewReader(make([]byte, store.BlobChunk+1)), iotest.ErrReader(broken)))
 		w.ErrorIs(err, broken)
-		_, err = w.s.OpenBlob(w.ctx, w.key(id))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.OpenBlob(w.ctx, w.key(id))), store.ErrNotFound)
 	}},
 	{"an unmarked blob is deleted at once", func(w *world) {
 		e, id, kept := w.singleEvent(), uuid.New(), newUUIDv7()
 		for _, blob := range []uuid.UUID{id, kept} {
-			_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader("content"))
-			w.NoError(err)
+			w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader("content"))))
 		}
 		e.Input, e.InputBlob = nil, &kept
 		w.accept(&e)
 		w.NoError(w.s.DropBlob(w.ctx, w.key(id)))
-		_, err := w.s.OpenBlob(w.ctx, w.key(id))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.OpenBlob(w.ctx, w.key(id))), store.ErrNotFound)
 		w.NoError(w.s.DropBlob(w.ctx, w.key(id)), "it no longer exists")
 		w.ErrorIs(w.s.DropBlob(w.ctx, w.key(kept)), store.ErrConflict)
 		_, body, err := w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
@@ -60,16 +56,12 @@ var blobPromises = []promise{
 		r, err := w.s.OpenBundle(w.ctx, w.project.ID, digest)
 		w.Equal("content", string(w.readAll(r, err)))
 		w.Equal(digest, w.putBundle("content"), "storing it again keeps it")
-		_, err = w.s.OpenBundle(w.ctx, uuid.New(), digest)
-		w.ErrorIs(err, store.ErrNotFound, "another project does not have it")
+		w.ErrorIs(errorOf(w.s.OpenBundle(w.ctx, uuid.New(), digest)), store.ErrNotFound, "another project does not have it")
 
 		wrong := "sha256:" + strings.Repeat("0", 64)
-		_, err = w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, strings.NewReader("content"), 1<<20)
-		w.ErrorIs(err, store.ErrConflict)
-		_, err = w.s.OpenBundle(w.ctx, w.project.ID, wrong)
-		w.ErrorIs(err, store.ErrNotFound)
-		_, err = w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, strings.NewReader("content"), 3)
-		w.ErrorIs(err, store.ErrConflict)
+		w.ErrorIs(errorOf(w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, strings.NewReader("content"), 1<<20)), store.ErrConflict)
+		w.ErrorIs(errorOf(w.s.OpenBundle(w.ctx, w.project.ID, wrong)), store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, strings.NewReader("content"), 3)), store.ErrConflict)
 		gone := errors.New("the build is deleted")
 		_, err = w.s.PutBundle(w.ctx, w.key(uuid.New()), wrong, brokenOff{strings.NewReader(variedText(store.BlobChunk + 1)), gone}, 1<<20)
 		w.ErrorIs(err, gone)
@@ -104,9 +96,7 @@ var blobPromises = []promise{
 			}
 		}
 		building := func(spec store.DeploymentSpec) store.DeploymentSpec {
-			_, err := w.s.BeginDeployment(w.ctx, spec)
-			w.NoError(err)
-			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+			w.startBuild(spec)
 			return spec
 		}
 		one := building(w.newDeployment("one"))
@@ -114,8 +104,7 @@ var blobPromises = []promise{
 		w.Equal(first, w.putBundleOf(one.ID, "first"), "again")
 		w.putBundleOf(one.ID, "the second")
 		w.Equal([]int64{1, 1, int64(len("the second"))}, bundles())
-		_, err := w.s.OpenBundle(w.ctx, w.project.ID, first)
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.OpenBundle(w.ctx, w.project.ID, first)), store.ErrNotFound)
 		w.ErrorIs(w.s.FinishBuild(w.ctx, one.Key(), store.BuildResult{BundleDigest: first}), store.ErrNotFound)
 
 		staging := w.newEnvironment("staging", origin)
@@ -134,9 +123,8 @@ var blobPromises = []promise{
 
 		w.NoError(w.s.FinishBuild(w.ctx, one.Key(), store.BuildResult{BundleDigest: last}))
 		w.putBundleOf(one.ID, "last")
-		_, err = w.s.PutBundle(w.ctx, one.Key(), digestOf("more"), strings.NewReader("more"), 1<<20)
-		w.ErrorIs(err, store.ErrConflict)
-		_, err = w.s.PutBundle(w.ctx, one.Key(), shared, strings.NewReader("the second"), 1<<20)
+		w.ErrorIs(errorOf(w.s.PutBundle(w.ctx, one.Key(), digestOf("more"), strings.NewReader("more"), 1<<20)), store.ErrConflict)
+		_, err := w.s.PutBundle(w.ctx, one.Key(), shared, strings.NewReader("the second"), 1<<20)
 		w.ErrorIs(err, store.ErrConflict, "nor is an existing one")
 		w.Equal([]int64{2, 2, int64(len("the second") + len("last"))}, bundles())
 		w.EqualValues(2, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`), "nothing is left of rejected and replaced ones")
@@ -176,8 +164,7 @@ var historyPromises = []promise{
 		w.deploy("one", "first")
 		w.endEvents(1)
 		_, open := w.running(lease)
-		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10})
-		w.NoError(err)
+		runs := w.listRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 10})
 		w.Len(runs, 2)
 		found, err := w.s.RunEnvironments(w.ctx, w.project.ID, []uuid.UUID{newUUIDv7(), runs[1].ID, runs[0].ID, runs[1].ID})
 		w.NoError(err)
@@ -224,8 +211,7 @@ var historyPromises = []promise{
 			w.Equal(want, got.FinishReason)
 			w.Equal(run == invalid.Run, got.ErrorCode == runerror.ReportInvalid)
 		}
-		listed, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: cut.Run.ProjectID, Limit: 10})
-		w.NoError(err)
+		listed := w.listRuns(store.RunQuery{ProjectID: cut.Run.ProjectID, Limit: 10})
 		w.Len(listed, 3)
 		for _, r := range listed {
 			w.Equal(r.ID == cut.Run.ID, r.FinishReason == "length")
@@ -247,8 +233,7 @@ var historyPromises = []promise{
 		}
 		every := &store.Search{Match: func(context.Context, store.Searched) bool { return true }}
 		for _, search := range []*store.Search{nil, every} {
-			runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10, Search: search})
-			w.NoError(err)
+			runs := w.listRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 10, Search: search})
 			got := map[uuid.UUID]string{}
 			for _, run := range runs {
 				got[run.ID] = string(run.Context)
@@ -258,13 +243,10 @@ var historyPromises = []promise{
 		}
 	}},
 	{"missing rows are not found", func(w *world) {
-		_, err := w.s.Run(w.ctx, w.key(uuid.New()))
-		w.ErrorIs(err, store.ErrNotFound)
-		_, err = w.s.Outcome(w.ctx, w.key(uuid.New()))
-		w.ErrorIs(err, store.ErrNotFound)
-		_, err = w.s.ConnectorRun(w.ctx, w.key(uuid.New()))
-		w.ErrorIs(err, store.ErrNotFound)
-		_, _, err = w.s.RunInput(w.ctx, w.key(uuid.New()))
+		w.ErrorIs(errorOf(w.s.Run(w.ctx, w.key(uuid.New()))), store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Outcome(w.ctx, w.key(uuid.New()))), store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.ConnectorRun(w.ctx, w.key(uuid.New()))), store.ErrNotFound)
+		_, _, err := w.s.RunInput(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
 	{"runs are listed newest first, by page", func(w *world) {
@@ -311,7 +293,7 @@ var historyPromises = []promise{
 	}},
 	{"runs are filtered by environment and status", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.accept(eventPointer(w.event()), eventPointer(w.event()))
+		w.acceptAll([]store.Event{w.event(), w.event()})
 		w.Len(w.claim(1, lease), 1)
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
 		lost := completed(w.claim(1, lease)[0])
@@ -345,8 +327,7 @@ var historyPromises = []promise{
 	}},
 	{"a list reads a limited number of queued runs of other agents", func(w *world) {
 		spec := w.deploy("one", "first")
-		e := w.singleEvent()
-		w.accept(&e)
+		w.acceptEvent(w.singleEvent())
 		run := w.claim(1, lease)[0].Run
 		w.manyQueued(store.TimeOf(run.ID), store.MaxCandidates)
 		for name, q := range map[string]store.RunQuery{
@@ -371,8 +352,7 @@ var historyPromises = []promise{
 		w.acceptAll(events)
 		list := func(q store.ConnectorRunQuery) ([]store.ConnectorRun, int64) {
 			q.Connector = w.connector.Key()
-			runs, total, err := w.s.ListConnectorRuns(w.ctx, q)
-			w.NoError(err)
+			runs, total := w.listConnectorRuns(q)
 			return runs, total
 		}
 		runs, total := list(store.ConnectorRunQuery{Limit: 2})
@@ -407,21 +387,16 @@ var tokenPromises = []promise{
 		next := token
 		next.SHA256 = []byte("two")
 		w.NoError(w.s.PutToken(w.ctx, next))
-		_, err = w.s.Token(w.ctx, token.SHA256)
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Token(w.ctx, token.SHA256)), store.ErrNotFound)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
-		_, err = w.s.Token(w.ctx, next.SHA256)
-		w.ErrorIs(err, store.ErrNotFound, "the environment is deleted")
+		w.ErrorIs(errorOf(w.s.Token(w.ctx, next.SHA256)), store.ErrNotFound, "the environment is deleted")
 		again := w.environment
 		again.Ref.ObjectUID = "second incarnation"
 		w.NoError(w.s.PutEnvironment(w.ctx, again))
-		_, err = w.s.Token(w.ctx, next.SHA256)
-		w.ErrorIs(err, store.ErrNotFound, "and the re-created one is another")
+		w.ErrorIs(errorOf(w.s.Token(w.ctx, next.SHA256)), store.ErrNotFound, "and the re-created one is another")
 	}},
 	{"a build's token ends with its deployment", func(w *world) {
-		spec := w.newDeployment("one")
-		_, err := w.s.BeginDeployment(w.ctx, spec)
-		w.NoError(err)
+		spec := w.beginNew("one")
 		token := store.Token{
 			SHA256: []byte("build"), Kind: store.TokenBuild, ProjectID: w.project.ID, EnvironmentID: w.environment.ID,
 			DeploymentID: &spec.ID,
@@ -435,9 +410,7 @@ var tokenPromises = []promise{
 		w.NoError(err)
 		w.Equal(token, got)
 		w.NoError(w.s.EndDeployment(w.ctx, spec.Key(), store.DeploymentCancelled, "", "cancelled"))
-		_, err = w.s.Token(w.ctx, token.SHA256)
-		w.ErrorIs(err, store.ErrNotFound)
-		_, err = w.s.Token(w.ctx, runner.SHA256)
-		w.NoError(err)
+		w.ErrorIs(errorOf(w.s.Token(w.ctx, token.SHA256)), store.ErrNotFound)
+		w.NoError(errorOf(w.s.Token(w.ctx, runner.SHA256)))
 	}},
 }

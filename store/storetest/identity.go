@@ -28,14 +28,12 @@ var identityPromises = []promise{
 			w.NoError(err, kind)
 			w.True(got.SameObject(held), kind)
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, held), kind)
-			_, err = w.s.Holder(w.ctx, key)
-			w.ErrorIs(err, store.ErrNotFound, kind)
+			w.ErrorIs(errorOf(w.s.Holder(w.ctx, key)), store.ErrNotFound, kind)
 		}
 	}},
 	{"the first object of the project that claims an ID gets it", func(w *world) {
 		key, first, second := w.key(uuid.New()), objectRef(store.KindConnector, "first"), objectRef(store.KindConnector, "second")
-		_, err := w.s.Holder(w.ctx, key)
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Holder(w.ctx, key)), store.ErrNotFound)
 		w.NoError(w.s.ClaimID(w.ctx, key, first))
 		holder, err := w.s.Holder(w.ctx, key)
 		w.NoError(err)
@@ -44,8 +42,7 @@ var identityPromises = []promise{
 		w.ErrorAs(w.s.ClaimID(w.ctx, key, second), &taken)
 		w.Equal(first, taken.Holder)
 		w.NoError(w.s.ClaimID(w.ctx, store.Key{ProjectID: uuid.New(), ID: key.ID}, second), "another project's ID is another one")
-		_, err = w.s.Connector(w.ctx, key)
-		w.ErrorIs(err, store.ErrNotFound, "a claim does nothing else")
+		w.ErrorIs(errorOf(w.s.Connector(w.ctx, key)), store.ErrNotFound, "a claim does nothing else")
 	}},
 	{"a taken ID is rejected for every kind, and nothing is written", func(w *world) {
 		before := w.allRows(w.project.ID)
@@ -94,8 +91,7 @@ var identityPromises = []promise{
 		begin := func(r store.ObjectRef) (d store.Deployment) {
 			again := spec
 			again.Ref = r
-			d, err := w.s.BeginDeployment(w.ctx, again)
-			w.NoError(err)
+			d = w.begin(again)
 			return d
 		}
 		older := spec.Ref
@@ -132,13 +128,11 @@ var identityPromises = []promise{
 	}},
 	{"a claim by another incarnation applies the missed deletion", func(w *world) {
 		w.deploy("one", "first", "second")
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		again := w.environment.Ref
 		again.ObjectUID = "second incarnation"
 		w.NoError(w.s.ClaimID(w.ctx, w.environment.Key(), again))
-		_, err := w.s.Environment(w.ctx, w.environment.Key())
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Environment(w.ctx, w.environment.Key())), store.ErrNotFound)
 		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
 	}},
 	{"runs of an earlier incarnation never become another's", func(w *world) {
@@ -147,10 +141,8 @@ var identityPromises = []promise{
 		again := w.environment
 		again.Ref.ObjectUID = "second incarnation"
 		w.ErrorIs(w.s.PutEnvironment(w.ctx, again), store.ErrLeaving)
-		_, err := w.s.Environment(w.ctx, again.Key())
-		w.ErrorIs(err, store.ErrNotFound)
-		_, err = w.s.SweepLeases(w.ctx, 10_000)
-		w.NoError(err)
+		w.ErrorIs(errorOf(w.s.Environment(w.ctx, again.Key())), store.ErrNotFound)
+		w.NoError(errorOf(w.s.SweepLeases(w.ctx, 10_000)))
 		w.NoError(w.s.PutEnvironment(w.ctx, again))
 		w.environment = again
 		w.deploy("two", "first")
@@ -159,14 +151,12 @@ var identityPromises = []promise{
 	}},
 	{"a claim with another ID applies the deletion of the first", func(w *world) {
 		w.deploy("one", "first", "second")
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		again := w.environment
 		again.ID, again.Ref.ObjectUID = uuid.New(), "second incarnation"
 		w.NoError(w.s.ClaimID(w.ctx, again.Key(), again.Ref))
 		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
-		_, err := w.s.Holder(w.ctx, w.environment.Key())
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Holder(w.ctx, w.environment.Key())), store.ErrNotFound)
 	}},
 	{"an older object wins only if an uncached read confirms it", func(w *world) {
 		newer := w.connector
@@ -180,8 +170,7 @@ var identityPromises = []promise{
 		w.Equal(told, w.requireStale(w.s.PutConnector(w.ctx, old)), "the claim has another one")
 		old.Ref.Restored = told.Writes
 		w.NoError(w.s.PutConnector(w.ctx, old))
-		got, err := w.s.Connector(w.ctx, old.Key())
-		w.NoError(err)
+		got := w.readConnector(old.Key())
 		w.Equal(timeoutSettings(90), got.Config)
 		w.EqualValues(3, got.Ref.Generation)
 		w.Zero(got.Ref.Restored)
@@ -195,8 +184,7 @@ var identityPromises = []promise{
 		old.Ref.Generation = 3
 		old.Ref.Restored = w.requireStale(w.s.PutConnector(w.ctx, old)).Writes
 		w.NoError(w.s.PutConnector(w.ctx, newer), "with the same generation, but after the read")
-		later := w.requireStale(w.s.PutConnector(w.ctx, old))
-		w.Greater(later.Writes, old.Ref.Restored)
+		w.Greater(w.requireStale(w.s.PutConnector(w.ctx, old)).Writes, old.Ref.Restored)
 	}},
 	{"a confirmed claim covers the following write", func(w *world) {
 		newer := w.environment
@@ -207,22 +195,17 @@ var identityPromises = []promise{
 		old.Ref.Restored = w.requireStale(w.s.ClaimID(w.ctx, old.Key(), old.Ref)).Writes
 		w.NoError(w.s.ClaimID(w.ctx, old.Key(), old.Ref))
 		w.NoError(w.s.PutEnvironment(w.ctx, old))
-		got, err := w.s.Environment(w.ctx, old.Key())
-		w.NoError(err)
-		w.Equal("unchanged", got.DisplayName)
+		w.Equal("unchanged", w.readEnvironment(old.Key()).DisplayName)
 	}},
 	{"a mirror takes over the ID of its connector and is listed", func(w *world) {
 		connector := w.newConnector("from-code")
 		connector.DefinedInCode, connector.Ref.ObjectUID, connector.Ref.Generation = true, "", 0
-		_, err := w.s.Activate(w.ctx, store.Activation{
+		w.activateWith(store.Activation{
 			Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{connector},
 		})
-		w.NoError(err)
-		route, err := w.s.Route(w.ctx, connector.Key())
-		w.NoError(err)
+		route := w.route(connector.Key())
 		listed := func() bool {
-			objects, err := w.s.ListProjected(w.ctx)
-			w.NoError(err)
+			objects := w.listProjected()
 			for _, o := range objects {
 				if o.Key == connector.Key() {
 					return true
@@ -234,9 +217,7 @@ var identityPromises = []promise{
 		connector.Ref.ObjectUID, connector.Ref.Generation = "mirror", 1
 		w.NoError(w.s.ClaimID(w.ctx, connector.Key(), connector.Ref))
 		w.True(listed())
-		after, err := w.s.Route(w.ctx, connector.Key())
-		w.NoError(err)
-		w.Equal(route.Connector.Version, after.Connector.Version, "nothing was deleted")
+		w.Equal(route.Connector.Version, w.route(connector.Key()).Connector.Version, "nothing was deleted")
 	}},
 }
 
@@ -248,13 +229,11 @@ var duplicatePromises = []promise{
 		holder, err := w.s.Holder(w.ctx, late.Key())
 		w.NoError(err, "the claim stays")
 		w.Equal(late.Ref, holder)
-		_, err = w.s.Connector(w.ctx, late.Key())
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Connector(w.ctx, late.Key())), store.ErrNotFound)
 
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 		w.NoError(w.s.PutConnector(w.ctx, late))
-		_, err = w.s.Route(w.ctx, late.Key())
-		w.NoError(err)
+		w.NoError(errorOf(w.s.Route(w.ctx, late.Key())))
 		w.duplicate(w.s.PutConnector(w.ctx, w.connector), late.Ref)
 	}},
 	{"a name is free in other environments, a retired one for code only", func(w *world) {
@@ -288,41 +267,34 @@ var duplicatePromises = []promise{
 		w.NoError(err, "as before case-insensitive names")
 		w.NoError(w.s.PutConnector(w.ctx, w.connector))
 		w.duplicate(w.s.PutConnector(w.ctx, young), w.connector.Ref)
-		_, err = w.s.Route(w.ctx, w.connector.Key())
-		w.NoError(err)
+		w.NoError(errorOf(w.s.Route(w.ctx, w.connector.Key())))
 	}},
 	{"a connector that takes another's name keeps its secrets", func(w *world) {
 		other := w.newConnector("other")
 		w.NoError(w.s.PutConnector(w.ctx, other))
 		other.SecretVersion, other.SecretDigest = 2, []byte("secret two")
 		w.NoError(w.s.PutConnector(w.ctx, other))
-		before, err := w.s.Connector(w.ctx, other.Key())
-		w.NoError(err)
+		before := w.readConnector(other.Key())
 		renamed := other
 		renamed.Name = w.connector.Name
 		for range 2 {
 			w.duplicate(w.s.PutConnector(w.ctx, renamed), w.connector.Ref)
 		}
-		_, err = w.s.Route(w.ctx, other.Key())
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Route(w.ctx, other.Key())), store.ErrNotFound)
 		third := w.newConnector("third")
 		third.Name = "other"
 		w.NoError(w.s.PutConnector(w.ctx, third), "the name is free")
 		other.Name = "a name of its own"
 		w.NoError(w.s.PutConnector(w.ctx, other))
-		after, err := w.s.Connector(w.ctx, other.Key())
-		w.NoError(err)
+		after := w.readConnector(other.Key())
 		w.Equal(before.Secrets, after.Secrets)
 		w.Greater(after.Version, before.Version)
 	}},
 	{"of two links of one agent the first counts", func(w *world) {
 		late := w.newLink("late", w.connector.ID, "first", origin.Add(-time.Hour))
 		w.duplicate(w.s.PutLink(w.ctx, late), w.links[0].Ref)
-		_, err := w.s.Holder(w.ctx, late.Key())
-		w.NoError(err, "the claim stays")
-		route, err := w.s.Route(w.ctx, w.connector.Key())
-		w.NoError(err)
-		w.Len(route.Links, 2)
+		w.NoError(errorOf(w.s.Holder(w.ctx, late.Key())), "the claim stays")
+		w.Len(w.route(w.connector.Key()).Links, 2)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.links[0].Ref))
 		w.NoError(w.s.PutLink(w.ctx, late))
 		w.duplicate(w.s.PutLink(w.ctx, w.links[0]), late.Ref)
@@ -335,9 +307,7 @@ var duplicatePromises = []promise{
 		var many *store.TooManyLinksError
 		w.ErrorAs(w.s.PutLink(w.ctx, late), &many)
 		w.NoError(w.s.PutLink(w.ctx, w.links[0]), "one of the existing ones")
-		route, err := w.s.Route(w.ctx, w.connector.Key())
-		w.NoError(err)
-		w.Len(route.Links, store.MaxLinks)
+		w.Len(w.route(w.connector.Key()).Links, store.MaxLinks)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.links[0].Ref))
 		w.NoError(w.s.PutLink(w.ctx, late))
 	}},
@@ -346,8 +316,7 @@ var duplicatePromises = []promise{
 		moved := w.links[1]
 		moved.AgentName = "first"
 		w.duplicate(w.s.PutLink(w.ctx, moved), w.links[0].Ref)
-		route, err := w.s.Route(w.ctx, w.connector.Key())
-		w.NoError(err)
+		route := w.route(w.connector.Key())
 		w.Len(route.Links, 1)
 		w.Greater(route.Connector.Version, version)
 	}},
@@ -383,22 +352,18 @@ var duplicatePromises = []promise{
 			c.DefinedInCode, c.Ref.ObjectUID = true, ""
 		}
 		activate := func(deployment string, connectors ...store.Connector) {
-			_, err := w.s.Activate(w.ctx, store.Activation{
+			w.activateWith(store.Activation{
 				Deployment: w.build(deployment, "first").Key(), Connectors: connectors,
 			})
-			w.NoError(err)
 		}
 		activate("first", one, two)
 		one.Name, two.Name = two.Name, one.Name
 		activate("second", one, two)
-		got, err := w.s.Connector(w.ctx, one.Key())
-		w.NoError(err)
-		w.Equal("two", got.Name)
+		w.Equal("two", w.readConnector(one.Key()).Name)
 		three := w.newConnector("three")
 		three.DefinedInCode, three.Ref.ObjectUID, three.Name = true, "", "two"
 		activate("third", three, two)
-		_, err = w.s.Connector(w.ctx, three.Key())
-		w.NoError(err, "also for a retired one")
+		w.NoError(errorOf(w.s.Connector(w.ctx, three.Key())), "also for a retired one")
 	}},
 	{"of many concurrent connectors with one name one counts", func(w *world) {
 		connectors := make([]store.Connector, writers)
@@ -428,8 +393,7 @@ var duplicatePromises = []promise{
 		rotated := w.connector
 		rotated.SecretVersion, rotated.SecretDigest, rotated.Ref.Generation = 3, []byte("secret three"), 3
 		w.NoError(w.s.PutConnector(w.ctx, rotated))
-		before, err := w.s.Connector(w.ctx, rotated.Key())
-		w.NoError(err)
+		before := w.readConnector(rotated.Key())
 		w.EqualValues(3, before.SecretVersion)
 		back := rotated
 		back.SecretVersion, back.SecretDigest, back.Ref.Generation = 2, []byte("secret two"), 4
@@ -439,16 +403,13 @@ var duplicatePromises = []promise{
 			w.ErrorAs(w.s.PutConnector(w.ctx, back), &behind)
 			w.Equal(store.SecretVersionError{Asked: 2, Stored: 3}, *behind)
 		}
-		got, err := w.s.Connector(w.ctx, rotated.Key())
-		w.NoError(err)
+		got := w.readConnector(rotated.Key())
 		w.Equal(timeoutSettings(77), got.Config, "the rest is written")
 		w.Equal(before.Secrets, got.Secrets)
 		w.EqualValues(3, got.SecretVersion)
-		_, err = w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{back}})
+		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{back}})
 		w.NoError(err, "nor does it reject an activation")
-		got, err = w.s.Connector(w.ctx, rotated.Key())
-		w.NoError(err)
-		w.Equal(before.Secrets, got.Secrets)
+		w.Equal(before.Secrets, w.readConnector(rotated.Key()).Secrets)
 	}},
 }
 
@@ -458,5 +419,3 @@ func (w *world) duplicate(err error, holder store.ObjectRef) {
 	w.ErrorAs(err, &duplicate)
 	w.Equal(holder, duplicate.Holder)
 }
-
-func errorOf[T any](_ T, err error) error { return err }

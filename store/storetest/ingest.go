@@ -16,8 +16,7 @@ import (
 var ingestPromises = []promise{
 	{"an accepted event is a connector run with a run per link", func(w *world) {
 		e := w.event()
-		admissions, err := w.s.Accept(w.ctx, []store.Event{e})
-		w.NoError(err)
+		admissions := w.tryAccept(e)
 		before := e
 		stamped(&e, admissions[0])
 		w.Equal(store.TailOf(before.ConnectorRunID), store.TailOf(e.ConnectorRunID))
@@ -34,8 +33,7 @@ var ingestPromises = []promise{
 		w.Equal(e.ConnectorRunID, *run.ConnectorRunID)
 		w.Equal(e.Runs[0].LinkID, *run.LinkID)
 		w.Nil(run.DeploymentID)
-		connectorRun, err := w.s.ConnectorRun(w.ctx, w.key(e.ConnectorRunID))
-		w.NoError(err)
+		connectorRun := w.connectorRun(e.ConnectorRunID)
 		w.Equal(store.ConnectorRunRunning, connectorRun.Status)
 		w.Equal(store.TriggerWebhook, connectorRun.Trigger)
 		w.Equal(ids, connectorRun.RunIDs)
@@ -44,42 +42,34 @@ var ingestPromises = []promise{
 	{"events of one call have results in order", func(w *world) {
 		events := []store.Event{w.event(), w.singleEvent(), w.event()}
 		events[1].ConnectorVersion++
-		admissions, err := w.s.Accept(w.ctx, events)
-		w.NoError(err)
+		admissions := w.tryAccept(events...)
 		w.Equal(store.Accepted, admissions[0].Verdict)
 		w.Equal(store.Outdated, admissions[1].Verdict)
 		w.Equal(store.Accepted, admissions[2].Verdict)
 		w.Equal(store.TailOf(events[2].ConnectorRunID), store.TailOf(admissions[2].ConnectorRunID))
-		_, err = w.s.ConnectorRun(w.ctx, w.key(events[1].ConnectorRunID))
-		w.ErrorIs(err, store.ErrNotFound, "nothing was written")
+		w.ErrorIs(errorOf(w.s.ConnectorRun(w.ctx, w.key(events[1].ConnectorRunID))), store.ErrNotFound, "nothing was written")
 	}},
 	{"an event for a deleted connector is outdated", func(w *world) {
 		e := w.event()
 		e.ConnectorID = uuid.New()
-		admissions, err := w.s.Accept(w.ctx, []store.Event{e})
-		w.NoError(err)
-		w.Equal(store.Outdated, admissions[0].Verdict)
+		w.Equal(store.Outdated, w.tryAccept(e)[0].Verdict)
 	}},
 	{"an event with an expired secret is outdated", func(w *world) {
 		events := []store.Event{w.event(), w.singleEvent(), w.event()}
-		route, err := w.s.Route(w.ctx, w.connector.Key())
-		w.NoError(err)
+		route := w.route(w.connector.Key())
 		before, after := route.Connector.UpdatedAt, route.Connector.UpdatedAt.Add(time.Hour) // by the database's clock
 		events[1].SecretNotAfter, events[2].SecretNotAfter = &before, &after
-		admissions, err := w.s.Accept(w.ctx, events)
-		w.NoError(err)
+		admissions := w.tryAccept(events...)
 		w.Equal(store.Accepted, admissions[0].Verdict)
 		w.Equal(store.Outdated, admissions[1].Verdict)
 		w.Equal(store.Accepted, admissions[2].Verdict)
-		_, err = w.s.ConnectorRun(w.ctx, w.key(events[1].ConnectorRunID))
-		w.ErrorIs(err, store.ErrNotFound, "nothing was written")
+		w.ErrorIs(errorOf(w.s.ConnectorRun(w.ctx, w.key(events[1].ConnectorRunID))), store.ErrNotFound, "nothing was written")
 	}},
 	{"an invalid event fails only itself", func(w *world) {
 		bad := w.event()
 		bad.Idempotency = &store.Idempotency{Key: strings.Repeat("k", 301), TTL: time.Hour}
 		events := []store.Event{w.event(), bad, w.event()}
-		admissions, err := w.s.Accept(w.ctx, events)
-		w.NoError(err)
+		admissions := w.tryAccept(events...)
 		w.NoError(admissions[0].Err)
 		w.Error(admissions[1].Err)
 		w.NoError(admissions[2].Err)
@@ -87,10 +77,8 @@ var ingestPromises = []promise{
 		stamped(&events[2], admissions[2])
 		w.Equal(store.RunQueued, w.run(events[0].Runs[0].ID).Status)
 		w.Equal(store.RunQueued, w.run(events[2].Runs[1].ID).Status)
-		_, err = w.s.ConnectorRun(w.ctx, w.key(bad.ConnectorRunID))
-		w.ErrorIs(err, store.ErrNotFound, "nothing of it was written")
-		_, err = w.s.Run(w.ctx, w.key(bad.Runs[0].ID))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.ConnectorRun(w.ctx, w.key(bad.ConnectorRunID))), store.ErrNotFound, "nothing of it was written")
+		w.ErrorIs(errorOf(w.s.Run(w.ctx, w.key(bad.Runs[0].ID))), store.ErrNotFound)
 	}},
 	{"a run that cannot start is recorded as failed", func(w *world) {
 		w.deploy("one", "first", "second")
@@ -115,12 +103,10 @@ var ingestPromises = []promise{
 	{"an incomplete input is rejected", func(w *world) {
 		e, blob := w.event(), uuid.New()
 		e.InputBlob = &blob
-		admissions, err := w.s.Accept(w.ctx, []store.Event{w.event(), e})
-		w.NoError(err)
+		admissions := w.tryAccept(w.event(), e)
 		w.NoError(admissions[0].Err)
 		w.Error(admissions[1].Err)
-		_, err = w.s.ConnectorRun(w.ctx, w.key(e.ConnectorRunID))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.ConnectorRun(w.ctx, w.key(e.ConnectorRunID))), store.ErrNotFound)
 	}},
 	{"text of any bytes is stored", func(w *world) {
 		w.deploy("one", "first")
@@ -149,8 +135,7 @@ var ingestPromises = []promise{
 		w.Equal(e.ContentType, kind)
 
 		large, blob := bytes.Repeat([]byte("x"), store.BlobChunk+1), uuid.New()
-		_, err = w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(large))
-		w.NoError(err)
+		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(large))))
 		e = w.event()
 		e.Input, e.InputBlob = nil, &blob
 		w.accept(&e)
@@ -164,30 +149,22 @@ var ingestPromises = []promise{
 			Verdict: store.Repeated, ConnectorRunID: first.ConnectorRunID,
 			RunIDs: []uuid.UUID{first.Runs[0].ID, first.Runs[1].ID},
 		}
-		admissions, err := w.s.Accept(w.ctx, []store.Event{second})
-		w.NoError(err)
-		w.Equal([]store.Admission{want}, admissions)
-		_, err = w.s.ConnectorRun(w.ctx, w.key(second.ConnectorRunID))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.Equal([]store.Admission{want}, w.tryAccept(second))
+		w.ErrorIs(errorOf(w.s.ConnectorRun(w.ctx, w.key(second.ConnectorRunID))), store.ErrNotFound)
 	}},
 	{"a key belongs to one body", func(w *world) {
-		w.accept(eventPointer(w.keyedEvent("key:1", "body")))
-		admissions, err := w.s.Accept(w.ctx, []store.Event{w.keyedEvent("key:1", "another")})
-		w.NoError(err)
-		w.Equal(store.KeyReused, admissions[0].Verdict)
+		w.acceptEvent(w.keyedEvent("key:1", "body"))
+		w.Equal(store.KeyReused, w.tryAccept(w.keyedEvent("key:1", "another"))[0].Verdict)
 		unnamed := w.keyedEvent("webhook-id:1", "")
 		unnamed.Idempotency.Fingerprint = nil
 		w.accept(&unnamed)
 		again := w.keyedEvent("webhook-id:1", "")
 		again.Idempotency.Fingerprint = nil
-		admissions, err = w.s.Accept(w.ctx, []store.Event{again})
-		w.NoError(err)
-		w.Equal(store.Repeated, admissions[0].Verdict, "without fingerprints bodies are not compared")
+		w.Equal(store.Repeated, w.tryAccept(again)[0].Verdict, "without fingerprints bodies are not compared")
 	}},
 	{"a key twice in one call is repeated", func(w *world) {
 		first, second := w.keyedEvent("key:1", "body"), w.keyedEvent("key:1", "body")
-		admissions, err := w.s.Accept(w.ctx, []store.Event{first, second})
-		w.NoError(err)
+		admissions := w.tryAccept(first, second)
 		w.Equal(store.Accepted, admissions[0].Verdict)
 		w.Equal(store.Repeated, admissions[1].Verdict)
 		w.Equal(admissions[0].ConnectorRunID, admissions[1].ConnectorRunID)
@@ -197,13 +174,11 @@ var ingestPromises = []promise{
 		first := w.keyedEvent("key:1", "body")
 		first.Idempotency.TTL = expired
 		w.accept(&first)
-		w.accept(eventPointer(w.keyedEvent("key:1", "another")))
+		w.acceptEvent(w.keyedEvent("key:1", "another"))
 		over := w.keyedEvent("key:2", "body")
 		over.Idempotency.TTL = expired
 		w.accept(&over)
-		n, err := w.s.SweepExpired(w.ctx, 100)
-		w.NoError(err)
-		w.Equal(1, n)
+		w.Equal(1, w.sweepExpired(100))
 	}},
 }
 

@@ -87,8 +87,7 @@ func (w *world) derived(digest, keyID string) {
 }
 
 func (w *world) acceptedSecrets() map[string]*time.Time {
-	route, err := w.s.Route(w.ctx, w.connector.Key())
-	w.NoError(err)
+	route := w.route(w.connector.Key())
 	out := map[string]*time.Time{}
 	for _, s := range route.Connector.Secrets {
 		out[string(s.SHA256)] = s.NotAfter
@@ -98,9 +97,7 @@ func (w *world) acceptedSecrets() map[string]*time.Time {
 
 var keyPromises = []promise{
 	{"the first keys become current once a process has them", func(w *world) {
-		keys, err := w.s.Keys(w.ctx, store.KeyHolderAge)
-		w.NoError(err)
-		w.Empty(keys)
+		w.requireNone(w.s.Keys(w.ctx, store.KeyHolderAge))
 		w.admitKeys(nil, derivationOne, sealingOne)
 		w.promote()
 		w.Empty(w.reportKeys("manager", derivationOne, sealingOne))
@@ -111,13 +108,11 @@ var keyPromises = []promise{
 	{"a process that lacks a used key, or has another, is rejected", func(w *world) {
 		w.setUpKeys()
 		var missing *store.MissingKeysError
-		_, err := w.s.ReportKeys(w.ctx, "facade", fingerprints(derivationOne))
-		w.ErrorAs(err, &missing)
+		w.ErrorAs(errorOf(w.s.ReportKeys(w.ctx, "facade", fingerprints(derivationOne))), &missing)
 		w.Equal([]string{sealingOne}, missing.Missing)
 		held := fingerprints(derivationOne, sealingOne)
 		held[derivationOne] = "another"
-		_, err = w.s.ReportKeys(w.ctx, "facade", held)
-		w.ErrorAs(err, &missing)
+		w.ErrorAs(errorOf(w.s.ReportKeys(w.ctx, "facade", held)), &missing)
 		w.Equal([]string{derivationOne}, missing.Changed)
 		w.ErrorAs(w.s.AdmitKeys(w.ctx, []store.PlatformKey{{ID: derivationOne, Ring: "derivation", Fingerprint: "another"}}, nil), &missing)
 		w.Empty(w.keyStatus(derivationOne).Lacking, "a rejected process delays no other")
@@ -135,8 +130,7 @@ var keyPromises = []promise{
 		w.promote(derivationTwo, sealingTwo)
 		w.Equal([]string{derivationTwo, sealingTwo}, w.reportKeys("facade", all...))
 		w.True(w.keyStatus(derivationOne).Used)
-		_, err := w.s.ReportKeys(w.ctx, "facade", fingerprints(derivationTwo, sealingTwo))
-		w.Error(err, "the former keys are used as well")
+		w.Error(errorOf(w.s.ReportKeys(w.ctx, "facade", fingerprints(derivationTwo, sealingTwo))), "the former keys are used as well")
 	}},
 	{"an ended or silent process delays no key", func(w *world) {
 		w.setUpKeys()
@@ -163,8 +157,7 @@ var keyPromises = []promise{
 		w.Equal([]string{derivationOne, sealingOne}, []string{keys[0].ID, keys[1].ID})
 	}},
 	{"derivation keys are recorded and outlive the connector", func(w *world) {
-		_, err := w.s.DerivationKey(w.ctx, w.connector.Key(), 1)
-		w.ErrorIs(err, store.ErrNoCurrentKey)
+		w.ErrorIs(errorOf(w.s.DerivationKey(w.ctx, w.connector.Key(), 1)), store.ErrNoCurrentKey)
 		w.setUpKeys()
 		w.Equal(derivationOne, w.derivationKey(w.connector.ID, 1))
 		w.admitKeys(nil, derivationOne, sealingOne, derivationTwo)
@@ -240,9 +233,7 @@ var keyPromises = []promise{
 		w.ErrorIs(w.s.RetireKey(w.ctx, derivationOne), store.ErrConflict)
 		w.EqualValues(1, w.keyStatus(derivationOne).Needed)
 		w.Equal([]store.ProjectedObject{{Key: w.connector.Key(), Ref: w.connector.Ref}}, w.derivedFrom(derivationOne))
-		from, err := w.s.DerivedFrom(w.ctx, derivationOne, w.connector.Key(), 10)
-		w.NoError(err)
-		w.Empty(from)
+		w.requireNone(w.s.DerivedFrom(w.ctx, derivationOne, w.connector.Key(), 10))
 
 		w.derived("anew", derivationTwo)
 		secrets := w.acceptedSecrets()
@@ -276,31 +267,21 @@ var keyPromises = []promise{
 	{"fields sealed by an old key are resealed, unless they changed", func(w *world) {
 		w.setUpKeys()
 		w.derived("one", derivationOne)
-		w.Equal(sealingOne, w.storedConnector(w.connector).SealedKey)
-		none, err := w.s.SealedBefore(w.ctx, sealingOne, store.Key{}, 10)
-		w.NoError(err)
-		w.Empty(none)
+		w.Equal(sealingOne, w.readConnector(w.connector.Key()).SealedKey)
+		w.requireNone(w.s.SealedBefore(w.ctx, sealingOne, store.Key{}, 10))
 		fields, err := w.s.SealedBefore(w.ctx, sealingTwo, store.Key{}, 10)
 		w.NoError(err)
 		w.Equal([]store.SealedField{{Connector: w.connector.Key(), Sealed: w.connector.Sealed}}, fields)
-		after, err := w.s.SealedBefore(w.ctx, sealingTwo, w.connector.Key(), 10)
-		w.NoError(err)
-		w.Empty(after)
+		w.requireNone(w.s.SealedBefore(w.ctx, sealingTwo, w.connector.Key(), 10))
 
 		changed := fields[0]
 		changed.Sealed = []byte("of before")
 		w.NoError(w.s.Reseal(w.ctx, changed, []byte("anew"), sealingTwo))
-		w.Equal(w.connector.Sealed, w.storedConnector(w.connector).Sealed)
+		w.Equal(w.connector.Sealed, w.readConnector(w.connector.Key()).Sealed)
 		w.NoError(w.s.Reseal(w.ctx, fields[0], []byte("anew"), sealingTwo))
-		w.Equal("anew", string(w.storedConnector(w.connector).Sealed))
-		w.Equal(sealingTwo, w.storedConnector(w.connector).SealedKey)
+		w.Equal("anew", string(w.readConnector(w.connector.Key()).Sealed))
+		w.Equal(sealingTwo, w.readConnector(w.connector.Key()).SealedKey)
 	}},
-}
-
-func (w *world) storedConnector(c store.Connector) store.Connector {
-	got, err := w.s.Connector(w.ctx, c.Key())
-	w.NoError(err)
-	return got
 }
 
 // derivedFrom returns the connectors whose secrets are derived from a key.

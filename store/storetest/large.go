@@ -46,8 +46,7 @@ func (w *world) sameEntries(want, got []store.JournalEntry) {
 
 // recorded checks that every read of a run's journal returns these entries.
 func (w *world) recorded(run uuid.UUID, want []store.JournalEntry) {
-	got, err := w.s.Journal(w.ctx, w.key(run))
-	w.NoError(err)
+	got := w.journal(w.key(run))
 	w.sameEntries(want, got)
 	w.sameEntries(want, w.readPages(run, store.MaxEntries))
 	w.sameEntries(want, w.readPages(run, 2))
@@ -83,8 +82,7 @@ func (w *world) requireOutput(event, run uuid.UUID, output string) {
 			w.True(r.Output == output, "%d bytes", len(output))
 		}
 	}
-	listed, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 100})
-	w.NoError(err)
+	listed := w.listRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 100})
 	for _, r := range listed {
 		w.Empty(r.Output)
 	}
@@ -124,8 +122,7 @@ func drawSize(rt *rapid.T) int {
 // missing runs do while a table is missing.
 func (w *world) missing(table string, do func()) {
 	rename := func(from, to string) {
-		_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)
-		w.NoError(err)
+		w.exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
 	}
 	rename(table, "elsewhere")
 	do()
@@ -250,9 +247,7 @@ var largeFailures = []promise{
 		w.ErrorIs(w.complete(largeCompletion(c)), store.ErrFenced)
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c), largeCompletion(c).Journal), store.ErrFenced)
 		w.keptBlobs(0)
-		lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease)
-		w.NoError(err)
-		w.Empty(lost)
+		w.requireNone(w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease))
 		w.NoError(w.complete(largeCompletion(c)))
 		w.keptBlobs(2)
 	}},
@@ -280,19 +275,16 @@ var largeFailures = []promise{
 		w.deploy("one", "first")
 		e, c := w.running(lease)
 		w.NoError(w.complete(largeCompletion(c)))
-		_, err := w.s.PutBlob(w.ctx, w.key(newUUIDv7()), strings.NewReader(variedText(100_000)))
-		w.NoError(err)
+		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(newUUIDv7()), strings.NewReader(variedText(100_000)))))
 		w.updateRows(`UPDATE blobs SET created_at = created_at - $2`, (25 * time.Hour).Microseconds())
-		_, err = w.s.SweepExpired(w.ctx, 100)
-		w.NoError(err)
+		w.NoError(errorOf(w.s.SweepExpired(w.ctx, 100)))
 		w.keptBlobs(2)
 		w.requireOutput(e.ConnectorRunID, c.Run.ID, largeCompletion(c).Output)
 	}},
 	{"each large completion of a call has its own result", func(w *world) {
 		w.deploy("one", "first")
 		w.singles(5)
-		keyed := w.contender("a key")
-		w.accept(&keyed)
+		w.acceptEvent(w.contender("a key"))
 		c := w.claim(6, lease)
 		w.Len(c, 6)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c[1]), time.Hour))

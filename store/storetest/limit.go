@@ -24,8 +24,7 @@ func (w *world) requireLimitReached(e store.Environment) {
 	w.ErrorAs(w.s.PutEnvironment(w.ctx, e), &reached)
 	w.Equal(e.Limit, reached.Limit)
 	w.False(reached.Stored)
-	_, err := w.s.Environment(w.ctx, e.Key())
-	w.ErrorIs(err, store.ErrNotFound)
+	w.ErrorIs(errorOf(w.s.Environment(w.ctx, e.Key())), store.ErrNotFound)
 }
 
 var limitPromises = []promise{
@@ -48,9 +47,7 @@ var limitPromises = []promise{
 		second, third := w.limited("second", 1), w.limited("third", 2)
 		w.requireLimitReached(second)
 		w.requireLimitReached(third)
-		rows, err := w.s.ListProjected(w.ctx)
-		w.NoError(err)
-		w.Contains(rows, store.ProjectedObject{Key: second.Key(), Ref: second.Ref}, "a sweep finds it")
+		w.Contains(w.listProjected(), store.ProjectedObject{Key: second.Key(), Ref: second.Ref}, "a sweep finds it")
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, second.Ref))
 		w.NoError(w.s.PutEnvironment(w.ctx, third))
 	}},
@@ -59,12 +56,9 @@ var limitPromises = []promise{
 		second.Slug = w.environment.Slug
 		w.requireLimitReached(second)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
-		_, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.DefaultEnvironment(w.ctx, w.project.ID)), store.ErrNotFound)
 		w.NoError(w.s.PutEnvironment(w.ctx, second))
-		chosen, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
-		w.NoError(err)
-		w.Equal(second.ID, chosen)
+		w.Equal(second.ID, w.defaultEnvironment(w.project.ID))
 	}},
 	{"a lowered limit leaves existing environments in effect", func(w *world) {
 		second := w.limited("second", 2)
@@ -74,9 +68,7 @@ var limitPromises = []promise{
 		var reached *store.LimitReachedError
 		w.ErrorAs(w.s.PutEnvironment(w.ctx, lowered), &reached)
 		w.True(reached.Stored)
-		got, err := w.s.Environment(w.ctx, second.Key())
-		w.NoError(err)
-		w.Equal(second.DisplayName, got.DisplayName)
+		w.Equal(second.DisplayName, w.readEnvironment(second.Key()).DisplayName)
 		w.NoError(w.s.PutEnvironment(w.ctx, second), "until it is raised")
 	}},
 	{"a re-created environment comes after waiting ones", func(w *world) {

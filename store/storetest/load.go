@@ -34,8 +34,7 @@ var loadPromises = []promise{
 			w.NoError(w.s.PutProject(w.ctx, w.project))
 			w.Equal(limits, w.projectLoad().Limits)
 		}
-		_, err := w.s.ProjectLoad(w.ctx, uuid.New())
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.ProjectLoad(w.ctx, uuid.New())), store.ErrNotFound)
 	}},
 	{"the backlog counts open runs by environment", func(w *world) {
 		w.deploy("one", "first", "second")

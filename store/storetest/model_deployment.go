@@ -72,9 +72,7 @@ func (m *deploymentModel) beginDeployment(rt *rapid.T) {
 		rt.Skip("there is no environment")
 	}
 	d := &modelDeployment{spec: m.newDeployment("d-" + uuid.NewString()), status: store.DeploymentPending, begun: m.nextPosition()}
-	begun, err := m.s.BeginDeployment(m.ctx, d.spec)
-	m.NoError(err)
-	m.Equal(store.DeploymentPending, begun.Status)
+	m.Equal(store.DeploymentPending, m.begin(d.spec).Status)
 	m.cancelOpen()
 	m.all = append(m.all, d)
 }
@@ -120,9 +118,7 @@ func (m *deploymentModel) beginAgain(rt *rapid.T) {
 		*d = modelDeployment{spec: d.spec, status: store.DeploymentPending, begun: m.nextPosition()}
 		d.spec.Ref.ObjectUID = uuid.NewString()
 	}
-	begun, err := m.s.BeginDeployment(m.ctx, d.spec)
-	m.NoError(err)
-	m.Equal(d.status, begun.Status)
+	m.Equal(d.status, m.begin(d.spec).Status)
 }
 
 // checkMove makes a move in the model if it is allowed, and checks the error of the store.
@@ -241,12 +237,10 @@ func (m *deploymentModel) compare(*rapid.T) {
 		m.seen[d.spec.ID] = is.Status
 	}
 	if !m.there {
-		_, err := m.s.Environment(m.ctx, m.environment.Key())
-		m.ErrorIs(err, store.ErrNotFound)
+		m.ErrorIs(errorOf(m.s.Environment(m.ctx, m.environment.Key())), store.ErrNotFound)
 		return
 	}
-	e, err := m.s.Environment(m.ctx, m.environment.Key())
-	m.NoError(err)
+	e := m.readEnvironment(m.environment.Key())
 	m.Equal(m.wasLive, e.LiveDeploymentID != nil, "something is live since the first activation")
 	if m.live != nil {
 		m.Equal(m.live.spec.ID, *e.LiveDeploymentID, "only the last activated one is live")

@@ -13,8 +13,7 @@ import (
 func (m *model) heartbeat(rt *rapid.T) {
 	run, l := m.drawLease(rt)
 	hold := holding(rt)
-	lost, err := m.s.Heartbeat(m.ctx, m.environment.Key(), heldClaims(l), hold)
-	m.NoError(err)
+	lost := m.world.heartbeat(m.environment.Key(), heldClaims(l), hold)
 	revived := run.status == store.RunQueued && run.token == l.Token && run.runner != ""
 	switch {
 	case revived:

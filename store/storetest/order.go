@@ -105,15 +105,13 @@ var orderPromises = []promise{
 		inbound, waits := w.classed(store.ClassInbound, 0), w.classed(store.ClassInbound, 0)
 		w.Equal(inbound, claim("one"))
 		w.Empty(claim("two"), "the second of two slots is reserved")
-		sync := w.classed(store.ClassSync, 0)
-		w.Equal(sync, claim("two"))
+		w.Equal(w.classed(store.ClassSync, 0), claim("two"))
 		w.NoError(w.s.Cancel(w.ctx, w.key(inbound[0]), runerror.Cancelled, ""))
 		w.Equal(waits, claim("three"), "sync is not counted")
 
 		w.updateRows(`UPDATE runners SET seen_at = seen_at - $2`, (2 * store.RunnerPresence).Microseconds())
 		w.NoError(w.s.Cancel(w.ctx, w.key(waits[0]), runerror.Cancelled, ""))
-		last := w.classed(store.ClassInbound, 0)
-		w.Equal(last, claim("one"), "the only remaining slot is not reserved")
+		w.Equal(w.classed(store.ClassInbound, 0), claim("one"), "the only remaining slot is not reserved")
 	}},
 	{"a resumed run may use a reserved slot", func(w *world) {
 		w.deploy("one", "first")

@@ -49,9 +49,8 @@ func (w *world) postRows(outbox, column string, perRow int, ids []uuid.UUID) {
 		if column != "run_ids" {
 			columns, values = column+`, run_ids`, `$3, '{}'`
 		}
-		_, err := w.db.ExecContext(w.ctx, `INSERT INTO `+outbox+` (project_id, ended_id, posted_at, `+columns+`) VALUES ($1, $2, 1, `+values+`)`, //nolint:gosec // a table of ours
+		w.exec(`INSERT INTO `+outbox+` (project_id, ended_id, posted_at, `+columns+`) VALUES ($1, $2, 1, `+values+`)`, //nolint:gosec // a table of ours
 			w.project.ID.String(), texts[0], "{"+strings.Join(texts, ",")+"}")
-		w.NoError(err)
 	}
 }
 
@@ -104,13 +103,11 @@ var outboxSharingPromises = []promise{
 		w.deploy("one", "first")
 		ids := w.endMany(2)
 		w.indexRuns(10)
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		stored := w.storedBytes()
 		w.postRows("outbox_words", "run_ids", 2, ids)
 		w.Equal(1, w.indexRuns(10))
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		w.Equal(stored, w.storedBytes())
 	}},
 	{"runs with many words of one project do not delay the index of another", func(w *world) {
@@ -121,35 +118,30 @@ var outboxSharingPromises = []promise{
 		}
 		light.endEvents(1)
 		busy.postRows("outbox_words", "run_ids", 25, busy.endMany(50))
-		_, err := w.s.IndexRuns(w.ctx, 2, heavyWords)
-		w.NoError(err)
+		w.NoError(errorOf(w.s.IndexRuns(w.ctx, 2, heavyWords)))
 		w.Zero(light.queryCount(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
 		w.Positive(busy.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
 		w.Positive(busy.queryCount(`SELECT count(*) FROM outbox_words WHERE project_id = $1`), "the project has a backlog")
 	}},
 	{"many runs of one project do not delay the statistics of another", func(w *world) {
-		now, err := w.s.Now(w.ctx)
-		w.NoError(err)
+		now := w.now()
 		twin := w.twinProject()
 		for _, column := range []string{"run_ids", "connector_run_ids"} {
 			for _, of := range [][2]*world{{w, twin}, {twin, w}} {
 				busy, light := of[0], of[1]
 				busy.postRows("outbox_rollups", "run_ids", 2_500, stampedIDs(now, 5_000))
 				light.postRows("outbox_rollups", column, 1, stampedIDs(now, 1))
-				_, err := w.s.RollUp(w.ctx, 2)
-				w.NoError(err)
+				w.NoError(errorOf(w.s.RollUp(w.ctx, 2)))
 				w.Zero(light.queryCount(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`), column)
 				w.Positive(busy.queryCount(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`), "the project has a backlog")
 			}
 		}
 	}},
 	{"many runs of a project do not delay the statistics of its connectors", func(w *world) {
-		now, err := w.s.Now(w.ctx)
-		w.NoError(err)
+		now := w.now()
 		w.postRows("outbox_rollups", "run_ids", 5_000, stampedIDs(now, 5_000))
 		w.updateRows(`UPDATE outbox_rollups SET connector_run_ids = $2`, "{"+newUUIDv7().String()+"}")
-		_, err = w.s.RollUp(w.ctx, 1)
-		w.NoError(err)
+		w.NoError(errorOf(w.s.RollUp(w.ctx, 1)))
 		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1 AND connector_run_ids = '{}'`))
 	}},
 }

@@ -63,8 +63,7 @@ var pollRequestPromises = []promise{
 		w.Empty(w.lookedFor())
 		w.NoError(w.s.RequestPolls(w.ctx, nil))
 		w.Error(w.s.RequestPolls(w.ctx, make([]uuid.UUID, store.MaxPollRequests+1)))
-		_, err := w.s.HavePollRequests(w.ctx, make([]uuid.UUID, store.MaxPollRequests+1))
-		w.Error(err)
+		w.Error(errorOf(w.s.HavePollRequests(w.ctx, make([]uuid.UUID, store.MaxPollRequests+1))))
 	}},
 	{"project IDs are read by page, in order", func(w *world) {
 		gone := w.twinProject().project

@@ -38,13 +38,11 @@ func (w *world) postEach() (failed int) {
 var postingPromises = []promise{
 	{"a project with many rows to post delays no other", func(w *world) {
 		c, others := w.endWithOther(20)
-		_, err := w.s.PostDeliveries(w.ctx, 8)
-		w.NoError(err)
+		w.NoError(errorOf(w.s.PostDeliveries(w.ctx, 8)))
 		w.Len(others.deliveriesOf(c), 1)
 		others.endEvents(3)
 		for range 2 {
-			_, err := w.s.PostDeliveries(w.ctx, 1)
-			w.NoError(err)
+			w.NoError(errorOf(w.s.PostDeliveries(w.ctx, 1)))
 		}
 		w.Len(others.deliveriesOf(c), 2, "one of each")
 		n := 5 // posted before
@@ -61,15 +59,12 @@ var postingPromises = []promise{
 		w.ErrorAs(err, &aside)
 		w.Len(aside.Rows, 2)
 		w.Equal(3, n, "all of them would have been")
-		figures, err := w.s.QueueFigures(w.ctx)
-		w.NoError(err)
-		w.EqualValues(2, figures.OutboxAside)
+		w.EqualValues(2, w.figures().OutboxAside)
 		w.Len(others.deliveriesOf(c), 1, "the failing row is another one")
 		w.Zero(w.postDeliveries(), "two are set aside")
 		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
 		wait := func() time.Duration {
-			in, waits, err := w.s.NextDelivery(w.ctx, store.DeliveryClaim{})
-			w.NoError(err)
+			in, waits := w.nextDelivery(store.DeliveryClaim{})
 			w.True(waits)
 			return in
 		}
@@ -110,8 +105,7 @@ var postingPromises = []promise{
 			Most: map[store.Key]int{few.Key(): 2},
 		}
 		take := func() map[uuid.UUID]int {
-			claimed, err := w.s.ClaimDeliveries(w.ctx, claim)
-			w.NoError(err)
+			claimed := w.claimDeliveries(claim)
 			of := map[uuid.UUID]int{}
 			for _, d := range claimed {
 				claim.UnderWay[w.project.ID]++
@@ -123,8 +117,7 @@ var postingPromises = []promise{
 		w.Equal(map[uuid.UUID]int{few.ID: 2, many.ID: 5}, take())
 		claim.Most[few.Key()] = 0
 		w.Empty(take())
-		in, _, err := w.s.NextDelivery(w.ctx, claim)
-		w.NoError(err)
+		in, _ := w.nextDelivery(claim)
 		w.Positive(in, "and it is not due at once again")
 		claim.Most = nil
 		w.Equal(map[uuid.UUID]int{few.ID: 3}, take())
@@ -146,8 +139,7 @@ var postingPromises = []promise{
 	{"a general failure sets no row aside", func(w *world) {
 		w.endWithOther(3)
 		rename := func(from, to string) {
-			_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)
-			w.NoError(err)
+			w.exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
 		}
 		for _, table := range []string{"deliveries", "destinations"} {
 			for _, limit := range []int{100, 1} {

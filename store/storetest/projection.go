@@ -35,20 +35,17 @@ var projectionPromises = []promise{
 		w.NoError(w.s.PutConnector(w.ctx, newer))
 		var stale *store.StaleError
 		w.ErrorAs(w.s.PutConnector(w.ctx, w.connector), &stale)
-		got, err := w.s.Connector(w.ctx, w.connector.Key())
-		w.NoError(err)
+		got := w.readConnector(w.connector.Key())
 		w.Equal(timeoutSettings(60), got.Config)
 		w.NoError(w.s.PutConnector(w.ctx, newer), "the same generation again is no error")
 	}},
 	{"a new object UID means deleted and re-created", func(w *world) {
 		w.deploy("one", "first", "second")
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		again := w.environment
 		again.Ref.ObjectUID, again.Ref.Generation = "second incarnation", 1
 		w.NoError(w.s.PutEnvironment(w.ctx, again))
-		got, err := w.s.Environment(w.ctx, again.Key())
-		w.NoError(err)
+		got := w.readEnvironment(again.Key())
 		w.Nil(got.LiveDeploymentID, "the live deployment ended with the first incarnation")
 		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
 		w.Equal("second incarnation", got.Ref.ObjectUID)
@@ -57,21 +54,18 @@ var projectionPromises = []promise{
 		again := w.connector
 		again.ID, again.Ref.ObjectUID = uuid.New(), "second incarnation"
 		w.NoError(w.s.PutConnector(w.ctx, again))
-		_, err := w.s.Connector(w.ctx, w.connector.Key())
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Connector(w.ctx, w.connector.Key())), store.ErrNotFound)
 		other := w.newConnector("other")
 		other.ID = w.connector.ID
 		w.NoError(w.s.PutConnector(w.ctx, other))
 	}},
 	{"an environment is read as it was written", func(w *world) {
-		got, err := w.s.Environment(w.ctx, w.environment.Key())
-		w.NoError(err)
+		got := w.readEnvironment(w.environment.Key())
 		w.False(got.CreatedAt.IsZero())
 		want := w.environment
 		want.CreatedAt = got.CreatedAt
 		w.Equal(want, got)
-		_, err = w.s.Environment(w.ctx, w.key(uuid.New()))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Environment(w.ctx, w.key(uuid.New()))), store.ErrNotFound)
 	}},
 	{"a slug belongs to the oldest environment", func(w *world) {
 		younger := w.newEnvironment("younger", origin.Add(time.Hour))
@@ -87,22 +81,15 @@ var projectionPromises = []promise{
 		older := w.newEnvironment("older", origin.Add(-time.Hour))
 		older.Slug = w.environment.Slug
 		w.NoError(w.s.PutEnvironment(w.ctx, older))
-		got, err = w.s.Environment(w.ctx, w.environment.Key())
-		w.NoError(err)
-		w.Empty(got.Slug)
+		w.Empty(w.readEnvironment(w.environment.Key()).Slug)
 	}},
 	{"the first environment is the default until it is removed", func(w *world) {
 		second := w.newEnvironment("staging", origin.Add(time.Hour))
 		w.NoError(w.s.PutEnvironment(w.ctx, second))
-		id, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
-		w.NoError(err)
-		w.Equal(w.environment.ID, id)
+		w.Equal(w.environment.ID, w.defaultEnvironment(w.project.ID))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
-		id, err = w.s.DefaultEnvironment(w.ctx, w.project.ID)
-		w.NoError(err)
-		w.Equal(second.ID, id)
-		_, err = w.s.DefaultEnvironment(w.ctx, uuid.New())
-		w.ErrorIs(err, store.ErrNotFound)
+		w.Equal(second.ID, w.defaultEnvironment(w.project.ID))
+		w.ErrorIs(errorOf(w.s.DefaultEnvironment(w.ctx, uuid.New())), store.ErrNotFound)
 	}},
 	{"a test environment can be the default", func(w *world) {
 		test, last := w.newEnvironment("test", origin.Add(-time.Hour)), w.newEnvironment("last", origin.Add(time.Hour))
@@ -111,9 +98,7 @@ var projectionPromises = []promise{
 			w.NoError(w.s.PutEnvironment(w.ctx, e))
 		}
 		isDefault := func(e store.Environment) {
-			id, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
-			w.NoError(err)
-			w.Equal(e.ID, id)
+			w.Equal(e.ID, w.defaultEnvironment(w.project.ID))
 		}
 		isDefault(test)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, test.Ref))
@@ -124,37 +109,28 @@ var projectionPromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		isDefault(last)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, last.Ref))
-		_, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.DefaultEnvironment(w.ctx, w.project.ID)), store.ErrNotFound)
 	}},
 	{"an older environment that comes late is no default", func(w *world) {
-		_, err := w.db.ExecContext(w.ctx, `UPDATE environments SET created_at = created_at - 7200000000`)
-		w.NoError(err)
+		w.exec(`UPDATE environments SET created_at = created_at - 7200000000`)
 		late := w.newEnvironment("late", origin.Add(-time.Hour))
 		w.NoError(w.s.PutEnvironment(w.ctx, late))
 		other := w.newEnvironment("other", origin.Add(time.Hour))
 		w.NoError(w.s.PutEnvironment(w.ctx, other))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, other.Ref))
-		id, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
-		w.NoError(err)
-		w.Equal(w.environment.ID, id)
+		w.Equal(w.environment.ID, w.defaultEnvironment(w.project.ID))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
-		id, err = w.s.DefaultEnvironment(w.ctx, w.project.ID)
-		w.NoError(err)
-		w.Equal(late.ID, id)
+		w.Equal(late.ID, w.defaultEnvironment(w.project.ID))
 	}},
 	{"the oldest environment is the default of a rebuilt projection", func(w *world) {
 		older, younger := w.newEnvironment("older", origin.Add(-time.Hour)), w.newEnvironment("younger", origin.Add(time.Hour))
 		for _, e := range []store.Environment{younger, older} {
 			w.NoError(w.s.PutEnvironment(w.ctx, e))
 		}
-		id, err := w.s.DefaultEnvironment(w.ctx, w.project.ID)
-		w.NoError(err)
-		w.Equal(older.ID, id)
+		w.Equal(older.ID, w.defaultEnvironment(w.project.ID))
 	}},
 	{"claims are listed, except unmirrored ones", func(w *world) {
-		rows, err := w.s.ListProjected(w.ctx)
-		w.NoError(err)
+		rows := w.listProjected()
 		w.ElementsMatch([]store.ProjectedObject{
 			{Key: w.project.Key(), Ref: w.project.Ref},
 			{Key: w.environment.Key(), Ref: w.environment.Ref},
@@ -169,8 +145,7 @@ var connectorPromises = []promise{
 	{"a route has the connector with its links, oldest first", func(w *world) {
 		oldest := w.newLink("oldest", w.connector.ID, "third", origin.Add(-time.Hour))
 		w.NoError(w.s.PutLink(w.ctx, oldest))
-		route, err := w.s.Route(w.ctx, w.connector.Key())
-		w.NoError(err)
+		route := w.route(w.connector.Key())
 		want := w.connector
 		want.Secrets = []store.AcceptedSecret{{SHA256: want.SecretDigest}}
 		want.Version, want.CreatedAt, want.UpdatedAt = route.Connector.Version, route.Connector.CreatedAt, route.Connector.UpdatedAt
@@ -180,8 +155,7 @@ var connectorPromises = []promise{
 			link.CreatedAt, link.UpdatedAt = route.Links[i].CreatedAt, route.Links[i].UpdatedAt
 			w.Equal(link, route.Links[i])
 		}
-		_, err = w.s.Route(w.ctx, w.key(uuid.New()))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Route(w.ctx, w.key(uuid.New()))), store.ErrNotFound)
 	}},
 	{"every change increases the version", func(w *world) {
 		last := w.version()
@@ -210,9 +184,7 @@ var connectorPromises = []promise{
 		other := w.newConnector("other")
 		w.NoError(w.s.PutConnector(w.ctx, other))
 		before, version := w.version(), func() int64 {
-			c, err := w.s.Connector(w.ctx, other.Key())
-			w.NoError(err)
-			return c.Version
+			return w.readConnector(other.Key()).Version
 		}
 		otherBefore := version()
 		moved := w.links[0]
@@ -225,8 +197,7 @@ var connectorPromises = []promise{
 		rotated := w.connector
 		rotated.SecretDigest = []byte("secret two")
 		w.NoError(w.s.PutConnector(w.ctx, rotated))
-		got, err := w.s.Connector(w.ctx, w.connector.Key())
-		w.NoError(err)
+		got := w.readConnector(w.connector.Key())
 		w.Len(got.Secrets, 2)
 		w.Equal(store.AcceptedSecret{SHA256: []byte("secret two")}, got.Secrets[0])
 		w.Equal([]byte("secret one"), got.Secrets[1].SHA256)
@@ -234,20 +205,17 @@ var connectorPromises = []promise{
 
 		rotated.SecretDigest, rotated.SecretGracePeriod = []byte("secret three"), 0
 		w.NoError(w.s.PutConnector(w.ctx, rotated))
-		got, err = w.s.Connector(w.ctx, w.connector.Key())
-		w.NoError(err)
+		got = w.readConnector(w.connector.Key())
 		for _, s := range got.Secrets {
 			w.NotEqual("secret two", string(s.SHA256), "without grace it expires at once")
 		}
 		rotated.SecretDigest = nil
 		w.NoError(w.s.PutConnector(w.ctx, rotated))
-		got, err = w.s.Connector(w.ctx, w.connector.Key())
-		w.NoError(err)
-		w.Empty(got.Secrets)
+		w.Empty(w.readConnector(w.connector.Key()).Secrets)
 	}},
 	{"agents of the live deployment and of runs are listed", func(w *world) {
 		w.deploy("one", "first", "second")
-		w.accept(eventPointer(w.event()))
+		w.acceptEvent(w.event())
 		two := w.deploy("two", "second", "unused")
 		agents := w.agentsOf(w.environment.Key())
 		w.Len(agents, 3)
@@ -280,10 +248,9 @@ var connectorPromises = []promise{
 	}},
 	{"agents with past runs only are listed up to a limit", func(w *world) {
 		w.deploy("one", "first", "second")
-		_, err := w.db.ExecContext(w.ctx, `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2)
+		w.exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2)
 			INSERT INTO agent_totals (project_id, environment_id, agent_name, test_name, runs, last_ended_at)
 			SELECT e.project_id, e.id, CASE n.i WHEN 2 THEN 'second' ELSE 'past-' || n.i END, '', n.i, n.i FROM environments e, n WHERE e.project_id = $1`, w.project.ID.String(), store.MaxPastAgents+3)
-		w.NoError(err)
 		e := w.event()
 		e.Runs = e.Runs[:1]
 		e.Runs[0].AgentName = "past-1" // has an open run
@@ -361,31 +328,25 @@ func (w *world) agentsOf(environment store.Key) []store.AgentSummary {
 		w.NoError(err)
 		w.Equal(listed, alone)
 	}
-	_, err = w.s.Agent(w.ctx, environment, "nobody")
-	w.ErrorIs(err, store.ErrNotFound)
+	w.ErrorIs(errorOf(w.s.Agent(w.ctx, environment, "nobody")), store.ErrNotFound)
 	return all
 }
 
 var removalPromises = []promise{
 	{"a connector is deleted with its links", func(w *world) {
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
-		_, err := w.s.Route(w.ctx, w.connector.Key())
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Route(w.ctx, w.connector.Key())), store.ErrNotFound)
 		w.NoError(w.s.PutConnector(w.ctx, w.connector))
-		route, err := w.s.Route(w.ctx, w.connector.Key())
-		w.NoError(err)
-		w.Empty(route.Links)
+		w.Empty(w.route(w.connector.Key()).Links)
 	}},
 	{"a connector is disabled by ID and reference only", func(w *world) {
-		before, err := w.s.Route(w.ctx, w.connector.Key())
-		w.NoError(err)
+		before := w.route(w.connector.Key())
 		w.True(before.Connector.Enabled)
 		stranger := w.connector.Ref
 		stranger.Name = "another"
 		w.ErrorAs(w.s.DisableConnector(w.ctx, w.connector.Key(), stranger), new(*store.IDTakenError))
 		w.NoError(w.s.DisableConnector(w.ctx, w.connector.Key(), w.connector.Ref))
-		after, err := w.s.Route(w.ctx, w.connector.Key())
-		w.NoError(err)
+		after := w.route(w.connector.Key())
 		w.False(after.Connector.Enabled)
 		w.Greater(after.Connector.Version, before.Connector.Version, "gateways get a hint")
 		w.Equal(before.Connector.Secrets, after.Connector.Secrets)
@@ -393,19 +354,14 @@ var removalPromises = []promise{
 		w.Equal(after.Connector.Version, w.version(), "again: nothing is written")
 		w.NoError(w.s.DisableConnector(w.ctx, w.key(uuid.New()), w.connector.Ref), "nothing exists")
 		w.NoError(w.s.PutConnector(w.ctx, w.connector))
-		again, err := w.s.Route(w.ctx, w.connector.Key())
-		w.NoError(err)
-		w.True(again.Connector.Enabled)
+		w.True(w.route(w.connector.Key()).Connector.Enabled)
 	}},
 	{"a deleted project's connectors are disabled, accepted events stay", func(w *world) {
 		w.deploy("one", "first", "second")
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		enabled := func() (bool, int64) {
-			route, err := w.s.Route(w.ctx, w.connector.Key())
-			w.NoError(err)
-			connector, err := w.s.Connector(w.ctx, w.connector.Key())
-			w.NoError(err)
+			route := w.route(w.connector.Key())
+			connector := w.readConnector(w.connector.Key())
 			w.Equal(route.Connector.Enabled, connector.Enabled)
 			return connector.Enabled, connector.Version
 		}
@@ -428,25 +384,21 @@ var removalPromises = []promise{
 	}},
 	{"an environment's runs are cancelled and its connectors disabled", func(w *world) {
 		d, pending := w.deploy("one", "first", "second"), w.newDeployment("two")
-		_, err := w.s.BeginDeployment(w.ctx, pending)
-		w.NoError(err)
-		e := w.event()
-		w.accept(&e)
+		w.begin(pending)
+		e := w.acceptEvent(w.event())
 		claimed := w.claim(1, lease)
 		w.Len(claimed, 1)
 		version := w.version()
 
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
-		_, err = w.s.Environment(w.ctx, w.environment.Key())
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Environment(w.ctx, w.environment.Key())), store.ErrNotFound)
 		for _, r := range e.Runs {
 			w.Equal(store.RunCancelled, w.run(r.ID).Status)
 			w.NotNil(w.run(r.ID).EndedAt)
 		}
 		w.True(w.outcome(e.ConnectorRunID).Terminal())
 		w.ErrorIs(w.complete(completed(claimed[0])), store.ErrFenced)
-		route, err := w.s.Route(w.ctx, w.connector.Key())
-		w.NoError(err)
+		route := w.route(w.connector.Key())
 		w.False(route.Connector.Enabled)
 		w.True(route.Connector.EnvironmentGone)
 		w.Greater(route.Connector.Version, version)
@@ -466,8 +418,7 @@ var removalPromises = []promise{
 		again.DisplayName = "renamed"
 		w.NoError(w.s.PutEnvironment(w.ctx, again))
 		w.Equal("renamed", named())
-		_, err := w.s.EnvironmentName(w.ctx, w.key(uuid.New()))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.EnvironmentName(w.ctx, w.key(uuid.New()))), store.ErrNotFound)
 	}},
 	{"another object's row is not removed", func(w *world) {
 		other := w.connector.Ref
@@ -478,8 +429,7 @@ var removalPromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, later))
 		later.ObjectUID = ""
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, later), "an object has taken it over")
-		_, err := w.s.Connector(w.ctx, w.connector.Key())
-		w.NoError(err)
+		w.NoError(errorOf(w.s.Connector(w.ctx, w.connector.Key())))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, other), "a missing row is no error")
 	}},
 	{"a removed ID is free for another object", func(w *world) {

@@ -10,8 +10,7 @@ import (
 
 // queueFigures returns the open runs by state over all classes, without ages, and the ages in minutes.
 func (w *world) queueFigures() (runs map[store.QueueState]int64, minutes map[store.QueueState]int, running int64) {
-	figures, err := w.s.QueueFigures(w.ctx)
-	w.NoError(err)
+	figures := w.figures()
 	w.Len(figures.Queued, len(store.QueueStates))
 	runs, minutes = map[store.QueueState]int64{}, map[store.QueueState]int{}
 	for state, classes := range figures.Queued {
@@ -43,9 +42,8 @@ var queuePromises = []promise{
 		e := w.event()
 		e.Class = store.ClassInbound
 		w.accept(&e)
-		twin.accept(eventPointer(twin.singleEvent()))
-		figures, err := w.s.QueueFigures(w.ctx)
-		w.NoError(err)
+		twin.acceptEvent(twin.singleEvent())
+		figures := w.figures()
 		w.EqualValues(1, figures.Queued[store.QueueNoDeployment][store.ClassSync].Runs)
 		w.EqualValues(2, figures.Queued[store.QueueNoDeployment][store.ClassInbound].Runs)
 
@@ -58,16 +56,14 @@ var queuePromises = []promise{
 		w.Equal(queueDepths(1, 0, 1), runs)
 		w.EqualValues(1, running)
 
-		_, err = w.db.ExecContext(w.ctx, `UPDATE runners SET seen_at = seen_at - $1`, (2 * store.RunnerPresence).Microseconds())
-		w.NoError(err)
+		w.exec(`UPDATE runners SET seen_at = seen_at - $1`, (2 * store.RunnerPresence).Microseconds())
 		runs, _, running = w.queueFigures()
 		w.Equal(queueDepths(0, 1, 1), runs, "the runner is gone")
 		w.EqualValues(1, running)
 	}},
 	{"held concurrency keys and blocked runs are counted", func(w *world) {
 		keys := func() [2]int64 {
-			figures, err := w.s.QueueFigures(w.ctx)
-			w.NoError(err)
+			figures := w.figures()
 			return [2]int64{figures.KeysHeld, figures.Blocked}
 		}
 		w.Equal([2]int64{}, keys())
@@ -86,9 +82,8 @@ var queuePromises = []promise{
 			of.accept(&first)
 			of.accept(&second)
 			for id, age := range map[string]time.Duration{first.Runs[0].ID.String(): 10 * time.Minute, second.Runs[0].ID.String(): 5 * time.Minute} {
-				_, err := w.db.ExecContext(w.ctx, `UPDATE open_runs SET queued_at = queued_at - $1 WHERE project_id = $2 AND id = $3`,
+				w.exec(`UPDATE open_runs SET queued_at = queued_at - $1 WHERE project_id = $2 AND id = $3`,
 					(time.Duration(i+1) * age).Microseconds(), of.project.ID.String(), id)
-				w.NoError(err)
 			}
 		}
 		_, minutes, _ := w.queueFigures()
@@ -99,8 +94,7 @@ var queuePromises = []promise{
 	}},
 	{"the age of the oldest outbox row is reported by consumer", func(w *world) {
 		minutes := func() map[store.OutboxConsumer]int {
-			figures, err := w.s.QueueFigures(w.ctx)
-			w.NoError(err)
+			figures := w.figures()
 			out := map[store.OutboxConsumer]int{}
 			for consumer, age := range figures.OutboxAges {
 				out[consumer] = int(age.Minutes())
@@ -122,11 +116,9 @@ var queuePromises = []promise{
 			{store.ConsumerDeliveries, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'deliveries', $1, 0, $2)`, nil},
 		} {
 			ages[row.consumer] = 10 * (i + 1)
-			now, err := w.s.Now(w.ctx)
-			w.NoError(err)
+			now := w.now()
 			args := []any{w.project.ID.String(), now.Add(-time.Duration(ages[row.consumer])*time.Minute - 30*time.Second).UnixMicro()}
-			_, err = w.db.ExecContext(w.ctx, row.insert, append(args, row.more...)...)
-			w.NoError(err)
+			w.exec(row.insert, append(args, row.more...)...)
 			w.Equal(ages, minutes())
 		}
 	}},
@@ -143,8 +135,6 @@ var queuePromises = []promise{
 				w.Less(len(figures.Missing), 3, "%v", figures.Missing)
 			})
 		}
-		figures, err := w.s.QueueFigures(w.ctx)
-		w.NoError(err)
-		w.Empty(figures.Missing)
+		w.Empty(w.figures().Missing)
 	}},
 }

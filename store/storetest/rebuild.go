@@ -36,8 +36,7 @@ func (w *world) corruptRollups() {
 		`UPDATE connector_rollups SET runs = runs + 3, duration_us = 0 WHERE project_id = $1`,
 		`UPDATE connector_rollups SET trigger_type = 'outbound' WHERE project_id = $1 AND trigger_type = 'cron' AND grain <> 'hour'`,
 	} {
-		_, err := w.db.ExecContext(w.ctx, statement, w.project.ID.String())
-		w.NoError(err)
+		w.exec(statement, w.project.ID.String())
 	}
 }
 
@@ -62,8 +61,7 @@ var rebuildPromises = []promise{
 		c := dice{rand.New(rand.NewPCG(7, 8))} //nolint:gosec // a test is the same each time
 		runs := w.pastRuns(c, 120, today, environments, nil)
 		connectorRuns := w.pastConnectorRuns(c, 80, today, today.AddDate(0, 0, days), connectors)
-		for w.rollUpRows(100) > 0 {
-		}
+		w.rollUpAll(100)
 		w.corruptRollups()
 		var (
 			ending  sync.WaitGroup
@@ -92,8 +90,7 @@ var rebuildPromises = []promise{
 		ending.Wait()
 		w.NoError(failed)
 		w.numbersAgree(c, runs, connectorRuns, today, environments, connectors)
-		for w.rollUpRows(100) > 0 {
-		}
+		w.rollUpAll(100)
 		w.numbersAgree(c, runs, connectorRuns, today, environments, connectors)
 		numbers := func() string {
 			return fmt.Sprint(w.queryCount(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1`), w.queryCount(`SELECT count(*) FROM run_rollups WHERE project_id = $1`),
@@ -109,8 +106,7 @@ var rebuildPromises = []promise{
 		c := dice{rand.New(rand.NewPCG(9, 10))} //nolint:gosec // a test is the same each time
 		runs := w.pastRuns(c, 60, today, []uuid.UUID{w.environment.ID}, nil)
 		connectorRuns := w.pastConnectorRuns(c, 60, today, today.AddDate(0, 0, days), connectors)
-		for w.rollUpRows(100) > 0 {
-		}
+		w.rollUpAll(100)
 		w.corruptRollups()
 		// These wait in the outbox all the time.
 		runs = append(runs, w.pastRuns(c, 20, today, []uuid.UUID{w.environment.ID}, nil)...)
@@ -125,8 +121,7 @@ var rebuildPromises = []promise{
 		w.Error(err)
 		w.NotEmpty(w.rebuild())
 		w.numbersAgree(c, runs, connectorRuns, today, []uuid.UUID{w.environment.ID}, connectors)
-		for w.rollUpRows(100) > 0 {
-		}
+		w.rollUpAll(100)
 		w.numbersAgree(c, runs, connectorRuns, today, []uuid.UUID{w.environment.ID}, connectors)
 	}},
 	{"a rebuild keeps hours whose rows may be deleted", func(w *world) {
@@ -134,11 +129,9 @@ var rebuildPromises = []promise{
 		old := today.AddDate(0, 0, -9).UnixMicro()
 		w.deploy("one", "first")
 		w.endEvents(3)
-		for w.rollUpRows(100) > 0 {
-		}
-		_, err := w.db.ExecContext(w.ctx, `INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
+		w.rollUpAll(100)
+		w.exec(`INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
 			VALUES ($1, $2, 'hour', $3, 'webhook', 'completed', 5, 5)`, w.project.ID.String(), w.connector.ID.String(), old)
-		w.NoError(err)
 		counted := int64(0)
 		for _, hour := range w.rebuild() {
 			counted += hour.Runs

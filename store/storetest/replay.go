@@ -78,8 +78,7 @@ func (w *world) completedDelivery(c store.Connector) store.ConnectorRun {
 var replayPromises = []promise{
 	{"an open connector run is not replayed", func(w *world) {
 		w.deploy("one", "first", "second")
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		w.refusedReplay(e.ConnectorRunID, replay.InProgress)
 		d := w.underWayTo(w.outboundTo("results", automatic))
 		w.refusedReplay(d.Delivery.ID, replay.InProgress)
@@ -116,9 +115,7 @@ var replayPromises = []promise{
 			file, content, err := w.s.OpenRunFile(w.ctx, run.Key(), 0)
 			w.Equal("attached", string(w.readAll(content, err)))
 			w.NotEqual(e.Files[0].Blob, file.Blob, "a copy")
-			files, err := w.s.RunFiles(w.ctx, run.Key())
-			w.NoError(err)
-			w.Equal(e.Files[1], files[1])
+			w.Equal(e.Files[1], w.runFiles(run.Key())[1])
 		}
 		for _, run := range w.claim(2, lease) {
 			w.NoError(w.complete(completed(run)))
@@ -128,16 +125,14 @@ var replayPromises = []promise{
 		w.Equal(e.ConnectorRunID, *ended.ReplayOf)
 		w.Equal(original, w.connectorRun(e.ConnectorRunID))
 		w.Equal(ended.ID, *w.replayRun(ended.ID).ReplayOf, "a replay can be replayed")
-		runs, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 10})
-		w.NoError(err)
+		runs, total := w.listConnectorRuns(store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 10})
 		w.EqualValues(3, total)
 		w.Equal(e.ConnectorRunID, *runs[1].ReplayOf)
 	}},
 	{"a large input is copied, and the copy is kept", func(w *world) {
 		e, blob := w.singleEvent(), newUUIDv7()
 		large := bytes.Repeat([]byte("x"), 2*store.BlobChunk+1)
-		_, err := w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(large))
-		w.NoError(err)
+		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(large))))
 		e.Input, e.InputBlob = nil, &blob
 		w.accept(&e)
 		again := w.replayRun(e.ConnectorRunID)
@@ -161,21 +156,18 @@ var replayPromises = []promise{
 		for _, statement := range []string{
 			`DELETE FROM blob_chunks WHERE project_id = $1 AND blob_id = $2`, `DELETE FROM blobs WHERE project_id = $1 AND id = $2`,
 		} {
-			_, err := w.db.ExecContext(w.ctx, statement, w.project.ID.String(), e.Files[1].Blob.String())
-			w.NoError(err)
+			w.exec(statement, w.project.ID.String(), e.Files[1].Blob.String())
 		}
 		w.refusedReplay(e.ConnectorRunID, replay.Gone)
 		w.updateRows(`DELETE FROM inputs`)
 		w.refusedReplay(e.ConnectorRunID, replay.Gone)
-		_, err := w.s.EventInput(w.ctx, w.key(e.ConnectorRunID))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.EventInput(w.ctx, w.key(e.ConnectorRunID))), store.ErrNotFound)
 	}},
 	{"an event is rejected if the connector is closed or a limit is reached", func(w *world) {
 		w.deploy("one", "first")
 		w.endEvents(1)
 		w.countStored(10)
-		e := w.singleEvent()
-		w.accept(&e)
+		e := w.acceptEvent(w.singleEvent())
 		limits := w.project.Limits
 		for code, narrow := range map[replay.Reason]store.ProjectLimits{
 			replay.BacklogFull: {BacklogRuns: 1}, replay.StorageFull: {Storage: 1},
@@ -204,8 +196,7 @@ var replayPromises = []promise{
 		link := w.links[0]
 		link.FilesRequired = true
 		w.NoError(w.s.PutLink(w.ctx, link))
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		again := w.replayRun(e.ConnectorRunID)
 		w.Equal(runerror.FilesRequired, w.run(again.RunIDs[0]).ErrorCode)
 		w.Equal(store.RunQueued, w.run(again.RunIDs[1]).Status)
@@ -218,8 +209,7 @@ var replayPromises = []promise{
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		delivered := w.completedDelivery(out)
-		e := w.singleEvent()
-		w.accept(&e)
+		e := w.acceptEvent(w.singleEvent())
 		for _, original := range []store.ConnectorRun{asEnded(w.connectorRun(e.ConnectorRunID)), delivered} {
 			first, err := replay.One(w.ctx, w.s, replayRules, original, requestKey("1", "this"))
 			w.NoError(err)
@@ -243,8 +233,7 @@ var replayPromises = []promise{
 		w.NoError(err)
 		w.Equal(store.Repeated, again.Verdict, "also with two at once")
 		w.updateRows(`UPDATE idempotency_keys SET expires_at = 1`)
-		_, err = w.s.KnownRequest(w.ctx, out.Key(), *requestKey("1", "this"))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.KnownRequest(w.ctx, out.Key(), *requestKey("1", "this"))), store.ErrNotFound)
 		again, err = w.s.Redeliver(w.ctx, store.Redelivery{Of: delivered.Key(), Idempotency: requestKey("1", "this")})
 		w.NoError(err)
 		w.Equal(store.Accepted, again.Verdict)
@@ -253,8 +242,7 @@ var replayPromises = []promise{
 		w.deploy("one", "first")
 		out := w.outboundTo("results", automatic)
 		original := w.completedDelivery(out)
-		attempts, _, err := w.s.Attempts(w.ctx, original.Key())
-		w.NoError(err)
+		attempts, _ := w.attempts(original.Key())
 		for range 2 { // also without the link
 			var again store.ConnectorRun
 			w.awaitHint(store.TopicDelivery, w.environment.ID, func() { again = w.replayRun(original.ID) })
@@ -274,8 +262,7 @@ var replayPromises = []promise{
 			}
 		}
 		w.Equal(original, w.connectorRun(original.ID))
-		unchanged, _, err := w.s.Attempts(w.ctx, original.Key())
-		w.NoError(err)
+		unchanged, _ := w.attempts(original.Key())
 		w.Equal(attempts, unchanged)
 	}},
 	{"a delivery that would not be sent is rejected", func(w *world) {
@@ -295,11 +282,9 @@ var replayPromises = []promise{
 		w.replayRun(gone.Delivery.ID)
 		w.updateRows(`DELETE FROM ended_runs`)
 		w.refusedReplay(original.ID, replay.Gone)
-		e := w.singleEvent()
-		w.accept(&e)
+		e := w.acceptEvent(w.singleEvent())
 		for _, id := range []uuid.UUID{e.ConnectorRunID, newUUIDv7()} {
-			_, err := w.s.Redeliver(w.ctx, store.Redelivery{Of: w.key(id)})
-			w.ErrorIs(err, store.ErrNotFound)
+			w.ErrorIs(errorOf(w.s.Redeliver(w.ctx, store.Redelivery{Of: w.key(id)})), store.ErrNotFound)
 		}
 	}},
 	{"a skipped delivery is replayed once its connector sends again", func(w *world) {

@@ -25,8 +25,7 @@ func (w *world) nextMillisecond() (now time.Time) {
 	begun, err := w.s.Now(w.ctx)
 	w.NoError(err)
 	for now = begun; now.UnixMilli() == begun.UnixMilli(); {
-		now, err = w.s.Now(w.ctx)
-		w.NoError(err)
+		now = w.now()
 	}
 	return now
 }
@@ -62,8 +61,7 @@ func (w *world) originals(r store.Replay, limit int) store.ReplayPage {
 func (w *world) endedEvents(statuses ...store.RunStatus) (ids []uuid.UUID) {
 	w.deploy("past", "first", "second")
 	for _, status := range statuses {
-		e := w.singleEvent()
-		w.accept(&e)
+		e := w.acceptEvent(w.singleEvent())
 		w.NoError(w.complete(store.Completion{Lease: leaseOf(w.claim(1, lease)[0]), Status: status, Error: "no"}))
 		ids = append(ids, e.ConnectorRunID)
 	}
@@ -93,8 +91,7 @@ func originalIDs(runs []store.ConnectorRun) (ids []uuid.UUID) {
 
 // countReplays returns the number of replays of a connector run.
 func (w *world) countReplays(connector store.Key, original uuid.UUID) (n int) {
-	runs, _, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: connector, Limit: 100})
-	w.NoError(err)
+	runs, _ := w.listConnectorRuns(store.ConnectorRunQuery{Connector: connector, Limit: 100})
 	for _, run := range runs {
 		if run.ReplayOf != nil && *run.ReplayOf == original {
 			n++
@@ -119,8 +116,7 @@ var replaysPromises = []promise{
 		w.Equal(n.ID, r.ID)
 		w.Equal(w.connector.Key(), r.Connector())
 		w.True(n.Filter.Since.Equal(r.Filter.Since))
-		clock, err := w.s.Now(w.ctx)
-		w.NoError(err)
+		clock := w.now()
 		w.True(r.Filter.Until.Before(n.Filter.Until))
 		w.False(r.Filter.Until.After(clock), "later ones are not included, whatever the caller's clock says")
 		w.Equal(n.Filter.Statuses, r.Filter.Statuses)
@@ -136,8 +132,7 @@ var replaysPromises = []promise{
 	{"a filter finds ended connector runs of its window, and no replays", func(w *world) {
 		failed, ok := store.RunFailed, store.RunCompleted
 		ids := w.endedEvents(failed, ok, failed, failed)
-		open := w.singleEvent()
-		w.accept(&open)
+		open := w.acceptEvent(w.singleEvent())
 		skipped := w.event()
 		skipped.Runs, skipped.Input, skipped.Skipped, skipped.Trigger = nil, nil, "not now", store.TriggerCron
 		w.accept(&skipped)
@@ -204,13 +199,11 @@ var replaysPromises = []promise{
 		w.EqualValues(1, moved.Replayed)
 		w.Equal(1, w.countReplays(w.connector.Key(), ids[0]))
 		before := w.allRows(w.project.ID)
-		_, err = w.replayStep(page.Originals[0], step)
-		w.ErrorIs(err, store.ErrReplayMoved, "a stale process changes nothing")
+		w.ErrorIs(errorOf(w.replayStep(page.Originals[0], step)), store.ErrReplayMoved, "a stale process changes nothing")
 		w.Equal(before, w.allRows(w.project.ID))
 		w.NoError(w.s.CancelReplay(w.ctx, r.Key()))
 		before = w.allRows(w.project.ID)
-		_, err = w.replayStep(page.Originals[1], replayStep(moved, ids[1]))
-		w.ErrorIs(err, store.ErrReplayMoved, "also after a cancellation")
+		w.ErrorIs(errorOf(w.replayStep(page.Originals[1], replayStep(moved, ids[1]))), store.ErrReplayMoved, "also after a cancellation")
 		w.Equal(before, w.allRows(w.project.ID))
 	}},
 	{"a replayed delivery and its step are written together, once", func(w *world) {
@@ -220,12 +213,10 @@ var replaysPromises = []promise{
 		r := w.startReplay(w.newReplay(out, store.ConnectorRunCompleted))
 		page := w.originals(r, 10)
 		w.Equal([]uuid.UUID{original.ID}, originalIDs(page.Originals))
-		_, err := w.replayStep(page.Originals[0], replayStep(r, original.ID))
-		w.NoError(err)
+		w.NoError(errorOf(w.replayStep(page.Originals[0], replayStep(r, original.ID))))
 		w.EqualValues(1, w.storedReplay(r).Replayed)
 		before := w.allRows(w.project.ID)
-		_, err = w.replayStep(page.Originals[0], replayStep(r, original.ID))
-		w.ErrorIs(err, store.ErrReplayMoved)
+		w.ErrorIs(errorOf(w.replayStep(page.Originals[0], replayStep(r, original.ID))), store.ErrReplayMoved)
 		w.Equal(before, w.allRows(w.project.ID))
 		w.Equal(1, w.countReplays(out.Key(), original.ID))
 	}},
@@ -273,9 +264,7 @@ var replaysPromises = []promise{
 		w.NoError(err)
 		w.False(taken[0].TakenAt.After(now))
 		w.Equal(taken[0].TakenAt.Add(lease), *next)
-		none, err := w.s.TakeReplays(w.ctx, 10, lease)
-		w.NoError(err)
-		w.Empty(none)
+		w.requireNone(w.s.TakeReplays(w.ctx, 10, lease))
 		w.NoError(w.s.MoveReplay(w.ctx, store.ReplayStep{From: r.Position, To: taken[0], Due: taken[0].TakenAt}))
 		w.updateRows(`UPDATE replays SET due_at = due_at - 1`)
 		again, err := w.s.TakeReplays(w.ctx, 10, expired)
@@ -322,15 +311,13 @@ var replaysPromises = []promise{
 		w.NoError(w.s.CancelReplay(w.ctx, r.Key()))
 		w.Equal(store.ReplayCancelled, w.storedReplay(r).Status)
 		second := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
-		list, err := w.s.ListReplays(w.ctx, w.connector.Key())
-		w.NoError(err)
+		list := w.listReplays(w.connector.Key())
 		w.Equal([]store.Replay{second, w.storedReplay(r)}, list)
 		unknown := w.newReplay(w.connector, store.ConnectorRunFailed)
 		unknown.Connector.ID = uuid.New()
 		_, _, err = w.s.StartReplay(w.ctx, unknown)
 		w.ErrorIs(err, store.ErrNotFound)
-		_, err = w.s.Replay(w.ctx, w.key(unknown.ID))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Replay(w.ctx, w.key(unknown.ID))), store.ErrNotFound)
 		w.ErrorIs(w.s.CancelReplay(w.ctx, w.key(unknown.ID)), store.ErrNotFound)
 	}},
 	{"the number of open replays per project is limited", func(w *world) {
@@ -360,11 +347,9 @@ var replaysPromises = []promise{
 		}
 		all.Wait()
 		w.Equal(store.MaxRunningReplays, made)
-		_, err := start()
-		w.ErrorIs(err, store.ErrTooManyReplays)
+		w.ErrorIs(errorOf(start()), store.ErrTooManyReplays)
 		w.NoError(w.s.CancelReplay(w.ctx, last.Key()))
-		_, err = start()
-		w.NoError(err)
+		w.NoError(errorOf(start()))
 	}},
 	{"of concurrent replays of a connector one starts", func(w *world) {
 		var all sync.WaitGroup
@@ -406,23 +391,17 @@ var replaysPromises = []promise{
 			}
 			w.NoError(w.s.CancelReplay(w.ctx, r.Key()))
 		}
-		list, err := w.s.ListReplays(w.ctx, w.connector.Key())
-		w.NoError(err)
-		w.Len(list, store.MaxReplays)
-		_, err = w.s.Replay(w.ctx, first.Key())
+		w.Len(w.listReplays(w.connector.Key()), store.MaxReplays)
+		_, err := w.s.Replay(w.ctx, first.Key())
 		w.ErrorIs(err, store.ErrNotFound)
 		running := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))
 		w.updateRows(`UPDATE replays SET ended_at = CASE WHEN ended_at IS NULL THEN NULL ELSE 1 END`)
 		for n := 1; n > 0; {
-			n, err = w.s.SweepExpired(w.ctx, 100)
-			w.NoError(err)
+			n = w.sweepExpired(100)
 		}
-		list, err = w.s.ListReplays(w.ctx, w.connector.Key())
-		w.NoError(err)
-		w.Equal([]store.Replay{running}, list)
+		w.Equal([]store.Replay{running}, w.listReplays(w.connector.Key()))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
-		_, err = w.s.Replay(w.ctx, running.Key())
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Replay(w.ctx, running.Key())), store.ErrNotFound)
 		_, next, err := w.s.NextReplay(w.ctx)
 		w.NoError(err)
 		w.Nil(next)

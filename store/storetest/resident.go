@@ -156,8 +156,7 @@ func (r *resident) happens(name, key string, tick *store.DueTick) {
 	for _, l := range route.Links {
 		e.Runs = append(e.Runs, store.EventRun{ID: newUUIDv7(), LinkID: l.ID, AgentName: l.AgentName, Concurrency: store.ConcurrencyKey{Text: key}})
 	}
-	admissions, err := r.s.Accept(r.ctx, []store.Event{e})
-	r.NoError(err)
+	admissions := r.tryAccept(e)
 	r.recordResult(fmt.Sprint("event of ", name, ": ", admissions[0].Verdict, " ", len(admissions[0].RunIDs)), admissions[0].Err)
 }
 
@@ -180,8 +179,7 @@ func (r *resident) makeTickDue(name string) {
 
 // replaysOne replays an ended connector run of a connector.
 func (r *resident) replaysOne(name string) {
-	runs, _, err := r.s.ListConnectorRuns(r.ctx, store.ConnectorRunQuery{Connector: r.connectors[name].Key(), Limit: 100})
-	r.NoError(err)
+	runs, _ := r.listConnectorRuns(store.ConnectorRunQuery{Connector: r.connectors[name].Key(), Limit: 100})
 	runs = slices.DeleteFunc(runs, func(run store.ConnectorRun) bool { return run.EndedAt == nil })
 	slices.SortFunc(runs, func(a, b store.ConnectorRun) int { return strings.Compare(r.describeEvent(a), r.describeEvent(b)) })
 	if len(runs) == 0 {

@@ -110,8 +110,7 @@ var platformActs = map[string]func(w *world, all []*resident){
 	"sweep": func(w *world, _ []*resident) { w.sweep(1000) },
 	"expire": func(w *world, _ []*resident) {
 		w.expireRuns(-time.Hour, 1000)
-		_, err := w.s.ExpireDeliveries(w.ctx, -time.Hour, 1000)
-		w.NoError(err)
+		w.NoError(errorOf(w.s.ExpireDeliveries(w.ctx, -time.Hour, 1000)))
 	},
 	"replay": func(w *world, all []*resident) {
 		taken, err := w.s.TakeReplays(w.ctx, 1000, expired)

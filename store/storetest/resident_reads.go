@@ -29,8 +29,7 @@ func (r *resident) describeEvent(run store.ConnectorRun) string {
 		r.NoError(err)
 		return text + " " + string(in.Data)
 	}
-	attempts, next, err := r.s.Attempts(r.ctx, run.Key())
-	r.NoError(err)
+	attempts, next := r.attempts(run.Key())
 	for _, a := range attempts {
 		text += fmt.Sprint(" ", a.Number, ":", a.StatusCode)
 	}
@@ -61,13 +60,11 @@ func (r *resident) connector(name string) (lines []string) {
 	known, err = r.s.KnownKey(r.ctx, key, "key:a")
 	r.NoError(err)
 	lines = append(lines, fmt.Sprint(rejections.Counts, known))
-	replays, err := r.s.ListReplays(r.ctx, key)
-	r.NoError(err)
+	replays := r.listReplays(key)
 	for _, one := range replays {
 		lines = append(lines, fmt.Sprint("replays ", one.Status, one.Match.Matched, one.Replayed, one.Refused))
 	}
-	runs, total, err := r.s.ListConnectorRuns(r.ctx, store.ConnectorRunQuery{Connector: key, Limit: 100})
-	r.NoError(err)
+	runs, total := r.listConnectorRuns(store.ConnectorRunQuery{Connector: key, Limit: 100})
 	lines = append(lines, fmt.Sprint(total))
 	for _, run := range runs {
 		lines = append(lines, r.describeEvent(run))
@@ -87,8 +84,7 @@ func (r *resident) environmentLines(name string) (lines []string) {
 	if e.LiveDeploymentID != nil {
 		lines = append(lines, "live: "+names[*e.LiveDeploymentID])
 	}
-	deployments, err := r.s.ListDeployments(r.ctx, key)
-	r.NoError(err)
+	deployments := r.listDeployments(key)
 	for _, d := range deployments {
 		lines = append(lines, fmt.Sprint("deployment ", names[d.ID], d.Status, d.Message, len(d.Agents)))
 	}
@@ -118,13 +114,11 @@ func (r *resident) recordReads() {
 			lines = append(lines, name+": "+line)
 		}
 	}
-	runs, _, err := r.s.ListRuns(r.ctx, store.RunQuery{ProjectID: r.project.ID, Limit: 200})
-	r.NoError(err)
+	runs := r.listRuns(store.RunQuery{ProjectID: r.project.ID, Limit: 200})
 	for _, listed := range runs {
 		run := r.run(listed.ID)
 		r.Equal(run.Status, listed.Status)
-		journal, err := r.s.Journal(r.ctx, run.Key())
-		r.NoError(err)
+		journal := r.journal(run.Key())
 		_, body, err := r.s.RunInput(r.ctx, run.Key())
 		input := r.readAll(body, err)
 		lines = append(lines, fmt.Sprint("run ", run.AgentName, run.Status, run.ErrorCode, run.Error, run.Output, run.Attempt, len(journal), len(input)))

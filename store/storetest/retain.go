@@ -28,10 +28,8 @@ func (w *world) dropHistory(age time.Duration) (n int) {
 			break
 		}
 	}
-	_, err := w.db.ExecContext(w.ctx, `UPDATE blobs SET created_at = created_at - $1 WHERE mark = ''`, (2 * aDay).Microseconds())
-	w.NoError(err)
-	_, err = w.s.SweepExpired(w.ctx, 100)
-	w.NoError(err)
+	w.exec(`UPDATE blobs SET created_at = created_at - $1 WHERE mark = ''`, (2 * aDay).Microseconds())
+	w.NoError(errorOf(w.s.SweepExpired(w.ctx, 100)))
 	return n
 }
 
@@ -41,8 +39,7 @@ func (w *world) history() store.Event {
 	w.deploy("one", "first")
 	e, input, file := w.singleEvent(), newUUIDv7(), newUUIDv7()
 	for _, blob := range []uuid.UUID{input, file} {
-		_, err := w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(make([]byte, store.BlobChunk+1)))
-		w.NoError(err)
+		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(make([]byte, store.BlobChunk+1)))))
 	}
 	e.Input, e.InputBlob = nil, &input
 	e.Files = []store.File{{Name: "a", FieldName: "f", MIMEType: "text/plain", Size: store.BlobChunk + 1, Blob: &file}}
@@ -54,25 +51,21 @@ func (w *world) history() store.Event {
 	})
 	w.NoError(err)
 	w.NoError(w.s.RecordAuditOutcome(w.ctx, w.project.ID, id, store.AuditOutcome{Status: 201}))
-	for w.countStored(100) > 0 {
-	}
+	w.countAllStored()
 	return e
 }
 
 var retentionPromises = []promise{
 	{"history is deleted by whole days, with its blobs and stored bytes", func(w *world) {
 		e := w.history()
-		stored := w.storedBytes()
-		w.EqualValues(stored, w.queryCount(`SELECT sum(bytes) FROM stored_days WHERE project_id = $1`), "it consists of days")
+		w.EqualValues(w.storedBytes(), w.queryCount(`SELECT sum(bytes) FROM stored_days WHERE project_id = $1`), "it consists of days")
 		w.EqualValues(5, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`), "input, file, output, entry and bundle")
 		w.Zero(w.dropHistory(aDay), "it is not old enough")
 		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM audit_days WHERE project_id = $1`))
 		w.Equal(store.RunCompleted, w.run(e.Runs[0].ID).Status)
 		oldest, err := w.s.OldestHistory(w.ctx)
 		w.NoError(err)
-		now, err := w.s.Now(w.ctx)
-		w.NoError(err)
-		w.WithinDuration(now, oldest.Deletable, 2*aDay)
+		w.WithinDuration(w.now(), oldest.Deletable, 2*aDay)
 
 		// As seen in four days.
 		w.Positive(w.dropHistory(-4 * aDay))
@@ -85,8 +78,7 @@ var retentionPromises = []promise{
 		w.Zero(w.queryCount(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
 		w.Zero(w.queryCount(`SELECT count(*) FROM audit_days WHERE project_id = $1`))
 		w.Zero(w.dropHistory(-4 * aDay))
-		_, err = w.s.Run(w.ctx, w.key(e.Runs[0].ID))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Run(w.ctx, w.key(e.Runs[0].ID))), store.ErrNotFound)
 		_, _, err = w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
 		w.ErrorIs(err, store.ErrNotFound)
 		oldest, err = w.s.OldestHistory(w.ctx)
@@ -100,14 +92,12 @@ var retentionPromises = []promise{
 		w.NoError(w.complete(largeCompletion(w.claim(1, lease)[0])))
 		w.endEvents(2)
 		w.Equal(3, w.postDeliveries())
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		w.dropHistory(-4 * aDay)
 		oldest, err := w.s.OldestHistory(w.ctx)
 		w.NoError(err)
 		w.Zero(oldest.Deletable, "kept days are not overdue")
-		_, err = w.s.EnsurePartitions(w.ctx, 0)
-		w.NoError(err)
+		w.NoError(errorOf(w.s.EnsurePartitions(w.ctx, 0)))
 		large := 0
 		for range 3 {
 			claimed := w.takeDue(1, 1)

@@ -219,8 +219,7 @@ var savedFilePromises = []promise{
 		entries := saveEntries(1, savedFileOf("s1", variedText(100_000)))
 		w.Equal(2*least+entries[0].Size()+entries[1].Size()+100_000, w.storedBytes())
 		w.updateRows(`UPDATE blobs SET created_at = created_at - $2`, (25 * time.Hour).Microseconds())
-		_, err := w.s.SweepExpired(w.ctx, 100)
-		w.NoError(err)
+		w.NoError(errorOf(w.s.SweepExpired(w.ctx, 100)))
 		w.requireSaved(c.Run.Key(), "s1", variedText(100_000))
 		w.dropHistory(-4 * aDay)
 		w.Zero(w.storedBytes())
@@ -241,18 +240,15 @@ var savedFilePromises = []promise{
 		_, c := w.running(lease)
 		w.NoError(w.saveText(leaseOf(c), 1, "s1", variedText(100_000)))
 		w.NoError(w.complete(completed(c)))
-		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10})
-		w.NoError(err)
+		runs := w.listRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 10})
 		w.Len(runs, 2)
 		left := func(run store.Run) int64 {
 			before := w.storedBytes()
 			w.NoError(w.s.EraseRun(w.ctx, run.Key()))
-			for w.countStored(100) > 0 {
-			}
+			w.countAllStored()
 			return before - w.storedBytes()
 		}
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		entries := saveEntries(1, savedFileOf("s1", variedText(100_000)))
 		withFile, without := left(runs[0]), left(runs[1])
 		w.Equal(without+entries[0].Size()+entries[1].Size()+100_000, withFile)
@@ -264,8 +260,7 @@ var savedFilePromises = []promise{
 		w.dropHistory(-4 * aDay)
 		w.requireSaved(c.Run.Key(), "s1", variedText(100_000))
 		w.NoError(w.complete(completed(c)))
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		w.Equal(w.storedBytes(), w.queryCount(`SELECT sum(bytes) FROM stored_days WHERE project_id = $1`))
 		w.dropHistory(-4 * aDay)
 		w.Zero(w.storedBytes())

@@ -27,18 +27,15 @@ var schemaPromises = []promise{
 func foreignMigrations(w *world) {
 	w.NoError(w.s.Ping(w.ctx))
 	w.NoError(w.s.Migrate(w.ctx), "a second call is no error")
-	_, err := w.db.ExecContext(w.ctx, `UPDATE schema_fingerprints SET fingerprint = 'of another text'`)
-	w.NoError(err)
+	w.exec(`UPDATE schema_fingerprints SET fingerprint = 'of another text'`)
 	w.refusesSchema()
 }
 
 // missingFingerprint: a database without fingerprints counts as one of other migrations.
 func missingFingerprint(w *world) {
-	_, err := w.db.ExecContext(w.ctx, `DELETE FROM schema_fingerprints`)
-	w.NoError(err)
+	w.exec(`DELETE FROM schema_fingerprints`)
 	w.refusesSchema()
-	_, err = w.db.ExecContext(w.ctx, `DROP TABLE schema_fingerprints`)
-	w.NoError(err)
+	w.exec(`DROP TABLE schema_fingerprints`)
 	w.refusesSchema()
 }
 
@@ -51,12 +48,10 @@ func (w *world) refusesSchema() {
 
 // migrateFurther makes the database look as after a migration of a later release.
 func (w *world) migrateFurther() {
-	_, err := w.db.ExecContext(w.ctx, `INSERT INTO goose_db_version (version_id, is_applied)
-		SELECT MAX(version_id) + 1, TRUE FROM goose_db_version`)
-	w.NoError(err)
-	_, err = w.db.ExecContext(w.ctx, `INSERT INTO schema_fingerprints (version, fingerprint)
-		SELECT MAX(version) + 1, 'of a later release' FROM schema_fingerprints`)
-	w.NoError(err)
+	w.NoError(errorOf(w.db.ExecContext(w.ctx, `INSERT INTO goose_db_version (version_id, is_applied)
+		SELECT MAX(version_id) + 1, TRUE FROM goose_db_version`)))
+	w.NoError(errorOf(w.db.ExecContext(w.ctx, `INSERT INTO schema_fingerprints (version, fingerprint)
+		SELECT MAX(version) + 1, 'of a later release' FROM schema_fingerprints`)))
 }
 
 // newerMigrations: migrations of a later release that supports this one make no difference.
@@ -72,14 +67,12 @@ func newerMigrations(w *world) {
 func excludingMigrations(w *world) {
 	w.deploy("one", "first")
 	_, c := w.running(lease)
-	e := w.singleEvent()
-	w.accept(&e)
+	w.acceptEvent(w.singleEvent())
 	control, uid := w.s.ForCluster("cluster"), uuid.New()
 	w.NoError(w.s.HoldCluster(w.ctx, "cluster", uid))
 	w.migrateFurther()
-	_, err := w.db.ExecContext(w.ctx, `UPDATE schema_compat SET oldest = (SELECT MAX(version) FROM schema_fingerprints)`)
-	w.NoError(err)
-	err = w.s.Migrate(w.ctx)
+	w.exec(`UPDATE schema_compat SET oldest = (SELECT MAX(version) FROM schema_fingerprints)`)
+	err := w.s.Migrate(w.ctx)
 	w.ErrorIs(err, store.ErrNewerSchema)
 	err = w.s.Ping(w.ctx)
 	w.ErrorIs(err, store.ErrNewerSchema)
@@ -110,8 +103,7 @@ func excludingMigrations(w *world) {
 	} {
 		w.ErrorIs(change(), store.ErrNewerSchema, name)
 	}
-	_, err = w.db.ExecContext(w.ctx, `UPDATE schema_compat SET oldest = 1`)
-	w.NoError(err)
+	w.exec(`UPDATE schema_compat SET oldest = 1`)
 	w.ErrorIs(w.s.PutProject(w.ctx, w.project), store.ErrNewerSchema, "until the next check")
 	w.NoError(w.s.Ping(w.ctx))
 	w.NoError(w.s.PutProject(w.ctx, w.project))

@@ -150,8 +150,7 @@ var searchPromises = []promise{
 			w.indexRuns(10)
 		}
 		w.Zero(w.indexRuns(10), "once")
-		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: searchFor("plum"), Limit: 10})
-		w.NoError(err)
+		runs := w.listRuns(store.RunQuery{ProjectID: w.project.ID, Search: searchFor("plum"), Limit: 10})
 		w.Len(runs, 1)
 		w.Empty(runs[0].Output, "lists have none")
 		w.Equal("no cherry", runs[0].Error)
@@ -176,9 +175,7 @@ var searchPromises = []promise{
 				w.Equal(want.found, slices.Equal(got, []uuid.UUID{run}), want)
 				w.Equal(want.found, len(got) > 0, want)
 				q := store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: &s}
-				n, err := w.s.RunStatistics(w.ctx, q)
-				w.NoError(err)
-				w.Equal(want.found, n.Total() == 1, want)
+				w.Equal(want.found, w.runStatistics(q).Total() == 1, want)
 			}
 		}
 	}},
@@ -186,8 +183,7 @@ var searchPromises = []promise{
 		w.deploy("one", "first")
 		filler := " " + strings.Repeat("x", store.MaxInlineText) + " "
 		e, blob := w.singleEvent(), newUUIDv7()
-		_, err := w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader("apple"+filler+"pear"))
-		w.NoError(err)
+		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader("apple"+filler+"pear"))))
 		e.Input, e.InputBlob = nil, &blob
 		w.accept(&e)
 		run := w.claim(1, lease)[0]
@@ -298,8 +294,7 @@ var searchPromises = []promise{
 	}},
 	{"a match has only the remaining time", func(w *world) {
 		w.deploy("one", "first")
-		e := w.singleEvent()
-		w.accept(&e)
+		w.acceptEvent(w.singleEvent())
 		waits := &store.Search{
 			Match: func(ctx context.Context, _ store.Searched) bool { <-ctx.Done(); return false },
 			Left:  func() time.Duration { return 100 * time.Millisecond },
@@ -321,11 +316,9 @@ var searchPromises = []promise{
 		w.NotNil(next)
 		w.Equal(store.MaxCandidates, looked)
 		q := store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: search}
-		_, err = w.s.RunStatistics(w.ctx, q)
-		w.ErrorIs(err, store.ErrSearchTooBroad)
+		w.ErrorIs(errorOf(w.s.RunStatistics(w.ctx, q)), store.ErrSearchTooBroad)
 		q.Since = begin.Add(time.Second)
-		_, err = w.s.RunStatistics(w.ctx, q)
-		w.NoError(err, "fewer runs of a window are read")
+		w.NoError(errorOf(w.s.RunStatistics(w.ctx, q)), "fewer runs of a window are read")
 	}},
 	{"a search finds the same runs as a full scan", func(w *world) { w.searchesAtRandom() }},
 	{"a search by old words scans no newer runs", func(w *world) { w.looksNoFurtherThanItMust() }},
@@ -333,8 +326,7 @@ var searchPromises = []promise{
 	{"runs are listed by further fields", func(w *world) {
 		w.deploy("one", "first")
 		spec := w.deploy("two", "first")
-		e := w.singleEvent()
-		w.accept(&e)
+		e := w.acceptEvent(w.singleEvent())
 		w.endEvents(1)
 		all := w.listAllRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 10})
 		w.Len(all, 2)
@@ -370,9 +362,8 @@ func (w *world) manyPast(begin time.Time, n int) {
 				w.project.ID, id, w.environment.ID, id, at, at))
 		}
 		//nolint:gosec // ids that were made above
-		_, err := w.db.ExecContext(w.ctx, `INSERT INTO ended_runs (project_id, id, environment_id, agent_name, input_id, status, token, attempt, runner_id, error_code,
-			error, output, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, queued_at, ended_at) VALUES `+strings.Join(rows, ", "))
-		w.NoError(err)
+		w.exec(`INSERT INTO ended_runs (project_id, id, environment_id, agent_name, input_id, status, token, attempt, runner_id, error_code,
+			error, output, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, queued_at, ended_at) VALUES ` + strings.Join(rows, ", "))
 	}
 	w.recordDay(begin)
 	w.recordDay(begin.Add(time.Duration(n) * time.Millisecond))
@@ -431,10 +422,9 @@ func (w *world) searchesAtRandom() {
 		}
 		w.Equal(want, w.searchBoth(q, words...), "%v of %+v", words, q)
 		for _, search := range []*store.Search{searchFor(words...), searchUnindexed(words...)} {
-			n, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{
+			n := w.runStatistics(store.StatisticsQuery{
 				Environment: w.environment.Key(), AgentName: agent, Since: q.Since, Until: q.Until, Search: search,
 			})
-			w.NoError(err)
 			w.Equal(counts, n.Runs, words)
 		}
 	}

@@ -31,10 +31,9 @@ var manyWords = map[string]func(n int) bool{
 func (w *world) manyIndexed(runs int) []uuid.UUID {
 	begin := time.Now().UTC().Truncate(24 * time.Hour)
 	w.manyPast(begin, runs)
-	_, err := w.db.ExecContext(w.ctx, fmt.Sprintf(`UPDATE ended_runs SET output = 'all' || CASE WHEN (queued_at - %[1]d) / 1000 < %[2]d THEN ' old' ELSE '' END
+	w.exec(fmt.Sprintf(`UPDATE ended_runs SET output = 'all' || CASE WHEN (queued_at - %[1]d) / 1000 < %[2]d THEN ' old' ELSE '' END
 		|| CASE WHEN (queued_at - %[1]d) / 1000 %% 2 = 0 THEN ' even' ELSE ' odd' END || CASE WHEN (queued_at - %[1]d) / 1000 %% 40 = 7 THEN ' seldom' ELSE '' END`,
 		begin.UnixMicro(), oldRuns))
-	w.NoError(err)
 	ids := w.listAllRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 1000})
 	w.Len(ids, runs)
 	slices.Reverse(ids)
@@ -43,9 +42,8 @@ func (w *world) manyIndexed(runs int) []uuid.UUID {
 		for i, id := range some {
 			texts[i] = id.String()
 		}
-		_, err := w.db.ExecContext(w.ctx, `INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, 0)`,
+		w.exec(`INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, 0)`,
 			w.project.ID.String(), texts[0], "{"+strings.Join(texts, ",")+"}")
-		w.NoError(err)
 	}
 	for w.indexRuns(10) > 0 {
 	}
@@ -118,8 +116,7 @@ func (w *world) looksNoFurtherThanItMust() {
 		asked++
 		return time.Minute
 	}
-	runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 100})
-	w.NoError(err)
+	runs := w.listRuns(store.RunQuery{ProjectID: w.project.ID, Search: search, Limit: 100})
 	found := make([]uuid.UUID, len(runs))
 	for i, run := range runs {
 		found[i] = run.ID

@@ -50,8 +50,7 @@ func (w *world) sendPayload(s store.Send) store.Sent {
 // requireRejected checks that a payload is rejected and leaves nothing.
 func (w *world) requireRejected(s store.Send, want error) {
 	before := w.countRowsOf("sends") + w.countRowsOf("deliveries") + w.countRowsOf("inputs") + w.countRowsOf("blobs")
-	_, err := w.s.Send(w.ctx, s)
-	w.ErrorIs(err, want)
+	w.ErrorIs(errorOf(w.s.Send(w.ctx, s)), want)
 	w.Equal(before, w.countRowsOf("sends")+w.countRowsOf("deliveries")+w.countRowsOf("inputs")+w.countRowsOf("blobs"))
 }
 
@@ -86,7 +85,7 @@ var sendPromises = []promise{
 		var sent store.Sent
 		w.awaitHint(store.TopicDelivery, w.environment.ID, func() { sent = w.sendPayload(payloadOf(run, "tell", 2, `{"n": 1}`)) })
 		w.Empty(sent.Skipped)
-		w.Equal(store.ConnectorRunPending, w.delivery(sent.DeliveryID).Status)
+		w.Equal(store.ConnectorRunPending, w.connectorRun(sent.DeliveryID).Status)
 		claimed := w.takeDue(10, 10)
 		w.Len(claimed, 1)
 		d := claimed[0]
@@ -97,7 +96,7 @@ var sendPromises = []promise{
 		w.Equal(run.Run.ID, d.RunID)
 		w.Zero(d.Run.ID)
 		w.recordAttempts(attempted(d, store.DeliveryDone))
-		ended := w.delivery(sent.DeliveryID)
+		ended := w.connectorRun(sent.DeliveryID)
 		w.Equal(store.ConnectorRunCompleted, ended.Status)
 		w.Equal(store.TriggerOutbound, ended.Trigger)
 		w.Equal([]uuid.UUID{run.Run.ID}, ended.RunIDs)
@@ -112,11 +111,9 @@ var sendPromises = []promise{
 		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(2)
 		most := `"` + strings.Repeat("x", store.MaxPayload-2) + `"`
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		before, blobs := w.storedBytes(), w.countRowsOf("blobs")
-		sent := w.sendPayload(payloadOf(run, "tell", 1, most))
-		w.Equal(sent, w.sendPayload(payloadOf(run, "tell", 1, most)), "again")
+		w.Equal(w.sendPayload(payloadOf(run, "tell", 1, most)), w.sendPayload(payloadOf(run, "tell", 1, most)), "again")
 		w.Equal(blobs+1, w.countRowsOf("blobs"), "unneeded blobs are deleted")
 		d := w.takeDue(10, 10)[0]
 		w.Empty(d.Payload)
@@ -126,8 +123,7 @@ var sendPromises = []promise{
 		whole, err := io.ReadAll(body)
 		w.NoError(err)
 		w.Equal(most, string(whole))
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		w.GreaterOrEqual(w.storedBytes(), before+store.MaxPayload)
 		w.requireRejected(payloadOf(run, "tell", 2, most+" "), store.ErrTooLarge)
 	}},
@@ -192,7 +188,7 @@ var sendPromises = []promise{
 		sent := w.sendPayload(payloadOf(run, "tell", 1, `1`))
 		w.NotEmpty(sent.Skipped)
 		w.Equal(sent, w.sendPayload(payloadOf(run, "tell", 1, `1`)))
-		skipped := w.delivery(sent.DeliveryID)
+		skipped := w.connectorRun(sent.DeliveryID)
 		w.Equal(store.ConnectorRunSkipped, skipped.Status)
 		w.Equal(sent.Skipped, skipped.Error)
 		w.Empty(w.takeDue(10, 10))
@@ -226,11 +222,9 @@ var sendPromises = []promise{
 		first := w.sendPayload(payloadOf(run, "tell", 1, large))
 		w.updateRows(`UPDATE sends SET bytes = bytes + ` + fmt.Sprint(store.MaxSent-2*len(large)))
 		var much *store.TooMuchSentError
-		_, err := w.s.Send(w.ctx, payloadOf(run, "tell", 2, large+" "))
-		w.ErrorAs(err, &much)
+		w.ErrorAs(errorOf(w.s.Send(w.ctx, payloadOf(run, "tell", 2, large+" "))), &much)
 		w.sendPayload(payloadOf(run, "tell", 2, large))
-		_, err = w.s.Send(w.ctx, payloadOf(run, "tell", 3, `1`))
-		w.ErrorAs(err, &much)
+		w.ErrorAs(errorOf(w.s.Send(w.ctx, payloadOf(run, "tell", 3, `1`))), &much)
 		w.Equal(first, w.sendPayload(payloadOf(run, "tell", 1, large)))
 	}},
 	{"a run of a project with full storage sends nothing more", func(w *world) {
@@ -238,15 +232,13 @@ var sendPromises = []promise{
 		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(3)
 		first := w.sendPayload(payloadOf(run, "tell", 1, `1`))
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		w.project.Limits.Storage = w.projectLoad().Stored
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		before := w.countRowsOf("sends") + w.countRowsOf("deliveries") + w.countRowsOf("inputs") + w.countRowsOf("blobs")
 		var full *store.StorageFullError
 		for _, payload := range []string{`1`, `"` + strings.Repeat("x", store.MaxInlineInput) + `"`} {
-			_, err := w.s.Send(w.ctx, payloadOf(run, "tell", 2, payload))
-			w.ErrorAs(err, &full)
+			w.ErrorAs(errorOf(w.s.Send(w.ctx, payloadOf(run, "tell", 2, payload))), &full)
 			w.Equal(w.project.Limits.Storage, full.Limit)
 		}
 		w.Equal(before, w.countRowsOf("sends")+w.countRowsOf("deliveries")+w.countRowsOf("inputs")+w.countRowsOf("blobs"))
@@ -263,20 +255,17 @@ var sendPromises = []promise{
 		run := w.sending(3)
 		large := `"` + strings.Repeat("x", store.MaxInlineInput) + `"`
 		sent := w.sendPayload(payloadOf(run, "tell", 1, large))
-		_, err := w.db.ExecContext(w.ctx, `ALTER TABLE blob_chunks RENAME TO away`)
-		w.NoError(err)
+		w.exec(`ALTER TABLE blob_chunks RENAME TO away`)
 		w.Equal(sent, w.sendPayload(payloadOf(run, "tell", 1, large)), "again")
 		w.requireRejected(payloadOf(run, "other", 2, large), store.ErrNotFound)
 		w.requireRejected(payloadOf(run, "tell", 4, large), store.ErrInvalid)
 		w.updateRows(`UPDATE sends SET bytes = ` + fmt.Sprint(store.MaxSent))
 		var much *store.TooMuchSentError
-		_, err = w.s.Send(w.ctx, payloadOf(run, "tell", 2, large))
-		w.ErrorAs(err, &much)
+		w.ErrorAs(errorOf(w.s.Send(w.ctx, payloadOf(run, "tell", 2, large))), &much)
 		w.NoError(w.s.Release(w.ctx, leaseOf(run), 0))
 		w.claim(1, lease)
 		w.requireRejected(payloadOf(run, "tell", 2, large), store.ErrFenced)
-		_, err = w.db.ExecContext(w.ctx, `ALTER TABLE away RENAME TO blob_chunks`)
-		w.NoError(err)
+		w.exec(`ALTER TABLE away RENAME TO blob_chunks`)
 	}},
 	{"sends and notices have one hop more than their event, and its traceparent", func(w *world) {
 		w.deploy("one", "first", "second")
@@ -296,9 +285,9 @@ var sendPromises = []promise{
 		for _, d := range claimed {
 			w.Equal(4, d.Hops, d.Kind)
 			w.Equal(traceparent, d.Traceparent, d.Kind)
-			w.Equal(4, w.delivery(d.Delivery.ID).Hops, "while it is open")
+			w.Equal(4, w.connectorRun(d.Delivery.ID).Hops, "while it is open")
 			w.recordAttempts(attempted(d, store.DeliveryFailed))
-			w.Equal(4, w.delivery(d.Delivery.ID).Hops, "once it has failed")
+			w.Equal(4, w.connectorRun(d.Delivery.ID).Hops, "once it has failed")
 		}
 		w.postDeliveries()
 		for _, word := range w.takeDue(10, 10) {
@@ -306,7 +295,7 @@ var sendPromises = []promise{
 			w.Equal(4, word.Hops)
 			w.Equal(traceparent, word.Traceparent)
 			w.recordAttempts(attempted(word, store.DeliveryDone))
-			w.Equal(4, w.delivery(word.Delivery.ID).Hops, "once it was taken")
+			w.Equal(4, w.connectorRun(word.Delivery.ID).Hops, "once it was taken")
 			w.Zero(w.connectorRun(e.ConnectorRunID).Hops, "it is not a delivery")
 			for _, listed := range w.deliveriesOf(word.Connector) {
 				w.Equal(4, listed.Hops)
@@ -446,8 +435,7 @@ var sendPromises = []promise{
 		w.NoError(w.s.PutLink(w.ctx, late), "its connector is unknown")
 		w.NoError(w.s.PutLink(w.ctx, other))
 		w.NoError(w.s.PutConnector(w.ctx, c))
-		route, err := w.s.Route(w.ctx, c.Key())
-		w.NoError(err)
+		route := w.route(c.Key())
 		w.Len(route.Links, 1)
 		w.Equal(other.ID, route.Links[0].ID)
 		var many *store.TooManyOutboundLinksError
@@ -464,16 +452,13 @@ var sendPromises = []promise{
 		w.updateRows(`UPDATE links SET agent_name = CASE WHEN id = $2 THEN 'first' ELSE agent_name END`, last.ID.String())
 		last.AgentName = "first"
 		is := func(what string) {
-			route, err := w.s.Route(w.ctx, store.Key{ProjectID: w.project.ID, ID: last.ConnectorID})
-			w.NoError(err)
-			w.Len(route.Links, 1, what)
+			w.Len(w.route(store.Key{ProjectID: w.project.ID, ID: last.ConnectorID}).Links, 1, what)
 		}
 		w.NoError(w.s.PutLink(w.ctx, *last))
 		last.Outbound = &automatic
 		w.NoError(w.s.PutLink(w.ctx, *last))
 		is("a change of the link")
-		route, err := w.s.Route(w.ctx, store.Key{ProjectID: w.project.ID, ID: last.ConnectorID})
-		w.NoError(err)
+		route := w.route(store.Key{ProjectID: w.project.ID, ID: last.ConnectorID})
 		c := route.Connector
 		c.Config = timeoutSettings(77)
 		w.NoError(w.s.PutConnector(w.ctx, c))

@@ -15,10 +15,8 @@ import (
 // keepsSince sets the project's retention so that history is kept from a time, which moves with the
 // clock.
 func (w *world) keepsSince(at time.Time) {
-	now, err := w.s.Now(w.ctx)
-	w.NoError(err)
-	_, err = w.db.ExecContext(w.ctx, `UPDATE projects SET history_us = $1 WHERE project_id = $2`, now.Sub(at).Microseconds(), w.project.ID)
-	w.NoError(err)
+	now := w.now()
+	w.exec(`UPDATE projects SET history_us = $1 WHERE project_id = $2`, now.Sub(at).Microseconds(), w.project.ID)
 }
 
 // everyTenMinutes inserts a connector run every ten minutes for three days, with rollups.
@@ -37,29 +35,25 @@ func (w *world) everyTenMinutes(first time.Time) (all []pastConnectorRun) {
 			w.storedOn(store.TimeOf(run.id))
 		}
 	}
-	for w.rollUpRows(100) > 0 {
-	}
+	w.rollUpAll(100)
 	return all
 }
 
 // storedOn records stored bytes of the project on a day, as counting does.
 func (w *world) storedOn(day time.Time) {
-	_, err := w.db.ExecContext(w.ctx, `INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, $2, 1)
-		ON CONFLICT (project_id, day) DO UPDATE SET bytes = 1`, w.project.ID.String(), day.Unix()/(24*3600))
-	w.NoError(err)
+	w.NoError(errorOf(w.db.ExecContext(w.ctx, `INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, $2, 1)
+		ON CONFLICT (project_id, day) DO UPDATE SET bytes = 1`, w.project.ID.String(), day.Unix()/(24*3600))))
 }
 
 // recordDay records a day on which the project has history.
 func (w *world) recordDay(day time.Time) {
-	_, err := w.db.ExecContext(w.ctx, `INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, $2, 0)
-		ON CONFLICT (project_id, day) DO NOTHING`, w.project.ID.String(), day.Unix()/(24*3600))
-	w.NoError(err)
+	w.NoError(errorOf(w.db.ExecContext(w.ctx, `INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, $2, 0)
+		ON CONFLICT (project_id, day) DO NOTHING`, w.project.ID.String(), day.Unix()/(24*3600))))
 }
 
 // countListed returns the total of the connector run list, and the number of its rows in history.
 func (w *world) countListed() (total, rows int64) {
-	_, total, err := w.s.ListConnectorRuns(w.ctx, store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 10})
-	w.NoError(err)
+	_, total = w.listConnectorRuns(store.ConnectorRunQuery{Connector: w.connector.Key(), Limit: 10})
 	return total, w.queryCount(`SELECT count(*) FROM ended_connector_runs WHERE project_id = $1`)
 }
 
@@ -79,8 +73,7 @@ var shorterPromises = []promise{
 			all = slices.DeleteFunc(all, func(run pastConnectorRun) bool { return store.TimeOf(run.id).Before(edge) })
 			c := dice{rand.New(rand.NewPCG(11, 12))} //nolint:gosec // a test is the same each time
 			for range 40 {
-				now, err := w.s.Now(w.ctx)
-				w.NoError(err)
+				now := w.now()
 				w.pageAgrees(all, w.connectorPage(c, all, now, []uuid.UUID{w.connector.ID}), now)
 			}
 		}
@@ -94,8 +87,7 @@ var shorterPromises = []promise{
 		seen := slices.DeleteFunc(slices.Clone(all), func(run pastConnectorRun) bool { return store.TimeOf(run.id).Before(edge) })
 		w.connectorAgrees(seen, store.ConnectorStatisticsQuery{Connector: w.connector.Key(), Since: first.Add(5*time.Hour + 5*time.Minute)})
 		gone := store.ConnectorStatisticsQuery{Connector: w.connector.Key(), Since: first, Until: first.Add(time.Hour)}
-		got, err := w.s.ConnectorStatistics(w.ctx, gone)
-		w.NoError(err)
+		got := w.connectorStatistics(gone)
 		want := connectorNaively(all, gone)
 		want.Last = ""
 		w.Equal(want, got)
@@ -107,8 +99,7 @@ var shorterPromises = []promise{
 			w.keepsSince(first.AddDate(0, 0, 4))
 			total, rows := w.countListed()
 			w.Zero(total)
-			n, err := w.trimHistory(50)
-			w.NoError(err)
+			n := w.trimHistory(50)
 			w.keepsSince(first.AddDate(0, 0, -1))
 			total, left := w.countListed()
 			w.Equal(left, total)
@@ -123,11 +114,7 @@ var shorterPromises = []promise{
 		first := w.startOfToday().AddDate(0, 0, 1)
 		w.everyTenMinutes(first)
 		w.keepsSince(first.AddDate(0, 0, 2))
-		for n := 1; n > 0; {
-			var err error
-			n, err = w.trimHistory(50)
-			w.NoError(err)
-		}
+		w.untilTrimmed(50)
 		pastConnectorRun{
 			id: store.Stamp(newUUIDv7(), first.Add(5*time.Hour).UnixMicro(), 0), connector: w.connector.ID, trigger: store.TriggerWebhook, status: store.ConnectorRunFailed,
 		}.insertInto(w)
@@ -139,12 +126,10 @@ var shorterPromises = []promise{
 		w.EqualValues(24*6+1, rows)
 		for _, statuses := range [][]store.ConnectorRunStatus{nil, {store.ConnectorRunFailed}} {
 			q := store.ConnectorRunQuery{Connector: w.connector.Key(), Statuses: statuses, Limit: 500}
-			listed, total, err := w.s.ListConnectorRuns(w.ctx, q)
-			w.NoError(err)
+			listed, total := w.listConnectorRuns(q)
 			w.Len(listed, int(total))
 			q.Offset = int(total)
-			listed, _, err = w.s.ListConnectorRuns(w.ctx, q)
-			w.NoError(err)
+			listed, _ = w.listConnectorRuns(q)
 			w.Empty(listed)
 		}
 	}},
@@ -153,13 +138,10 @@ var shorterPromises = []promise{
 		w.everyTenMinutes(first)
 		w.keepsSince(first.Add(29 * time.Hour)) // of the second day
 		w.rebuildKeeps()
-		n, err := w.trimHistory(20)
-		w.NoError(err)
-		w.Equal(20, n, "some of the first day")
+		w.Equal(20, w.trimHistory(20), "some of the first day")
 		w.rebuildKeeps()
-		_, err = w.db.ExecContext(w.ctx, `UPDATE connector_rollups SET runs = runs + 3 WHERE project_id = $1 AND grain = 'hour' AND begins_at >= $2`,
+		w.exec(`UPDATE connector_rollups SET runs = runs + 3 WHERE project_id = $1 AND grain = 'hour' AND begins_at >= $2`,
 			w.project.ID.String(), first.AddDate(0, 0, 2).UnixMicro())
-		w.NoError(err)
 		w.rebuildKeeps() // days and months still match the hours
 		w.EqualValues(3*24*6, w.queryCount(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1 AND grain = 'hour'`))
 	}},
@@ -172,11 +154,7 @@ var shorterPromises = []promise{
 				return
 			}
 			w.keepsSince(first.Add(49 * time.Hour)) // of the third day
-			for n := 1; n > 0; trimmed += n {
-				var err error
-				n, err = w.trimHistory(50)
-				w.NoError(err)
-			}
+			trimmed = w.untilTrimmed(50)
 		}))
 		w.NotZero(trimmed)
 		for _, grain := range []string{"hour", "day", "month"} {

@@ -45,18 +45,16 @@ func (p pastRun) insertInto(w *world) {
 		}
 		return *v
 	}
-	_, err := w.db.ExecContext(w.ctx, `INSERT INTO ended_runs (project_id, id, environment_id, connector_id, agent_name, input_id, status, deployment_id, token,
+	w.exec(`INSERT INTO ended_runs (project_id, id, environment_id, connector_id, agent_name, input_id, status, deployment_id, token,
 			attempt, runner_id, error_code, error, output, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name,
 			guardrail_outcome, queued_at, started_at, ended_at)
 		VALUES ($1, $2, $3, $4, $5, $2, $6, $7, 1, 1, '', '', '', '', $8, $9, 0, 0, $10, $11, $12, $13, $14, $15)`,
 		w.project.ID.String(), p.id.String(), p.environment.String(), p.connector.String(), p.agent, string(p.status), value(deployment),
 		p.usage.InputTokens, p.usage.OutputTokens, p.usage.TotalTokens, p.testName, p.outcome, queued.UnixMicro(), value(started), ended.UnixMicro())
-	w.NoError(err)
 	w.recordDay(queued)
 	p.writeCalls(w)
-	_, err = w.db.ExecContext(w.ctx, `INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
+	w.exec(`INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
 		w.project.ID.String(), p.id.String(), "{"+p.id.String()+"}")
-	w.NoError(err)
 }
 
 // matches reports whether a query includes it.
@@ -124,17 +122,23 @@ func (w *world) drawQuery(c dice, today time.Time, environments, deployments []u
 	if c.IntN(3) == 0 {
 		q.Outcomes = drawSome(c, store.GuardrailBlocked, store.GuardrailWarned)
 	}
+	q.Since, q.Until = drawWindow(c, today)
+	return q
+}
+
+// drawWindow draws the bounds of a window, each of which may be absent.
+func drawWindow(c dice, today time.Time) (since, until time.Time) {
 	moment := func() time.Time {
 		at := today.Add(time.Duration(c.Int64N(int64(days * 24 * time.Hour))))
 		return at.Truncate(drawOne(c, time.Millisecond, time.Hour, 24*time.Hour))
 	}
 	if c.IntN(4) > 0 {
-		q.Since = moment()
+		since = moment()
 	}
 	if c.IntN(2) > 0 {
-		q.Until = moment()
+		until = moment()
 	}
-	return q
+	return since, until
 }
 
 // naively counts runs one by one.
@@ -165,8 +169,7 @@ func naively(all []pastRun, q store.StatisticsQuery) (s store.RunStatistics, dur
 
 // compareStatistics compares statistics with the naive count.
 func (w *world) compareStatistics(all []pastRun, q store.StatisticsQuery) {
-	got, err := w.s.RunStatistics(w.ctx, q)
-	w.NoError(err)
+	got := w.runStatistics(q)
 	want, durations := naively(all, q)
 	what := fmt.Sprintf("%+v", q)
 	w.Equal(want.Runs, got.Runs, what)
@@ -215,8 +218,7 @@ var statisticsPromises = []promise{
 				w.rollUpRows(c.IntN(12) + 1)
 			}
 		}
-		for w.rollUpRows(50) > 0 {
-		}
+		w.rollUpAll(50)
 		for range 60 {
 			w.compareStatistics(all, w.drawQuery(c, today, environments, deployments))
 		}
@@ -225,8 +227,7 @@ var statisticsPromises = []promise{
 		w.deploy("one", "first")
 		q := store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"}
 		runs := func() map[store.RunStatus]int64 {
-			s, err := w.s.RunStatistics(w.ctx, q)
-			w.NoError(err)
+			s := w.runStatistics(q)
 			listed, queued := w.runCount("first")
 			w.Equal(s.Total(), listed)
 			w.Equal(s.Runs[store.RunQueued], queued)
@@ -249,17 +250,13 @@ var statisticsPromises = []promise{
 		w.Equal(want, runs())
 		w.Positive(w.rollUpRows(1))
 		w.Equal(want, runs())
-		for w.rollUpRows(10) > 0 {
-		}
+		w.rollUpAll(10)
 		w.Equal(want, runs())
-		s, err := w.s.RunStatistics(w.ctx, q)
-		w.NoError(err)
+		s := w.runStatistics(q)
 		w.Equal(done.Usage, s.Usage)
 		w.NotNil(s.AverageDuration)
 		q.Until = store.TimeOf(claimed[0].Run.ID)
-		s, err = w.s.RunStatistics(w.ctx, q)
-		w.NoError(err)
-		w.Zero(s.Total(), "open runs are in the window too")
+		w.Zero(w.runStatistics(q).Total(), "open runs are in the window too")
 	}},
 	{"concurrent consumers roll up each end once", func(w *world) {
 		w.deploy("one", "first")
@@ -275,8 +272,7 @@ var statisticsPromises = []promise{
 		}))
 		w.rollUpRows(100) // rows that one consumer skipped while another had them
 		w.Zero(w.queryCount(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`))
-		s, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
-		w.NoError(err)
+		s := w.runStatistics(store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
 		w.Equal(map[store.RunStatus]int64{store.RunCompleted: 30}, s.Runs)
 	}},
 	{"a run of a variant counts for it and its agent", func(w *world) {
@@ -301,16 +297,13 @@ var statisticsPromises = []promise{
 		w.deploy("one", "first")
 		w.endEvents(3)
 		rename := func(from, to string) {
-			_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)
-			w.NoError(err)
+			w.exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
 		}
 		rename("agent_totals", "elsewhere")
-		_, err := w.s.RollUp(w.ctx, 10)
-		w.Error(err)
+		w.Error(errorOf(w.s.RollUp(w.ctx, 10)))
 		rename("elsewhere", "agent_totals")
 		w.Zero(w.queryCount(`SELECT count(*) FROM run_rollups WHERE project_id = $1`))
-		for w.rollUpRows(10) > 0 {
-		}
+		w.rollUpAll(10)
 		runs, _ := w.runCount("first")
 		w.EqualValues(3, runs)
 	}},

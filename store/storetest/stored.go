@@ -50,9 +50,8 @@ func (w *world) uncounted() (ends int, bytes int64) {
 // postUncounted adds outbox rows of 7 stored bytes each, posted at a time.
 func (w *world) postUncounted(project uuid.UUID, postedAt int64, rows int) {
 	for range rows {
-		_, err := w.db.ExecContext(w.ctx, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'storage', $2, 7, $3)`,
+		w.exec(`INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'storage', $2, 7, $3)`,
 			project.String(), newUUIDv7().String(), postedAt)
-		w.NoError(err)
 	}
 }
 
@@ -73,8 +72,7 @@ var storedPromises = []promise{
 			e.Idempotency = key
 			w.accept(&e)
 			w.NoError(w.complete(completed(w.claim(1, lease)[0])))
-			for w.countStored(100) > 0 {
-			}
+			w.countAllStored()
 			return w.storedBytes() - before
 		}
 		w.Equal(stored(nil)+256+40+int64(len("again")), stored(&store.Idempotency{Key: "again", TTL: time.Hour}))
@@ -125,8 +123,7 @@ var storedPromises = []promise{
 		w.Equal(3*least-2*usual+10+1000, w.storedBytes(), "an input is counted once for all runs of its event")
 
 		before, large, blob := w.storedBytes(), w.singleEvent(), newUUIDv7()
-		_, err := w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(make([]byte, 100_000)))
-		w.NoError(err)
+		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader(make([]byte, 100_000)))))
 		large.Input, large.InputBlob = nil, &blob
 		w.accept(&large)
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
@@ -158,12 +155,10 @@ var storedPromises = []promise{
 		w.endEvents(3)
 		ends, bytes := w.uncounted()
 		rename := func(from, to string) {
-			_, err := w.db.ExecContext(w.ctx, `ALTER TABLE `+from+` RENAME TO `+to)
-			w.NoError(err)
+			w.exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
 		}
 		rename("stored_bytes", "elsewhere")
-		_, err := w.s.CountStored(w.ctx, 10)
-		w.Error(err)
+		w.Error(errorOf(w.s.CountStored(w.ctx, 10)))
 		rename("elsewhere", "stored_bytes")
 		w.Zero(w.storedBytes())
 		w.Equal(ends, w.countStored(100))
@@ -211,16 +206,14 @@ var storedPromises = []promise{
 		repeat := func(key string) store.Admission {
 			e := w.keyedEvent(key, "body")
 			e.Repeat = true
-			admissions, err := w.s.Accept(w.ctx, []store.Event{e})
-			w.NoError(err)
+			admissions := w.tryAccept(e)
 			w.NoError(admissions[0].Err)
 			return admissions[0]
 		}
 		w.False(known("key:1"))
 		w.Equal(store.Expired, repeat("key:1").Verdict)
 		w.False(known("key:1"), "a duplicate request claims no key")
-		first := w.keyedEvent("key:1", "body")
-		w.accept(&first)
+		first := w.acceptEvent(w.keyedEvent("key:1", "body"))
 		w.True(known("key:1"))
 		w.False(known("key:2"))
 		again := repeat("key:1")
@@ -229,9 +222,7 @@ var storedPromises = []promise{
 		w.updateRows(`UPDATE idempotency_keys SET expires_at = expires_at - $2`, (2 * time.Hour).Microseconds())
 		w.False(known("key:1"))
 		w.Equal(store.Expired, repeat("key:1").Verdict)
-		runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, Limit: 10})
-		w.NoError(err)
-		w.Len(runs, len(first.Runs), "only the first was written")
+		w.Len(w.listRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 10}), len(first.Runs), "only the first was written")
 	}},
 	{"connector runs have ended once they are not open", func(w *world) {
 		w.deploy("one", "first")
@@ -287,17 +278,12 @@ var storedPromises = []promise{
 	{"IDs of deleted days are not found", func(w *world) {
 		for _, year := range []int{1970, 2001, 2300} {
 			id := store.Stamp(uuid.New(), time.Date(year, 1, 2, 0, 0, 0, 0, time.UTC).UnixMicro(), 0)
-			_, err := w.s.Run(w.ctx, w.key(id))
+			w.ErrorIs(errorOf(w.s.Run(w.ctx, w.key(id))), store.ErrNotFound)
+			w.ErrorIs(errorOf(w.s.ConnectorRun(w.ctx, w.key(id))), store.ErrNotFound)
+			w.ErrorIs(errorOf(w.s.Outcome(w.ctx, w.key(id))), store.ErrNotFound)
+			_, _, err := w.s.RunInput(w.ctx, w.key(id))
 			w.ErrorIs(err, store.ErrNotFound)
-			_, err = w.s.ConnectorRun(w.ctx, w.key(id))
-			w.ErrorIs(err, store.ErrNotFound)
-			_, err = w.s.Outcome(w.ctx, w.key(id))
-			w.ErrorIs(err, store.ErrNotFound)
-			_, _, err = w.s.RunInput(w.ctx, w.key(id))
-			w.ErrorIs(err, store.ErrNotFound)
-			journal, err := w.s.Journal(w.ctx, w.key(id))
-			w.NoError(err)
-			w.Empty(journal)
+			w.requireNone(w.s.Journal(w.ctx, w.key(id)))
 			l := store.Lease{Run: w.key(id), Token: 1}
 			w.ErrorIs(w.complete(store.Completion{Lease: l, Status: store.RunCompleted}), store.ErrNotFound)
 			w.ErrorIs(w.s.AppendJournal(w.ctx, l, []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}), store.ErrNotFound)

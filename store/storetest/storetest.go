@@ -223,6 +223,27 @@ func (w *world) newDeployment(name string) store.DeploymentSpec {
 	}
 }
 
+// begin begins a deployment.
+func (w *world) begin(spec store.DeploymentSpec) store.Deployment {
+	d, err := w.s.BeginDeployment(w.ctx, spec)
+	w.NoError(err)
+	return d
+}
+
+// beginNew begins a new deployment.
+func (w *world) beginNew(name string) store.DeploymentSpec {
+	spec := w.newDeployment(name)
+	w.begin(spec)
+	return spec
+}
+
+// startBuild begins a deployment and its build.
+func (w *world) startBuild(spec store.DeploymentSpec) store.DeploymentSpec {
+	w.begin(spec)
+	w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+	return spec
+}
+
 // putBundle stores a bundle with this content for a deleted deployment, and returns its digest.
 func (w *world) putBundle(content string) string { return w.putBundleOf(uuid.New(), content) }
 
@@ -243,10 +264,7 @@ func (w *world) putBundleOf(deployment uuid.UUID, content string) string {
 
 // build builds a deployment up to its activation.
 func (w *world) build(name string, agents ...string) store.DeploymentSpec {
-	spec := w.newDeployment(name)
-	_, err := w.s.BeginDeployment(w.ctx, spec)
-	w.NoError(err)
-	w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+	spec := w.startBuild(w.newDeployment(name))
 	w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), w.buildResult("bundle of "+name, agents...)))
 	return spec
 }
@@ -263,7 +281,11 @@ func (w *world) buildResult(content string, agents ...string) store.BuildResult 
 }
 
 func (w *world) activate(id uuid.UUID) store.ActivationResult {
-	result, err := w.s.Activate(w.ctx, store.Activation{Deployment: w.key(id)})
+	return w.activateWith(store.Activation{Deployment: w.key(id)})
+}
+
+func (w *world) activateWith(a store.Activation) store.ActivationResult {
+	result, err := w.s.Activate(w.ctx, a)
 	w.NoError(err)
 	return result
 }
@@ -276,11 +298,7 @@ func (w *world) deploy(name string, agents ...string) store.DeploymentSpec {
 }
 
 // version returns the current version of the connector.
-func (w *world) version() int64 {
-	route, err := w.s.Route(w.ctx, w.connector.Key())
-	w.NoError(err)
-	return route.Connector.Version
-}
+func (w *world) version() int64 { return w.route(w.connector.Key()).Connector.Version }
 
 // event returns an event with a run for each link.
 func (w *world) event() store.Event { return w.eventAt(w.version()) }
@@ -317,10 +335,15 @@ func (w *world) accept(events ...*store.Event) {
 	}
 }
 
+// acceptEvent accepts one event and returns it with its final IDs.
+func (w *world) acceptEvent(e store.Event) store.Event {
+	w.accept(&e)
+	return e
+}
+
 // acceptAll is accept for a list.
 func (w *world) acceptAll(events []store.Event) {
-	admissions, err := w.s.Accept(w.ctx, events)
-	w.NoError(err)
+	admissions := w.tryAccept(events...)
 	w.Len(admissions, len(events))
 	for i, a := range admissions {
 		w.NoError(a.Err)
@@ -336,8 +359,6 @@ func stamped(e *store.Event, a store.Admission) {
 		e.Runs[i].ID = id
 	}
 }
-
-func eventPointer(e store.Event) *store.Event { return &e }
 
 // claim claims up to limit runs for the given time, as a new runner.
 func (w *world) claim(limit int, hold time.Duration) []store.Claimed {
@@ -367,8 +388,7 @@ func (w *world) complete(c store.Completion) error {
 
 // journalOf reads the journal of a claimed run.
 func (w *world) journalOf(c store.Claimed) []store.JournalEntry {
-	entries, err := w.s.Journal(w.ctx, c.Run.Key())
-	w.NoError(err)
+	entries := w.journal(c.Run.Key())
 	w.EqualValues(len(entries), c.JournalLength)
 	return w.undated(entries)
 }
@@ -385,8 +405,7 @@ func (w *world) undated(read []store.JournalEntry) []store.JournalEntry {
 
 // running accepts a single run and claims it.
 func (w *world) running(hold time.Duration) (store.Event, store.Claimed) {
-	e := w.singleEvent()
-	w.accept(&e)
+	e := w.acceptEvent(w.singleEvent())
 	claimed := w.claim(10, hold)
 	w.Len(claimed, 1)
 	w.Equal(e.Runs[0].ID, claimed[0].Run.ID)
@@ -394,11 +413,7 @@ func (w *world) running(hold time.Duration) (store.Event, store.Claimed) {
 }
 
 // sweep ends expired claims and returns the number of moved runs.
-func (w *world) sweep(limit int) int {
-	swept, err := w.s.SweepLeases(w.ctx, limit)
-	w.NoError(err)
-	return swept.Runs()
-}
+func (w *world) sweep(limit int) int { return w.sweepLeases(limit).Runs() }
 
 // key returns the key of a row in the world's project.
 func (w *world) key(id uuid.UUID) store.Key { return store.Key{ProjectID: w.project.ID, ID: id} }
@@ -425,8 +440,7 @@ func (w *world) readAll(r io.ReadCloser, err error) []byte {
 	w.NoError(err)
 	defer r.Close()
 	var b bytes.Buffer
-	_, err = b.ReadFrom(r)
-	w.NoError(err)
+	w.NoError(errorOf(b.ReadFrom(r)))
 	return b.Bytes()
 }
 

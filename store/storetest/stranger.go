@@ -26,8 +26,7 @@ func (s *stranger) requireNotFound(err error) { s.ErrorIs(err, store.ErrNotFound
 
 // liveDeployment returns the ID of the victim's live deployment.
 func (s *stranger) liveDeployment() uuid.UUID {
-	e, err := s.s.Environment(s.ctx, s.environment.Key())
-	s.NoError(err)
+	e := s.readEnvironment(s.environment.Key())
 	s.NotNil(e.LiveDeploymentID)
 	has, err := s.s.HasAgent(s.ctx, store.Key{ProjectID: e.ProjectID, ID: *e.LiveDeploymentID}, "first")
 	s.NoError(err)
@@ -118,28 +117,20 @@ var projectionStrangers = map[string]func(s *stranger){
 		e := s.environment
 		e.ProjectID = s.project
 		s.NoError(s.s.PutEnvironment(s.ctx, e))
-		got, err := s.s.Environment(s.ctx, e.Key())
-		s.NoError(err)
+		got := s.readEnvironment(e.Key())
 		s.Nil(got.LiveDeploymentID)
 		s.Equal(e.Slug, got.Slug)
 	},
 	"MoveTicks": func(s *stranger) {
 		times := s.tickTimes(s.cron)
-		n, err := s.s.MoveTicks(s.ctx, []store.TickMove{{Connector: s.key(s.cron.ID), From: times.Next, To: times.Next.Add(time.Hour)}})
-		s.NoError(err)
-		s.Zero(n)
+		s.requireNone(s.s.MoveTicks(s.ctx, []store.TickMove{{Connector: s.key(s.cron.ID), From: times.Next, To: times.Next.Add(time.Hour)}}))
 	},
-	"TickTimes": func(s *stranger) {
-		times, err := s.s.TickTimes(s.ctx, s.project, []uuid.UUID{s.cron.ID})
-		s.NoError(err)
-		s.Empty(times)
-	},
+	"TickTimes": func(s *stranger) { s.requireNone(s.s.TickTimes(s.ctx, s.project, []uuid.UUID{s.cron.ID})) },
 	"PutConnector": func(s *stranger) {
 		c := s.connector
 		c.ProjectID, c.SecretDigest = s.project, []byte("another secret")
 		s.NoError(s.s.PutConnector(s.ctx, c))
-		route, err := s.s.Route(s.ctx, c.Key())
-		s.NoError(err)
+		route := s.route(c.Key())
 		s.False(route.Connector.Enabled, "its project has no such environment")
 		s.Len(route.Connector.Secrets, 1)
 		s.Empty(route.Links)
@@ -159,74 +150,27 @@ var projectionStrangers = map[string]func(s *stranger){
 			s.NoError(s.s.Remove(s.ctx, s.project, ref))
 		}
 	},
-	"Route": func(s *stranger) {
-		_, err := s.s.Route(s.ctx, s.key(s.connector.ID))
-		s.requireNotFound(err)
-	},
-	"Holder": func(s *stranger) {
-		_, err := s.s.Holder(s.ctx, s.key(s.connector.ID))
-		s.requireNotFound(err)
-	},
-	"Holders": func(s *stranger) {
-		holders, err := s.s.Holders(s.ctx, s.project, store.KindConnector)
-		s.NoError(err)
-		s.Empty(holders)
-	},
-	"Environment": func(s *stranger) {
-		_, err := s.s.Environment(s.ctx, s.key(s.environment.ID))
-		s.requireNotFound(err)
-	},
-	"DefaultEnvironment": func(s *stranger) {
-		_, err := s.s.DefaultEnvironment(s.ctx, s.project)
-		s.requireNotFound(err)
-	},
-	"Connector": func(s *stranger) {
-		_, err := s.s.Connector(s.ctx, s.key(s.connector.ID))
-		s.requireNotFound(err)
-	},
-	"EnvironmentName": func(s *stranger) {
-		_, err := s.s.EnvironmentName(s.ctx, s.key(s.environment.ID))
-		s.requireNotFound(err)
-	},
-	"HasAgent": func(s *stranger) {
-		has, err := s.s.HasAgent(s.ctx, s.key(s.liveDeployment()), "first")
-		s.NoError(err)
-		s.False(has)
-	},
-	"SendsByMiddleware": func(s *stranger) {
-		sends, err := s.s.SendsByMiddleware(s.ctx, s.key(s.liveDeployment()), "first")
-		s.NoError(err)
-		s.False(sends)
-	},
-	"AgentNames": func(s *stranger) {
-		names, err := s.s.AgentNames(s.ctx, s.key(s.liveDeployment()), 10)
-		s.NoError(err)
-		s.Empty(names)
-	},
-	"Agents": func(s *stranger) {
-		agents, err := s.s.Agents(s.ctx, s.key(s.environment.ID))
-		s.NoError(err)
-		s.Empty(agents)
-	},
-	"Agent": func(s *stranger) {
-		_, err := s.s.Agent(s.ctx, s.key(s.environment.ID), "first")
-		s.requireNotFound(err)
-	},
-	"HasRuns": func(s *stranger) {
-		has, err := s.s.HasRuns(s.ctx, s.key(s.environment.ID))
-		s.NoError(err)
-		s.False(has)
-	},
+	"Route":              func(s *stranger) { s.requireNotFound(errorOf(s.s.Route(s.ctx, s.key(s.connector.ID)))) },
+	"Holder":             func(s *stranger) { s.requireNotFound(errorOf(s.s.Holder(s.ctx, s.key(s.connector.ID)))) },
+	"Holders":            func(s *stranger) { s.requireNone(s.s.Holders(s.ctx, s.project, store.KindConnector)) },
+	"Environment":        func(s *stranger) { s.requireNotFound(errorOf(s.s.Environment(s.ctx, s.key(s.environment.ID)))) },
+	"DefaultEnvironment": func(s *stranger) { s.requireNotFound(errorOf(s.s.DefaultEnvironment(s.ctx, s.project))) },
+	"Connector":          func(s *stranger) { s.requireNotFound(errorOf(s.s.Connector(s.ctx, s.key(s.connector.ID)))) },
+	"EnvironmentName":    func(s *stranger) { s.requireNotFound(errorOf(s.s.EnvironmentName(s.ctx, s.key(s.environment.ID)))) },
+	"HasAgent":           func(s *stranger) { s.requireNone(s.s.HasAgent(s.ctx, s.key(s.liveDeployment()), "first")) },
+	"SendsByMiddleware":  func(s *stranger) { s.requireNone(s.s.SendsByMiddleware(s.ctx, s.key(s.liveDeployment()), "first")) },
+	"AgentNames":         func(s *stranger) { s.requireNone(s.s.AgentNames(s.ctx, s.key(s.liveDeployment()), 10)) },
+	"Agents":             func(s *stranger) { s.requireNone(s.s.Agents(s.ctx, s.key(s.environment.ID))) },
+	"Agent":              func(s *stranger) { s.requireNotFound(errorOf(s.s.Agent(s.ctx, s.key(s.environment.ID), "first"))) },
+	"HasRuns":            func(s *stranger) { s.requireNone(s.s.HasRuns(s.ctx, s.key(s.environment.ID))) },
 	"RunStatistics": func(s *stranger) {
-		found, err := s.s.RunStatistics(s.ctx, store.StatisticsQuery{Environment: s.key(s.environment.ID), AgentName: "first"})
-		s.NoError(err)
+		found := s.runStatistics(store.StatisticsQuery{Environment: s.key(s.environment.ID), AgentName: "first"})
 		s.Zero(found.Total())
 		s.Zero(found.Usage)
 		s.Empty(found.Calls)
 	},
 	"ConnectorStatistics": func(s *stranger) {
-		found, err := s.s.ConnectorStatistics(s.ctx, store.ConnectorStatisticsQuery{Connector: s.key(s.connector.ID)})
-		s.NoError(err)
+		found := s.connectorStatistics(store.ConnectorStatisticsQuery{Connector: s.key(s.connector.ID)})
 		s.Zero(found.Total())
 		s.Empty(found.Last)
 	},
@@ -240,24 +184,17 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.Nil(found)
 	},
 	"RecordAudit": func(s *stranger) {
-		_, err := s.s.RecordAudit(s.ctx, store.AuditEntry{
+		s.NoError(errorOf(s.s.RecordAudit(s.ctx, store.AuditEntry{
 			ProjectID: s.project, Operation: "o", Actor: store.AuditActor{Kind: store.AuditAPIKey, Name: "theirs"},
-		})
-		s.NoError(err)
+		})))
 	},
 	"RecordAuditOutcome": func(s *stranger) {
 		s.NoError(s.s.RecordAuditOutcome(s.ctx, s.project, s.act, store.AuditOutcome{Status: 500}))
 	},
 	"ListAudit": func(s *stranger) {
-		list, err := s.s.ListAudit(s.ctx, store.AuditQuery{ProjectID: s.project, Limit: 10})
-		s.NoError(err)
-		s.Empty(list)
+		s.requireNone(s.s.ListAudit(s.ctx, store.AuditQuery{ProjectID: s.project, Limit: 10}))
 	},
-	"HavePollRequests": func(s *stranger) {
-		asked, err := s.s.HavePollRequests(s.ctx, []uuid.UUID{s.project})
-		s.NoError(err)
-		s.Empty(asked)
-	},
+	"HavePollRequests":  func(s *stranger) { s.requireNone(s.s.HavePollRequests(s.ctx, []uuid.UUID{s.project})) },
 	"RequestPolls":      func(s *stranger) { s.NoError(s.s.RequestPolls(s.ctx, []uuid.UUID{s.project})) },
 	"DeletePollRequest": func(s *stranger) { s.NoError(s.s.DeletePollRequest(s.ctx, s.project)) },
 	"RecordRejections":  func(s *stranger) { s.refused(s.key(s.connector.ID), "theirs", 1) },
@@ -267,15 +204,8 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.Empty(report.Counts)
 		s.Empty(report.Samples)
 	},
-	"DerivationKey": func(s *stranger) {
-		_, err := s.s.DerivationKey(s.ctx, s.key(s.connector.ID), 1)
-		s.NoError(err)
-	},
-	"DerivationKeys": func(s *stranger) {
-		keys, err := s.s.DerivationKeys(s.ctx, s.project, []uuid.UUID{s.connector.ID})
-		s.NoError(err)
-		s.Empty(keys)
-	},
+	"DerivationKey":  func(s *stranger) { s.NoError(errorOf(s.s.DerivationKey(s.ctx, s.key(s.connector.ID), 1))) },
+	"DerivationKeys": func(s *stranger) { s.requireNone(s.s.DerivationKeys(s.ctx, s.project, []uuid.UUID{s.connector.ID})) },
 	"TakeRequest": func(s *stranger) {
 		// The counter belongs to the other project.
 		verdict, err := s.s.TakeRequest(s.ctx, s.project, store.RateLimit{Requests: 1000, Window: time.Hour})
@@ -289,33 +219,13 @@ var projectionStrangers = map[string]func(s *stranger){
 	"BeginDeployment": func(s *stranger) {
 		spec := s.building
 		spec.ProjectID = s.project
-		d, err := s.s.BeginDeployment(s.ctx, spec)
-		s.NoError(err)
-		s.Equal(store.DeploymentPending, d.Status, "one of its own")
+		s.Equal(store.DeploymentPending, s.begin(spec).Status, "one of its own")
 	},
-	"Deployment": func(s *stranger) {
-		_, err := s.s.Deployment(s.ctx, s.key(s.building.ID))
-		s.requireNotFound(err)
-	},
-	"ListDeployments": func(s *stranger) {
-		list, err := s.s.ListDeployments(s.ctx, s.key(s.environment.ID))
-		s.NoError(err)
-		s.Empty(list)
-	},
-	"ConnectorFiles": func(s *stranger) {
-		_, err := s.s.ConnectorFiles(s.ctx, s.key(s.building.ID))
-		s.requireNotFound(err)
-	},
-	"ConnectorsOf": func(s *stranger) {
-		ids, err := s.s.ConnectorsOf(s.ctx, s.key(s.environment.ID))
-		s.NoError(err)
-		s.Empty(ids)
-	},
-	"CodeConnectors": func(s *stranger) {
-		list, err := s.s.CodeConnectors(s.ctx, s.key(s.environment.ID))
-		s.NoError(err)
-		s.Empty(list)
-	},
+	"Deployment":      func(s *stranger) { s.requireNotFound(errorOf(s.s.Deployment(s.ctx, s.key(s.building.ID)))) },
+	"ListDeployments": func(s *stranger) { s.requireNone(s.s.ListDeployments(s.ctx, s.key(s.environment.ID))) },
+	"ConnectorFiles":  func(s *stranger) { s.requireNotFound(errorOf(s.s.ConnectorFiles(s.ctx, s.key(s.building.ID)))) },
+	"ConnectorsOf":    func(s *stranger) { s.requireNone(s.s.ConnectorsOf(s.ctx, s.key(s.environment.ID))) },
+	"CodeConnectors":  func(s *stranger) { s.requireNone(s.s.CodeConnectors(s.ctx, s.key(s.environment.ID))) },
 	"RecordConnectors": func(s *stranger) {
 		s.requireNotFound(s.s.RecordConnectors(s.ctx, s.key(s.building.ID), json.RawMessage(`[]`)))
 	},
@@ -327,69 +237,41 @@ var projectionStrangers = map[string]func(s *stranger){
 		s.requireNotFound(s.s.ReportBuild(s.ctx, s.key(s.building.ID), store.BuildReport{Phase: store.PhaseTesting}))
 	},
 	"AppendBuildLog": func(s *stranger) { s.requireNotFound(s.s.AppendBuildLog(s.ctx, s.key(s.building.ID), 1, "not theirs")) },
-	"BuildLog": func(s *stranger) {
-		log, err := s.s.BuildLog(s.ctx, s.key(s.building.ID))
-		s.NoError(err)
-		s.Empty(log)
-	},
-	"BuildLogFrom": func(s *stranger) {
-		_, err := s.s.BuildLogFrom(s.ctx, s.key(s.building.ID), 0)
-		s.requireNotFound(err)
-	},
+	"BuildLog":       func(s *stranger) { s.requireNone(s.s.BuildLog(s.ctx, s.key(s.building.ID))) },
+	"BuildLogFrom":   func(s *stranger) { s.requireNotFound(errorOf(s.s.BuildLogFrom(s.ctx, s.key(s.building.ID), 0))) },
 	"FinishBuild": func(s *stranger) {
 		s.requireNotFound(s.s.FinishBuild(s.ctx, s.key(s.building.ID), store.BuildResult{BundleDigest: s.digest}))
 	},
 	"RequestPrefetch": func(s *stranger) { s.requireNotFound(s.s.RequestPrefetch(s.ctx, s.key(s.environment.ID), s.digest)) },
-	"Runners": func(s *stranger) {
-		runners, err := s.s.Runners(s.ctx, s.key(s.environment.ID), time.Hour)
-		s.NoError(err)
-		s.Empty(runners)
-	},
+	"Runners":         func(s *stranger) { s.requireNone(s.s.Runners(s.ctx, s.key(s.environment.ID), time.Hour)) },
 	"RecordDrift": func(s *stranger) {
 		live := s.liveDeployment()
 		s.NoError(s.s.RecordDrift(s.ctx, s.key(s.environment.ID), []store.DriftReport{driftReport(live, "theirs")}))
 		s.Empty(s.readDrift(live))
 	},
-	"Drift": func(s *stranger) {
-		_, err := s.s.Drift(s.ctx, s.key(s.liveDeployment()))
-		s.requireNotFound(err)
-	},
+	"Drift": func(s *stranger) { s.requireNotFound(errorOf(s.s.Drift(s.ctx, s.key(s.liveDeployment())))) },
 	"Activate": func(s *stranger) {
-		_, err := s.s.Activate(s.ctx, store.Activation{Deployment: s.key(s.building.ID)})
-		s.requireNotFound(err)
+		s.requireNotFound(errorOf(s.s.Activate(s.ctx, store.Activation{Deployment: s.key(s.building.ID)})))
 	},
 	"PutBlob": func(s *stranger) {
-		_, err := s.s.PutBlob(s.ctx, s.key(s.blob), strings.NewReader("one's own"))
-		s.NoError(err)
+		s.NoError(errorOf(s.s.PutBlob(s.ctx, s.key(s.blob), strings.NewReader("one's own"))))
 		r, err := s.s.OpenBlob(s.ctx, s.key(s.blob))
 		s.Equal("one's own", string(s.readAll(r, err)))
 	},
 	"DropBlob": func(s *stranger) { s.NoError(s.s.DropBlob(s.ctx, s.key(s.blob))) },
-	"OpenBlob": func(s *stranger) {
-		_, err := s.s.OpenBlob(s.ctx, s.key(s.blob))
-		s.requireNotFound(err)
-	},
+	"OpenBlob": func(s *stranger) { s.requireNotFound(errorOf(s.s.OpenBlob(s.ctx, s.key(s.blob)))) },
 	"PutBundle": func(s *stranger) {
-		_, err := s.s.PutBundle(s.ctx, s.key(s.building.ID), s.digest, bytes.NewReader([]byte("a bundle of theirs")), 1<<20)
-		s.NoError(err)
+		s.NoError(errorOf(s.s.PutBundle(s.ctx, s.key(s.building.ID), s.digest, bytes.NewReader([]byte("a bundle of theirs")), 1<<20)))
 	},
-	"NamesBundle": func(s *stranger) {
-		s.requireNotFound(s.s.NamesBundle(s.ctx, s.key(s.environment.ID), s.digest))
-	},
-	"OpenBundle": func(s *stranger) {
-		_, err := s.s.OpenBundle(s.ctx, s.project, s.digest)
-		s.requireNotFound(err)
-	},
+	"NamesBundle": func(s *stranger) { s.requireNotFound(s.s.NamesBundle(s.ctx, s.key(s.environment.ID), s.digest)) },
+	"OpenBundle":  func(s *stranger) { s.requireNotFound(errorOf(s.s.OpenBundle(s.ctx, s.project, s.digest))) },
 	"PutUpload": func(s *stranger) {
 		u, err := s.s.PutUpload(s.ctx, s.project, strings.NewReader("an upload of theirs"), 1<<20)
 		s.NoError(err)
 		s.Equal(s.uploaded, u.Digest)
 	},
-	"HasUpload": func(s *stranger) { s.requireNotFound(s.s.HasUpload(s.ctx, s.project, s.uploaded)) },
-	"OpenUpload": func(s *stranger) {
-		_, err := s.s.OpenUpload(s.ctx, s.key(s.building.ID))
-		s.requireNotFound(err)
-	},
+	"HasUpload":  func(s *stranger) { s.requireNotFound(s.s.HasUpload(s.ctx, s.project, s.uploaded)) },
+	"OpenUpload": func(s *stranger) { s.requireNotFound(errorOf(s.s.OpenUpload(s.ctx, s.key(s.building.ID)))) },
 	"PutToken": func(s *stranger) {
 		token := s.token
 		token.SHA256, token.ProjectID = []byte(s.project.String()), s.project

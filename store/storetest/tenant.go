@@ -57,13 +57,10 @@ var tenantPromises = []promise{
 			world       *world
 			own, others store.Lease
 		}{{w, leaseOf(mine[0]), leaseOf(other[0])}, {twin, leaseOf(other[0]), leaseOf(mine[0])}} {
-			lost, err := w.s.Heartbeat(w.ctx, of.world.environment.Key(), heldClaims(of.own, of.others), expired)
-			w.NoError(err)
-			w.Equal([]store.Lease{of.others}, lost)
+			w.Equal([]store.Lease{of.others}, w.heartbeat(of.world.environment.Key(), heldClaims(of.own, of.others), expired))
 		}
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(mine[0]), []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)}))
-		n := w.sweep(10)
-		w.Equal(2, n)
+		w.Equal(2, w.sweep(10))
 		w.Equal(store.RunFailed, w.run(e.Runs[0].ID).Status)
 		w.Equal(store.RunQueued, twin.run(e.Runs[0].ID).Status)
 		w.NoError(w.complete(completed(mine[1])))
@@ -178,14 +175,12 @@ func (w *world) newVictim() *victim {
 	v.delivery = w.underWayTo(w.outboundTo("results", automatic))
 	v.uploaded = w.storeUpload("an upload of theirs")
 	v.building = v.newUploaded("two", v.uploaded)
-	_, err := w.s.BeginDeployment(w.ctx, v.building)
-	w.NoError(err)
+	w.begin(v.building)
 	w.NoError(w.s.StartBuild(w.ctx, v.building.Key(), ""))
 	w.NoError(w.s.AppendBuildLog(w.ctx, v.building.Key(), 0, "theirs"))
 	v.token = store.Token{SHA256: []byte("theirs"), Kind: store.TokenRunner, ProjectID: w.project.ID, EnvironmentID: w.environment.ID}
 	w.NoError(w.s.PutToken(w.ctx, v.token))
-	_, err = w.s.PutBlob(w.ctx, w.key(v.blob), strings.NewReader("theirs"))
-	w.NoError(err)
+	w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(v.blob), strings.NewReader("theirs"))))
 	v.event = w.keyedEvent("key:1", "body")
 	v.event.InputBlob, v.event.Input = &v.blob, nil
 	v.event.Files = []store.File{v.storedFile("a", "theirs")}
@@ -198,27 +193,25 @@ func (w *world) newVictim() *victim {
 	w.NoError(w.complete(store.Completion{Lease: spending, Status: store.RunCompleted, Journal: []store.JournalEntry{{
 		Sequence: 1, Kind: store.JournalModelAnswer, Usage: &store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage{TotalTokens: 1}, Cost: store.Cost{Currency: store.USD, Nanos: 1}},
 	}}}))
-	_, err = w.s.CountStored(w.ctx, 10)
-	w.NoError(err)
-	_, err = w.s.RollUp(w.ctx, 10)
-	w.NoError(err)
+	w.NoError(errorOf(w.s.CountStored(w.ctx, 10)))
+	w.NoError(errorOf(w.s.RollUp(w.ctx, 10)))
 	w.indexRuns(1)
 	none := w.event()
 	none.Runs = nil
 	w.accept(&none)
 	for range 2 { // one stays open, one waits in the outbox
-		more := w.contender("theirs")
-		w.accept(&more)
+		w.acceptEvent(w.contender("theirs"))
 	}
 	w.NoError(w.complete(completed(w.claim(1, lease)[0])))
 	w.outboundFrom(v.running.Run.AgentName, "told", toolPolicy("tell"))
 	w.sendPayload(payloadOf(v.running, "tell", 1, `"theirs"`))
 	v.replay = w.startReplay(w.newReplay(w.connector, store.ConnectorRunCompleted))
-	v.act, err = w.s.RecordAudit(w.ctx, store.AuditEntry{
+	act, err := w.s.RecordAudit(w.ctx, store.AuditEntry{
 		ProjectID: w.project.ID, Operation: "createConnector", Actor: store.AuditActor{Kind: store.AuditAPIKey, Name: "ci"},
 		Outcome: &store.AuditOutcome{Status: 201},
 	})
 	w.NoError(err)
+	v.act = act
 	return v
 }
 
@@ -227,8 +220,7 @@ func (w *world) newVictim() *victim {
 func (w *world) renameRuns(from, to store.Event) {
 	of := w.project.ID.String()
 	exec := func(statement string, args ...any) {
-		_, err := w.db.ExecContext(w.ctx, statement, args...)
-		w.NoError(err)
+		w.exec(statement, args...)
 	}
 	was, is := from.ConnectorRunID.String(), to.ConnectorRunID.String()
 	exec(`UPDATE inputs SET id = $3 WHERE project_id = $1 AND id = $2`, of, was, is)

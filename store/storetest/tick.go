@@ -102,8 +102,7 @@ var tickPromises = []promise{
 		w.Equal(c.Key(), t.Route.Connector.Key())
 		w.Equal(c.EnvironmentID, t.Route.Connector.EnvironmentID)
 		w.JSONEq(string(c.Config), string(t.Route.Connector.Config))
-		route, err := w.s.Route(w.ctx, c.Key())
-		w.NoError(err)
+		route := w.route(c.Key())
 		w.Equal(route.Connector.Version, t.Route.Connector.Version)
 		w.Equal(route.Live, t.Route.Live)
 		w.Len(t.Route.Links, 2)
@@ -139,8 +138,7 @@ var tickPromises = []promise{
 		w.accept(&e)
 		w.Equal(store.TickTimes{Active: true, Next: next, Planned: true, Last: &at}, w.tickTimes(c))
 		w.Empty(w.dueTicks(10).Ticks)
-		run, err := w.s.ConnectorRun(w.ctx, w.key(e.ConnectorRunID))
-		w.NoError(err)
+		run := w.connectorRun(e.ConnectorRunID)
 		w.Equal(store.TriggerCron, run.Trigger)
 		w.Len(run.RunIDs, 2)
 		w.Equal(store.ClassDeferred, w.run(e.Runs[0].ID).Class)
@@ -152,16 +150,12 @@ var tickPromises = []promise{
 		t := w.onlyDueTick()
 		first, second, late := w.tickEvent(t, at.Add(time.Hour)), w.tickEvent(t, at.Add(time.Hour)), w.tickEvent(t, at.Add(time.Hour))
 		w.accept(&first)
-		again, err := w.s.Accept(w.ctx, []store.Event{second})
-		w.NoError(err)
-		w.Equal(store.Repeated, again[0].Verdict)
+		w.Equal(store.Repeated, w.tryAccept(second)[0].Verdict)
 
 		webhook := w.event()
 		late.Idempotency = nil // as after the expiry of the key
-		_, err = w.s.Accept(w.ctx, []store.Event{webhook, late})
-		w.ErrorIs(err, store.ErrTickTaken)
-		_, err = w.s.ConnectorRun(w.ctx, w.key(late.ConnectorRunID))
-		w.ErrorIs(err, store.ErrNotFound, "the call writes nothing")
+		w.ErrorIs(errorOf(w.s.Accept(w.ctx, []store.Event{webhook, late})), store.ErrTickTaken)
+		w.ErrorIs(errorOf(w.s.ConnectorRun(w.ctx, w.key(late.ConnectorRunID))), store.ErrNotFound, "the call writes nothing")
 		w.Equal(at.Add(time.Hour), w.tickTimes(c).Next)
 		w.EqualValues(1, w.projectLoad().Backlog[w.environment.ID].Runs)
 	}},
@@ -172,9 +166,7 @@ var tickPromises = []promise{
 		c.Config = []byte(strings.Replace(string(c.Config), "Go", "Run", 1))
 		c.Ref.Generation++
 		w.NoError(w.s.PutConnector(w.ctx, c))
-		out, err := w.s.Accept(w.ctx, []store.Event{e})
-		w.NoError(err)
-		w.Equal(store.Outdated, out[0].Verdict)
+		w.Equal(store.Outdated, w.tryAccept(e)[0].Verdict)
 		t := w.onlyDueTick()
 		w.True(t.Planned, "the schedule is the same")
 		w.JSONEq(string(c.Config), string(t.Route.Connector.Config))
@@ -229,9 +221,7 @@ var tickPromises = []promise{
 		}
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, c.Ref))
 		w.Empty(w.dueTicks(10).Ticks)
-		times, err := w.s.TickTimes(w.ctx, w.project.ID, []uuid.UUID{c.ID})
-		w.NoError(err)
-		w.Empty(times)
+		w.requireNone(w.s.TickTimes(w.ctx, w.project.ID, []uuid.UUID{c.ID}))
 	}},
 	{"a connector that loses its name does not tick", func(w *world) {
 		c := w.putCron("nightly")
@@ -258,16 +248,10 @@ var tickPromises = []promise{
 			w.Equal(crons[4-i].ID, t.Route.Connector.ID)
 		}
 		w.Equal(due.Ticks[0].At, *due.Next)
-		figures, err := w.s.QueueFigures(w.ctx)
-		w.NoError(err)
-		w.GreaterOrEqual(figures.TickAge, 5*time.Hour)
+		w.GreaterOrEqual(w.figures().TickAge, 5*time.Hour)
 	}},
 	{"the age of ticks is that of the oldest due one", func(w *world) {
-		late := func() time.Duration {
-			figures, err := w.s.QueueFigures(w.ctx)
-			w.NoError(err)
-			return figures.TickAge
-		}
+		late := func() time.Duration { return w.figures().TickAge }
 		w.Zero(late())
 		c := w.putCron("nightly")
 		w.planned(c, -time.Hour)
@@ -286,15 +270,13 @@ var tickPromises = []promise{
 		for id, want := range map[uuid.UUID]store.ConnectorRunStatus{
 			e.ConnectorRunID: store.ConnectorRunSkipped, plain.ConnectorRunID: store.ConnectorRunCompleted, other.ConnectorRunID: store.ConnectorRunSkipped,
 		} {
-			run, err := w.s.ConnectorRun(w.ctx, w.key(id))
-			w.NoError(err)
+			run := w.connectorRun(id)
 			w.Equal(want, run.Status)
 			w.NotNil(run.EndedAt)
 			w.LessOrEqual(len(run.Error), store.MaxError)
 			w.Equal(want == store.ConnectorRunSkipped, run.Error != "")
 		}
-		run, err := w.s.ConnectorRun(w.ctx, w.key(e.ConnectorRunID))
-		w.NoError(err)
+		run := w.connectorRun(e.ConnectorRunID)
 		w.Equal("no agent is linked\uFFFD", run.Error)
 		w.Equal(store.TriggerCron, run.Trigger)
 		w.Equal(at, *w.tickTimes(c).Last)
@@ -303,8 +285,7 @@ var tickPromises = []promise{
 		w.deployKeyed("one", keyedBy{"first": {Expression: "input.key", Drop: true}}, "first", "second")
 		w.putCron("nightly", "first", "second")
 		t := w.onlyDueTick()
-		route, err := w.s.Route(w.ctx, t.Route.Connector.Key())
-		w.NoError(err)
+		route := w.route(t.Route.Connector.Key())
 		w.NotEmpty(route.Concurrency)
 		w.Equal(route.Concurrency, t.Route.Concurrency)
 		w.True(t.Route.Live)

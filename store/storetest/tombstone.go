@@ -52,8 +52,7 @@ func (w *world) departed() {
 
 // removeAll deletes every object of the project.
 func (w *world) removeAll() {
-	objects, err := w.s.ListProjected(w.ctx)
-	w.NoError(err)
+	objects := w.listProjected()
 	for _, o := range objects {
 		if o.Key.ProjectID == w.project.ID {
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, o.Ref))

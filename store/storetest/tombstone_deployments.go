@@ -46,8 +46,7 @@ func (w *world) requireKept(spec store.DeploymentSpec, why string) {
 
 // goneSince sets the time of all deletions.
 func (w *world) goneSince(age time.Duration) {
-	_, err := w.db.ExecContext(w.ctx, `UPDATE departed SET gone_at = $1`, time.Now().Add(-age).UnixMicro())
-	w.NoError(err)
+	w.exec(`UPDATE departed SET gone_at = $1`, time.Now().Add(-age).UnixMicro())
 }
 
 func (w *world) requireDeleted(spec store.DeploymentSpec) {
@@ -61,10 +60,7 @@ var deploymentDeparturePromises = []promise{
 	{"a deleted deployment leaves nothing after its history", func(w *world) {
 		w.deploy("kept", "first")
 		before := w.storage()
-		failed := w.newDeployment("failed")
-		_, err := w.s.BeginDeployment(w.ctx, failed)
-		w.NoError(err)
-		w.NoError(w.s.StartBuild(w.ctx, failed.Key(), ""))
+		failed := w.startBuild(w.newDeployment("failed"))
 		w.NoError(w.s.PutToken(w.ctx, store.Token{
 			SHA256: []byte("of its build"), Kind: store.TokenBuild, ProjectID: w.project.ID, EnvironmentID: w.environment.ID, DeploymentID: &failed.ID,
 		}))
@@ -107,13 +103,10 @@ var deploymentDeparturePromises = []promise{
 	}},
 	{"a deleted deployment stays while a connector of its code is in effect", func(w *world) {
 		spec := w.build("one", "first")
-		_, err := w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key(), Connectors: []store.Connector{w.codeConnector("of-code")}})
-		w.NoError(err)
+		w.activateWith(store.Activation{Deployment: spec.Key(), Connectors: []store.Connector{w.codeConnector("of-code")}})
 		w.removeDeployment(spec)
-		_, err = w.db.ExecContext(w.ctx, `UPDATE deployments SET status = 'failed' WHERE project_id = $1 AND id = $2`, w.project.ID.String(), spec.ID.String())
-		w.NoError(err)
-		_, err = w.db.ExecContext(w.ctx, `UPDATE environments SET live_deployment_id = NULL, live_activated_at = NULL WHERE project_id = $1`, w.project.ID.String())
-		w.NoError(err)
+		w.exec(`UPDATE deployments SET status = 'failed' WHERE project_id = $1 AND id = $2`, w.project.ID.String(), spec.ID.String())
+		w.exec(`UPDATE environments SET live_deployment_id = NULL, live_activated_at = NULL WHERE project_id = $1`, w.project.ID.String())
 		w.requireKept(spec, "its connector is in effect")
 		w.deploy("two", "first")
 		w.requireDeleted(spec)
@@ -122,8 +115,7 @@ var deploymentDeparturePromises = []promise{
 		spec := w.deploy("one", "first")
 		w.removeDeployment(spec)
 		w.deployNewer()
-		_, err := w.rollBack(spec)
-		w.NoError(err)
+		w.NoError(errorOf(w.rollBack(spec)))
 		w.goneSince(9 * aDay)
 		w.deploy("newest", "first")
 		w.dropHistory(aDay)

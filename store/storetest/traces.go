@@ -73,10 +73,8 @@ var tracePromises = []promise{
 		w.exporting()
 		w.endsRun()
 		w.endsRun()
-		n, err := w.s.DropTraces(w.ctx, time.Hour, 10)
-		w.NoError(err)
-		w.Zero(n)
-		n, err = w.s.DropTraces(w.ctx, 0, 1)
+		w.requireNone(w.s.DropTraces(w.ctx, time.Hour, 10))
+		n, err := w.s.DropTraces(w.ctx, 0, 1)
 		w.NoError(err)
 		w.Equal(1, n)
 		w.Len(w.dueTraces(0)[0].Runs, 1)
@@ -142,8 +140,7 @@ var tracePromises = []promise{
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		var ends []store.Completion
 		for _, of := range []*world{w, other} {
-			e := of.singleEvent()
-			of.accept(&e)
+			of.acceptEvent(of.singleEvent())
 			ends = append(ends, completed(of.claim(1, lease)[0]))
 		}
 		results, err := w.s.Complete(w.ctx, ends)
@@ -162,8 +159,7 @@ var tracePromises = []promise{
 	{"ended runs are read with their traceparents", func(w *world) {
 		w.deploy("one", "first")
 		traced, erased := w.endsRun(), w.endsRun()
-		e := w.singleEvent()
-		w.accept(&e)
+		e := w.acceptEvent(w.singleEvent())
 		plain := e.Runs[0].ID
 		read := func() []store.TracedRun {
 			found, err := w.s.TracedRuns(w.ctx, w.project.ID, []uuid.UUID{plain, newUUIDv7(), erased, traced})

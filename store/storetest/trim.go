@@ -21,8 +21,7 @@ type bygone struct {
 
 // forgets sets a retention that has passed, as seen in some days.
 func (w *world) forgets() {
-	now, err := w.s.Now(w.ctx)
-	w.NoError(err)
+	now := w.now()
 	w.keepsSince(now.Add(4 * aDay))
 }
 
@@ -30,42 +29,17 @@ func (b *bygone) requireNotFound(err error) { b.ErrorIs(err, store.ErrNotFound) 
 
 // readsOfHistory has a check for each method that reads history: it finds nothing there.
 var readsOfHistory = map[string]func(b *bygone){
-	"Outcome": func(b *bygone) {
-		_, err := b.s.Outcome(b.ctx, b.key(b.event))
-		b.requireNotFound(err)
-	},
-	"Run": func(b *bygone) {
-		_, err := b.s.Run(b.ctx, b.key(b.run))
-		b.requireNotFound(err)
-	},
-	"RunEnvironments": func(b *bygone) {
-		found, err := b.s.RunEnvironments(b.ctx, b.project.ID, []uuid.UUID{b.run})
-		b.NoError(err)
-		b.Empty(found)
-	},
+	"Outcome":         func(b *bygone) { b.requireNotFound(errorOf(b.s.Outcome(b.ctx, b.key(b.event)))) },
+	"Run":             func(b *bygone) { b.requireNotFound(errorOf(b.s.Run(b.ctx, b.key(b.run)))) },
+	"RunEnvironments": func(b *bygone) { b.requireNone(b.s.RunEnvironments(b.ctx, b.project.ID, []uuid.UUID{b.run})) },
 	"RunInput": func(b *bygone) {
 		_, _, err := b.s.RunInput(b.ctx, b.key(b.run))
 		b.requireNotFound(err)
 	},
-	"RunHeaders": func(b *bygone) {
-		_, err := b.s.RunHeaders(b.ctx, b.key(b.run))
-		b.requireNotFound(err)
-	},
-	"Journal": func(b *bygone) {
-		entries, err := b.s.Journal(b.ctx, b.key(b.run))
-		b.NoError(err)
-		b.Empty(entries)
-	},
-	"RunCalls": func(b *bygone) {
-		calls, err := b.s.RunCalls(b.ctx, b.key(b.run))
-		b.NoError(err)
-		b.Empty(calls)
-	},
-	"JournalAfter": func(b *bygone) {
-		entries, err := b.s.JournalAfter(b.ctx, b.key(b.run), 0, 10)
-		b.NoError(err)
-		b.Empty(entries)
-	},
+	"RunHeaders":   func(b *bygone) { b.requireNotFound(errorOf(b.s.RunHeaders(b.ctx, b.key(b.run)))) },
+	"Journal":      func(b *bygone) { b.requireNone(b.s.Journal(b.ctx, b.key(b.run))) },
+	"RunCalls":     func(b *bygone) { b.requireNone(b.s.RunCalls(b.ctx, b.key(b.run))) },
+	"JournalAfter": func(b *bygone) { b.requireNone(b.s.JournalAfter(b.ctx, b.key(b.run), 0, 10)) },
 	"ListRuns": func(b *bygone) {
 		for _, q := range []store.RunQuery{{}, {AgentName: "first"}, {Statuses: []store.RunStatus{store.RunCompleted}}, {Search: searchUnindexed()}, {Search: searchFor("done")}} {
 			q.ProjectID, q.Limit = b.project.ID, 10
@@ -77,32 +51,19 @@ var readsOfHistory = map[string]func(b *bygone){
 	},
 	"ConnectorRun": func(b *bygone) {
 		for _, id := range []uuid.UUID{b.event, b.delivery} {
-			_, err := b.s.ConnectorRun(b.ctx, b.key(id))
-			b.requireNotFound(err)
+			b.requireNotFound(errorOf(b.s.ConnectorRun(b.ctx, b.key(id))))
 		}
 	},
 	"ListConnectorRuns": func(b *bygone) {
 		for _, c := range []store.Connector{b.connector, b.to} {
-			runs, total, err := b.s.ListConnectorRuns(b.ctx, store.ConnectorRunQuery{Connector: c.Key(), Limit: 10})
-			b.NoError(err)
+			runs, total := b.listConnectorRuns(store.ConnectorRunQuery{Connector: c.Key(), Limit: 10})
 			b.Empty(runs)
 			b.Zero(total)
 		}
 	},
-	"EventFiles": func(b *bygone) {
-		files, err := b.s.EventFiles(b.ctx, b.key(b.event))
-		b.NoError(err)
-		b.Empty(files)
-	},
-	"RunFiles": func(b *bygone) {
-		_, err := b.s.RunFiles(b.ctx, b.key(b.run))
-		b.requireNotFound(err)
-	},
-	"RunSavedFiles": func(b *bygone) {
-		files, err := b.s.RunSavedFiles(b.ctx, b.key(b.run))
-		b.NoError(err)
-		b.Empty(files)
-	},
+	"EventFiles":    func(b *bygone) { b.requireNone(b.s.EventFiles(b.ctx, b.key(b.event))) },
+	"RunFiles":      func(b *bygone) { b.requireNotFound(errorOf(b.s.RunFiles(b.ctx, b.key(b.run)))) },
+	"RunSavedFiles": func(b *bygone) { b.requireNone(b.s.RunSavedFiles(b.ctx, b.key(b.run))) },
 	"OpenSavedFile": func(b *bygone) {
 		_, _, err := b.s.OpenSavedFile(b.ctx, b.key(b.run), "s1", 0)
 		b.requireNotFound(err)
@@ -112,32 +73,20 @@ var readsOfHistory = map[string]func(b *bygone){
 		b.requireNotFound(err)
 	},
 	"Attempts": func(b *bygone) {
-		attempts, next, err := b.s.Attempts(b.ctx, b.key(b.delivery))
-		b.NoError(err)
+		attempts, next := b.attempts(b.key(b.delivery))
 		b.Empty(attempts)
 		b.Nil(next)
 	},
-	"AttemptsOf": func(b *bygone) {
-		attempts, err := b.s.AttemptsOf(b.ctx, []store.Key{b.key(b.delivery)})
-		b.NoError(err)
-		b.Empty(attempts)
-	},
-	"EventInput": func(b *bygone) {
-		_, err := b.s.EventInput(b.ctx, b.key(b.event))
-		b.requireNotFound(err)
-	},
+	"AttemptsOf": func(b *bygone) { b.requireNone(b.s.AttemptsOf(b.ctx, []store.Key{b.key(b.delivery)})) },
+	"EventInput": func(b *bygone) { b.requireNotFound(errorOf(b.s.EventInput(b.ctx, b.key(b.event)))) },
 	"Redeliver": func(b *bygone) {
-		_, err := b.s.Redeliver(b.ctx, store.Redelivery{Of: b.key(b.delivery), Idempotency: requestKey("1", "again")})
-		b.requireNotFound(err)
+		b.requireNotFound(errorOf(b.s.Redeliver(b.ctx, store.Redelivery{Of: b.key(b.delivery), Idempotency: requestKey("1", "again")})))
 	},
 	"RetryDeliveryNow": func(b *bygone) {
-		_, err := b.s.RetryDeliveryNow(b.ctx, b.key(b.delivery), requestKey("2", "now"))
-		b.requireNotFound(err)
+		b.requireNotFound(errorOf(b.s.RetryDeliveryNow(b.ctx, b.key(b.delivery), requestKey("2", "now"))))
 	},
 	"MatchReplay": func(b *bygone) {
-		match, err := b.s.MatchReplay(b.ctx, b.connector.Key(), b.lastHourFilter(store.ConnectorRunCompleted))
-		b.NoError(err)
-		b.Zero(match)
+		b.requireNone(b.s.MatchReplay(b.ctx, b.connector.Key(), b.lastHourFilter(store.ConnectorRunCompleted)))
 	},
 	"ReplayOriginals": func(b *bygone) {
 		page, err := b.s.ReplayOriginals(b.ctx, store.Replay{
@@ -148,19 +97,17 @@ var readsOfHistory = map[string]func(b *bygone){
 	},
 	"ConnectorStatistics": func(b *bygone) { // likewise
 		at := store.TimeOf(b.event)
-		n, err := b.s.ConnectorStatistics(b.ctx, store.ConnectorStatisticsQuery{
+		n := b.connectorStatistics(store.ConnectorStatisticsQuery{
 			Connector: b.connector.Key(), Since: at.Add(-time.Millisecond), Until: at.Add(time.Millisecond),
 		})
-		b.NoError(err)
 		b.Zero(n.Last)
 		b.Empty(n.Runs)
 	},
 	"RunStatistics": func(b *bygone) { // of a window that is read run by run
 		at := store.TimeOf(b.run)
-		n, err := b.s.RunStatistics(b.ctx, store.StatisticsQuery{
+		n := b.runStatistics(store.StatisticsQuery{
 			Environment: b.environment.Key(), AgentName: "first", Since: at.Add(-time.Millisecond), Until: at.Add(time.Millisecond),
 		})
-		b.NoError(err)
 		b.Empty(n.Runs)
 		b.Empty(n.Calls)
 	},
@@ -200,9 +147,7 @@ var trimPromises = []promise{
 		stays := func() bool { _, err := w.s.Run(w.ctx, w.key(b.run)); return err == nil }
 		w.project.Retention = store.MinRetention
 		w.NoError(w.s.PutProject(w.ctx, w.project))
-		n, err := w.trimHistory(100)
-		w.NoError(err)
-		w.Zero(n, "it is not old enough")
+		w.Zero(w.trimHistory(100), "it is not old enough")
 		w.True(stays())
 
 		w.forgets()
@@ -223,21 +168,14 @@ var trimPromises = []promise{
 		}
 		w.Len(covered, len(readsOfHistory)+len(unboundReads), "these are methods of the store")
 
-		for {
-			n, err := w.trimHistory(3)
-			w.NoError(err)
-			if n == 0 {
-				break
-			}
-		}
+		w.untilTrimmed(3)
 		for _, table := range []string{"inputs", "ended_runs", "ended_connector_runs", "journal", "model_calls", "delivery_attempts", "run_words", "stored_days"} {
 			w.Zero(w.queryCount(`SELECT count(*) FROM `+table+` WHERE project_id = $1`), table)
 		}
 		w.Zero(w.storedBytes())
 		w.dropHistory(aDay)
 		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`), "that of the bundle")
-		all, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
-		w.NoError(err)
+		all := w.runStatistics(store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
 		w.EqualValues(1, all.Runs[store.RunCompleted], "rollups are kept forever")
 	}},
 	{"other projects keep theirs", func(w *world) {
@@ -245,23 +183,15 @@ var trimPromises = []promise{
 		e := w.history()
 		theirs := other.history()
 		w.forgets()
-		for {
-			n, err := w.trimHistory(100)
-			w.NoError(err)
-			if n == 0 {
-				break
-			}
-		}
-		_, err := w.s.Run(w.ctx, w.key(e.Runs[0].ID))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.untilTrimmed(100)
+		w.ErrorIs(errorOf(w.s.Run(w.ctx, w.key(e.Runs[0].ID))), store.ErrNotFound)
 		other.Equal(store.RunCompleted, other.run(theirs.Runs[0].ID).Status)
 	}},
 	{"overdue projects are trimmed round robin", func(w *world) {
 		other := w.twinProject()
 		w.history()
 		other.history()
-		now, err := w.s.Now(w.ctx)
-		w.NoError(err)
+		now := w.now()
 		overdue := func() int {
 			by, err := w.s.ProjectHistoryOverdue(w.ctx)
 			w.NoError(err)
@@ -301,7 +231,7 @@ var trimPromises = []promise{
 		cure := w.failWrites("DELETE", "ended_runs", "id", stuck.Runs[0].ID)
 		failed := 0
 		for range 300 {
-			if _, err := w.trimHistory(100); err != nil {
+			if _, err := w.s.TrimHistory(w.ctx, 100); err != nil {
 				w.requireSetAside(err, 1)
 				failed++
 			}
@@ -309,20 +239,17 @@ var trimPromises = []promise{
 		w.Positive(failed)
 		w.Less(failed, 30, "it is skipped")
 		w.Zero(other.queryCount(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
-		_, err := other.s.Run(w.ctx, other.key(others.Runs[0].ID))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(other.s.Run(w.ctx, other.key(others.Runs[0].ID))), store.ErrNotFound)
 		w.NotZero(w.queryCount(`SELECT count(*) FROM ended_runs WHERE project_id = $1`))
 		cure()
 		for range 100 {
-			_, err := w.trimHistory(100)
-			w.NoError(err)
+			w.trimHistory(100)
 		}
 		w.Zero(w.queryCount(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
 	}},
 	{"days beyond the retention do not count as stored", func(w *world) {
 		w.history()
-		for w.countStored(100) > 0 {
-		}
+		w.countAllStored()
 		w.Positive(w.storedBytes())
 		w.forgets()
 		w.Zero(w.storedBytes())
@@ -336,19 +263,13 @@ var trimPromises = []promise{
 			return w.queryCount(`SELECT count(*) FROM ` + table + ` WHERE project_id = $1`)
 		}
 		for left("ended_runs") > 0 {
-			n, err := w.trimHistory(1)
-			w.NoError(err)
-			w.Positive(n)
+			w.Positive(w.trimHistory(1))
 		}
 		w.NoError(w.complete(largeCompletion(late)))
 		for w.countStored(100) > 0 { // into the row of the deleted day
 		}
 		w.Positive(left("ended_runs"))
-		for n := 1; n > 0; {
-			var err error
-			n, err = w.trimHistory(1)
-			w.NoError(err)
-		}
+		w.untilTrimmed(1)
 		for _, table := range []string{"inputs", "ended_runs", "ended_connector_runs", "journal", "stored_days"} {
 			w.Zero(left(table), table)
 		}
@@ -360,26 +281,19 @@ var trimPromises = []promise{
 		w.announce(run, 1, 1)
 		w.Zero(w.expireRuns(store.MaxOpen, 10))
 		w.forgets()
-		entries, err := w.s.Journal(w.ctx, w.key(run.Run.ID))
-		w.NoError(err)
-		w.Len(entries, 1)
+		w.Len(w.journal(w.key(run.Run.ID)), 1)
 		_, body, err := w.s.RunInput(w.ctx, w.key(run.Run.ID))
 		w.NotEmpty(w.readAll(body, err))
 		w.Positive(w.expireRuns(store.MaxOpen, 10))
 		w.Zero(w.queryCount(`SELECT count(*) FROM open_runs WHERE project_id = $1 AND agent_name = 'first'`))
-		_, err = w.s.Run(w.ctx, w.key(e.Runs[0].ID))
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.Run(w.ctx, w.key(e.Runs[0].ID))), store.ErrNotFound)
 	}},
 	{"a delivery ends a day before the retention", func(w *world) {
 		w.deploy("one", "first", "second")
 		w.underWayTo(w.outboundTo("results", automatic))
 		w.updateRows(`UPDATE deliveries SET lease_until = NULL`)
-		n, err := w.s.ExpireDeliveries(w.ctx, store.MaxOpen, 10)
-		w.NoError(err)
-		w.Zero(n)
+		w.requireNone(w.s.ExpireDeliveries(w.ctx, store.MaxOpen, 10))
 		w.forgets()
-		n, err = w.s.ExpireDeliveries(w.ctx, store.MaxOpen, 10)
-		w.NoError(err)
-		w.Equal(1, n)
+		w.Equal(1, w.expireDeliveries(store.MaxOpen, 10))
 	}},
 }

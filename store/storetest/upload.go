@@ -32,8 +32,7 @@ func (w *world) newUploaded(name, digest string) store.DeploymentSpec {
 
 // beginUploaded begins a deployment of an upload.
 func (w *world) beginUploaded(name, digest string) store.Key {
-	d, err := w.s.BeginDeployment(w.ctx, w.newUploaded(name, digest))
-	w.NoError(err)
+	d := w.begin(w.newUploaded(name, digest))
 	w.Equal("upload", d.SourceType)
 	w.Equal(digest, d.UploadDigest)
 	return d.Key()
@@ -49,9 +48,7 @@ func (w *world) uploadsAge(by int64) {
 // sweepUploads sweeps until nothing is left, and checks that no upload is half deleted.
 func (w *world) sweepUploads() {
 	for n := 1; n > 0; {
-		var err error
-		n, err = w.s.SweepExpired(w.ctx, 10)
-		w.NoError(err)
+		n = w.sweepExpired(10)
 	}
 	w.Zero(w.queryCount(`SELECT count(*) FROM blobs b WHERE project_id = $1 AND mark = 'upload'
 		AND NOT EXISTS (SELECT 1 FROM uploads u WHERE u.project_id = b.project_id AND u.blob_id = b.id)`))
@@ -93,17 +90,14 @@ var uploadPromises = []promise{
 		_, err = w.s.BeginDeployment(w.ctx, git)
 		w.NoError(err)
 		for _, key := range []store.Key{git.Key(), w.beginUploaded("three", "sha256:none"), w.key(uuid.New()), {ProjectID: uuid.New(), ID: mine.ID}} {
-			_, err = w.s.OpenUpload(w.ctx, key)
-			w.ErrorIs(err, store.ErrNotFound)
+			w.ErrorIs(errorOf(w.s.OpenUpload(w.ctx, key)), store.ErrNotFound)
 		}
 	}},
 	{"an incomplete upload leaves nothing", func(w *world) {
 		gone := errors.New("the client has gone")
 		for _, content := range []string{"", "some", variedText(store.BlobChunk + 1)} {
-			_, err := w.s.PutUpload(w.ctx, w.project.ID, brokenOff{strings.NewReader(content), gone}, 1<<20)
-			w.ErrorIs(err, gone)
-			_, err = w.s.PutUpload(w.ctx, w.project.ID, strings.NewReader(content+"more"), int64(len(content)))
-			w.ErrorIs(err, store.ErrTooLarge)
+			w.ErrorIs(errorOf(w.s.PutUpload(w.ctx, w.project.ID, brokenOff{strings.NewReader(content), gone}, 1<<20)), gone)
+			w.ErrorIs(errorOf(w.s.PutUpload(w.ctx, w.project.ID, strings.NewReader(content+"more"), int64(len(content)))), store.ErrTooLarge)
 		}
 		w.Zero(w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1`))
 		w.Zero(w.queryCount(`SELECT count(*) FROM uploads WHERE project_id = $1`))
@@ -159,20 +153,16 @@ var uploadPromises = []promise{
 		w.NoError(err)
 		w.uploadsAge(61e6)
 		w.sweepUploads()
-		_, err = w.s.OpenUpload(w.ctx, last)
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.OpenUpload(w.ctx, last)), store.ErrNotFound)
 		w.Zero(w.queryCount(`SELECT count(*) FROM blob_chunks WHERE project_id = $1`))
 	}},
 	{"an upload is kept while its deployment is live", func(w *world) {
 		live, before := w.storeUpload("live"), w.storeUpload("before")
 		activate := func(name, digest string) {
 			spec := w.newUploaded(name, digest)
-			_, err := w.s.BeginDeployment(w.ctx, spec)
-			w.NoError(err)
-			w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+			w.startBuild(spec)
 			w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), w.buildResult("bundle of "+name, "first")))
-			_, err = w.s.Activate(w.ctx, store.Activation{Deployment: spec.Key()})
-			w.NoError(err)
+			w.activateWith(store.Activation{Deployment: spec.Key()})
 		}
 		activate("one", before)
 		activate("two", live)

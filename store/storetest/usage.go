@@ -31,12 +31,11 @@ func drawCalls(c dice, at time.Time) (calls []store.Calls) {
 // writeCalls inserts the calls of a run as its journal does.
 func (p pastRun) writeCalls(w *world) {
 	for i, call := range p.calls {
-		_, err := w.db.ExecContext(w.ctx, `INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens,
+		w.exec(`INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens,
 				cached_input_tokens, total_tokens, currency, cost_nanos, at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, w.project.ID.String(), p.id.String(), i+1, call.Model, call.Usage.InputTokens,
 			call.Usage.OutputTokens, call.Usage.ThinkingTokens, call.Usage.CachedInputTokens, call.Usage.TotalTokens, string(call.Cost.Currency),
 			call.Cost.Nanos, call.Day.Begin().Add(24*time.Hour-time.Microsecond).UnixMicro())
-		w.NoError(err)
 	}
 }
 
@@ -90,9 +89,7 @@ func (w *world) endCostlyRuns(n int) (runs []uuid.UUID) {
 
 // callsOfAgent returns the calls of the first agent in its statistics, without days.
 func (w *world) callsOfAgent() (calls []store.Calls) {
-	s, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
-	w.NoError(err)
-	return ofNoDay(s.Calls)
+	return ofNoDay(w.runStatistics(store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"}).Calls)
 }
 
 func ofNoDay(calls []store.Calls) (out []store.Calls) {
@@ -121,12 +118,9 @@ var usagePromises = []promise{
 		for range 2 {
 			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(run), first))
 		}
-		calls, err := w.s.RunCalls(w.ctx, key)
-		w.NoError(err)
+		calls := w.runCalls(key)
 		w.Equal([]store.Calls{costing(1, 0), costing(1, 5)}, ofNoDay(calls))
-		now, err := w.s.Now(w.ctx)
-		w.NoError(err)
-		w.LessOrEqual(now.Sub(calls[0].Day.Begin()), 2*aDay)
+		w.LessOrEqual(w.now().Sub(calls[0].Day.Begin()), 2*aDay)
 		w.Empty(w.callsOfAgent(), "rollups cover ended runs")
 		w.NoError(w.s.Release(w.ctx, leaseOf(run), 0))
 		run = w.claim(1, lease)[0]
@@ -136,12 +130,10 @@ var usagePromises = []promise{
 			w.NoError(w.complete(done))
 		}
 		want := []store.Calls{costing(1, 0), costing(2, 11)}
-		calls, err = w.s.RunCalls(w.ctx, key)
-		w.NoError(err)
+		calls = w.runCalls(key)
 		w.Equal(want, ofNoDay(calls))
 		w.Equal(want, w.callsOfAgent())
-		for w.rollUpRows(1) > 0 {
-		}
+		w.rollUpAll(1)
 		w.Equal(want, w.callsOfAgent())
 		w.NotEmpty(w.rebuild())
 		w.Equal(want, w.callsOfAgent())
@@ -168,8 +160,7 @@ var usagePromises = []promise{
 		want := []store.Calls{costing(2, 14)}
 		w.NoError(w.s.EraseRun(w.ctx, w.key(runs[0])))
 		w.Equal(want, w.callsOfAgent())
-		for w.rollUpRows(10) > 0 {
-		}
+		w.rollUpAll(10)
 		w.Equal(want, w.callsOfAgent())
 		w.NoError(w.s.EraseRun(w.ctx, w.key(runs[1])))
 		w.NotEmpty(w.rebuild())
@@ -178,23 +169,16 @@ var usagePromises = []promise{
 	{"rollups stay after their calls are deleted", func(w *world) {
 		w.deploy("one", "first")
 		w.endCostlyRuns(2)
-		for w.rollUpRows(10) > 0 {
-		}
-		for w.countStored(100) > 0 {
-		}
+		w.rollUpAll(10)
+		w.countAllStored()
 		w.forgets()
-		for n := 1; n > 0; {
-			var err error
-			n, err = w.trimHistory(100)
-			w.NoError(err)
-		}
+		w.untilTrimmed(100)
 		w.Zero(w.queryCount(`SELECT count(*) FROM model_calls WHERE project_id = $1`))
 		w.Equal([]store.Calls{costing(2, 14)}, w.callsOfAgent())
 	}},
 	{"with very many models the most expensive stay separate", func(w *world) {
 		w.deploy("one", "first")
-		now, err := w.s.Now(w.ctx)
-		w.NoError(err)
+		now := w.now()
 		const runs, each = 5, store.MaxRunModels + 8
 		var nanos int64
 		for i := range runs {
@@ -206,8 +190,7 @@ var usagePromises = []promise{
 				run.calls = append(run.calls, call)
 			}
 			run.insertInto(w)
-			calls, err := w.s.RunCalls(w.ctx, w.key(run.id))
-			w.NoError(err)
+			calls := w.runCalls(w.key(run.id))
 			w.Len(calls, store.MaxRunModels+1)
 			other := calls[slices.IndexFunc(calls, func(c store.Calls) bool { return c.Model == store.OtherModels })]
 			w.EqualValues(8, other.Number)
@@ -227,8 +210,7 @@ var usagePromises = []promise{
 			w.Equal(nanos, sum)
 		}
 		told()
-		for w.rollUpRows(1) > 0 {
-		}
+		w.rollUpAll(1)
 		told()
 		w.EqualValues(runs*(store.MaxRunModels)+1, w.queryCount(`SELECT count(*) FROM usage_rollups WHERE project_id = $1 AND grain = 'hour'`))
 		w.NotEmpty(w.rebuild())
@@ -237,8 +219,7 @@ var usagePromises = []promise{
 	}},
 	{"the separate models of a run are the same before and after the rollup", func(w *world) {
 		w.deploy("one", "first")
-		now, err := w.s.Now(w.ctx)
-		w.NoError(err)
+		now := w.now()
 		for i, models := range []int{store.MaxRunModels + 8, 3, 1} {
 			run := pastRun{id: store.Stamp(newUUIDv7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted}
 			for m := range models {
@@ -250,14 +231,12 @@ var usagePromises = []promise{
 		}
 		before := w.callsOfAgent()
 		w.Len(before, 3+store.MaxRunModels+1, "the first has also called models 0 to 7, which are no longer separate")
-		for w.rollUpRows(1) > 0 {
-		}
+		w.rollUpAll(1)
 		w.Equal(before, w.callsOfAgent())
 	}},
 	{"sums above the maximum are the maximum", func(w *world) {
 		w.deploy("one", "first")
-		now, err := w.s.Now(w.ctx)
-		w.NoError(err)
+		now := w.now()
 		dear := store.Calls{Model: "openai/one", Day: store.DayOf(now), Number: 1, Usage: store.TokenUsage{InputTokens: 1 << 60, OutputTokens: 3}, Cost: store.Cost{Currency: store.USD, Nanos: 1 << 60}}
 		for i := range 3 {
 			pastRun{
@@ -267,14 +246,12 @@ var usagePromises = []promise{
 		}
 		want := []store.Calls{{Model: "openai/one", Day: dear.Day, Number: 27, Usage: store.TokenUsage{InputTokens: store.MaxSum, OutputTokens: 81}, Cost: store.Cost{Currency: store.USD, Nanos: store.MaxSum}}}
 		told := func() {
-			s, err := w.s.RunStatistics(w.ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
-			w.NoError(err)
+			s := w.runStatistics(store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
 			w.Equal(want, s.Calls)
 			w.EqualValues(store.MaxSum, s.Usage.InputTokens)
 		}
 		told()
-		for w.rollUpRows(1) > 0 {
-		}
+		w.rollUpAll(1)
 		told()
 		w.NotEmpty(w.rebuild())
 		told()
@@ -291,8 +268,7 @@ var usagePromises = []promise{
 		}
 	}},
 	{"exchange rates belong to their days", func(w *world) {
-		_, err := w.s.LatestRate(w.ctx, store.USD)
-		w.ErrorIs(err, store.ErrNotFound)
+		w.ErrorIs(errorOf(w.s.LatestRate(w.ctx, store.USD)), store.ErrNotFound)
 		rate := func(day store.Day, micros int64) store.Rate {
 			return store.Rate{Currency: store.USD, Day: day, Micros: micros}
 		}

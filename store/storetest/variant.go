@@ -13,9 +13,7 @@ import (
 
 // reportVariant sends a heartbeat for one claim that names its variant.
 func (w *world) reportVariant(c store.Claimed, test string) {
-	lost, err := w.s.Heartbeat(w.ctx, w.environment.Key(), []store.Held{{Lease: leaseOf(c), TestName: test}}, lease)
-	w.NoError(err)
-	w.Empty(lost)
+	w.requireNone(w.s.Heartbeat(w.ctx, w.environment.Key(), []store.Held{{Lease: leaseOf(c), TestName: test}}, lease))
 }
 
 // variants returns an agent and its variants.
@@ -31,9 +29,7 @@ func (w *world) variants(agent string, names ...string) []store.Agent {
 
 // deployResult is deploy with a changed build result.
 func (w *world) deployResult(spec store.DeploymentSpec, change func(*store.BuildResult)) {
-	_, err := w.s.BeginDeployment(w.ctx, spec)
-	w.NoError(err)
-	w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
+	w.startBuild(spec)
 	result := w.buildResult("bundle of " + spec.Ref.Name)
 	change(&result)
 	w.NoError(w.s.FinishBuild(w.ctx, spec.Key(), result))
@@ -47,8 +43,7 @@ func (w *world) deployVariants(name, agent string, variants ...string) {
 
 // executedBy returns the runs of a list that is narrowed to a variant.
 func (w *world) executedBy(test string) (ids []uuid.UUID) {
-	runs, _, err := w.s.ListRuns(w.ctx, store.RunQuery{ProjectID: w.project.ID, TestName: test, Limit: 100})
-	w.NoError(err)
+	runs := w.listRuns(store.RunQuery{ProjectID: w.project.ID, TestName: test, Limit: 100})
 	for _, run := range runs {
 		ids = append(ids, run.ID)
 	}
@@ -159,15 +154,12 @@ var variantPromises = []promise{
 		names, err := w.s.AgentNames(w.ctx, spec.Key(), 10)
 		w.NoError(err)
 		w.Equal([]string{"second"}, names)
-		has, err := w.s.HasAgent(w.ctx, spec.Key(), "first")
-		w.NoError(err)
-		w.False(has)
+		w.requireNone(w.s.HasAgent(w.ctx, spec.Key(), "first"))
 		agents := w.agentsOf(w.environment.Key())
 		w.Len(agents, 2)
 		w.Equal("second", agents[0].Agent.VariantOf, "it is returned nevertheless")
 
-		e := w.event()
-		w.accept(&e)
+		e := w.acceptEvent(w.event())
 		claimed := w.claim(10, lease)
 		w.Len(claimed, 1)
 		w.Equal("second", claimed[0].Run.AgentName)

@@ -54,8 +54,7 @@ func (t *tour) takeTurns() {
 		complete(claim(1)[0])
 	}
 	claim(0)
-	_, err := t.Store.Route(t.ctx, t.key(t.Connector))
-	t.NoError(err)
+	t.requireSuccess(t.Store.Route(t.ctx, t.key(t.Connector)))
 	for range 3 {
 		take(store.ConcurrencyKey{Text: "a"}, `{}`)
 	}

@@ -50,13 +50,11 @@ func (t *tour) deliver() {
 	runs, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{Connector: t.key(out.ID), Limit: 10})
 	t.NoError(err)
 	t.NotEmpty(runs)
-	_, err = t.Store.ConnectorRun(t.ctx, t.key(claimed[1].Delivery.ID))
-	t.NoError(err)
+	t.requireSuccess(t.Store.ConnectorRun(t.ctx, t.key(claimed[1].Delivery.ID)))
 	t.replayAll(t.key(out.ID), claimed[0].Delivery.ID)
 	_, _, err = t.Store.Attempts(t.ctx, t.key(claimed[0].Delivery.ID))
 	t.NoError(err)
-	_, err = t.Store.DestinationsOf(t.ctx, t.Project, []uuid.UUID{out.ID})
-	t.NoError(err)
+	t.requireSuccess(t.Store.DestinationsOf(t.ctx, t.Project, []uuid.UUID{out.ID}))
 	troubled, err := t.Store.TroubledDestinations(t.ctx, store.Key{}, 10)
 	t.NoError(err)
 	t.NotEmpty(troubled)
@@ -83,12 +81,10 @@ func (t *tour) sendPayload(out store.Connector, link store.Link) {
 	}))
 	s := store.Send{Lease: leaseOf(run[0]), Mode: store.LinkAgentTool, Name: "tell", Position: 1, Payload: []byte(`{}`)}
 	for range 2 {
-		_, err = t.Store.Send(t.ctx, s)
-		t.NoError(err)
+		t.requireSuccess(t.Store.Send(t.ctx, s))
 	}
 	s.Position, s.Payload = 2, []byte(`"`+strings.Repeat("x", store.MaxInlineInput)+`"`)
-	_, err = t.Store.Send(t.ctx, s)
-	t.NoError(err)
+	t.requireSuccess(t.Store.Send(t.ctx, s))
 	t.failDeliveries(out)
 	t.completeRuns(run...)
 	t.postDeliveries()
@@ -120,8 +116,7 @@ func (t *tour) claimNext() []store.Claimed {
 
 func (t *tour) completeRuns(runs ...store.Claimed) {
 	for _, run := range runs {
-		_, err := t.Store.Complete(t.ctx, []store.Completion{{Lease: leaseOf(run), Status: store.RunCompleted, Output: "hello"}})
-		t.NoError(err)
+		t.requireSuccess(t.Store.Complete(t.ctx, []store.Completion{{Lease: leaseOf(run), Status: store.RunCompleted, Output: "hello"}}))
 	}
 }
 

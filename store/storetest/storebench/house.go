@@ -28,16 +28,12 @@ func (t *tour) keepHouse() {
 	}
 	t.NoError(t.Store.EraseRun(t.ctx, t.runs[0]))
 	t.trimHistory()
-	_, err := t.Store.SweepExpired(t.ctx, 100)
-	t.NoError(err)
-	_, err = t.Store.CountStored(t.ctx, 100)
-	t.NoError(err)
-	_, err = t.Store.RollUp(t.ctx, 100)
-	t.NoError(err)
+	t.requireSuccess(t.Store.SweepExpired(t.ctx, 100))
+	t.requireSuccess(t.Store.CountStored(t.ctx, 100))
+	t.requireSuccess(t.Store.RollUp(t.ctx, 100))
 	t.indexRuns()
 	t.NoError(t.Store.RebuildRollups(t.ctx, func(store.RollupHour) {}))
-	_, err = t.Store.SweepLeases(t.ctx, 100)
-	t.NoError(err)
+	t.requireSuccess(t.Store.SweepLeases(t.ctx, 100))
 }
 
 // trimHistory deletes rows beyond the project's retention.
@@ -61,10 +57,8 @@ func (t *tour) failTests() {
 		Ref: t.objectRef(store.KindDeployment, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: t.Environment,
 		Fingerprint: name, SourceType: "git",
 	}
-	_, err := t.Store.BeginDeployment(t.ctx, spec)
-	t.NoError(err)
+	t.requireSuccess(t.Store.BeginDeployment(t.ctx, spec))
 	t.NoError(t.Store.StartBuild(t.ctx, spec.Key(), ""))
-	_, err = t.Store.PutBundle(t.ctx, spec.Key(), digest, strings.NewReader(name), 1<<10)
-	t.NoError(err)
+	t.requireSuccess(t.Store.PutBundle(t.ctx, spec.Key(), digest, strings.NewReader(name), 1<<10))
 	t.NoError(t.Store.FinishBuild(t.ctx, spec.Key(), store.BuildResult{BundleDigest: digest, FailureReason: store.FailureTests, Message: "a test failed"}))
 }

@@ -13,8 +13,7 @@ import (
 
 // indexRuns indexes ended runs, with a word that all of them have.
 func (t *tour) indexRuns() {
-	_, err := t.Store.IndexRuns(t.ctx, 100, func(store.Searched) []string { return []string{"done"} })
-	t.NoError(err)
+	t.requireSuccess(t.Store.IndexRuns(t.ctx, 100, func(store.Searched) []string { return []string{"done"} }))
 }
 
 // searchRuns searches runs, from the newest and before one.

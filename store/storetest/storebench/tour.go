@@ -54,6 +54,9 @@ func (c *Scene) Tour(tb testing.TB) {
 	t.keepHouse()
 }
 
+// requireSuccess checks that a call whose result has no meaning here succeeds.
+func (t *tour) requireSuccess(_ any, err error) { t.NoError(err) }
+
 // acceptAll accepts events and returns the results.
 func (t *tour) acceptAll(events ...store.Event) []store.Admission {
 	admissions, err := t.Store.Accept(t.ctx, events)
@@ -81,8 +84,7 @@ func (t *tour) acceptEvents() {
 		}
 	}
 	blob := uuid.New()
-	_, err := t.Store.PutBlob(t.ctx, t.key(blob), strings.NewReader("an input"))
-	t.NoError(err)
+	t.requireSuccess(t.Store.PutBlob(t.ctx, t.key(blob), strings.NewReader("an input")))
 	t.acceptAll(t.newEvent(func(e *store.Event) { e.Input, e.InputBlob = nil, &blob }))
 	t.acceptAll(
 		t.newEvent(func(e *store.Event) { e.Runs = nil }),
@@ -185,8 +187,7 @@ func (t *tour) interrupt() {
 	t.NoError(t.Store.Release(t.ctx, leaseOf(runs[4]), 0))
 	t.NoError(t.Store.Release(t.ctx, leaseOf(runs[4]), 0))
 	start(runs[5])
-	_, err := t.Store.Heartbeat(t.ctx, t.key(t.Environment), []store.Held{{Lease: leaseOf(runs[5])}}, over)
-	t.NoError(err)
+	t.requireSuccess(t.Store.Heartbeat(t.ctx, t.key(t.Environment), []store.Held{{Lease: leaseOf(runs[5])}}, over))
 	t.runs = append(t.runs, runs[3].Run.Key(), runs[4].Run.Key())
 
 	lost := t.claimAsNew(2, over)
@@ -210,25 +211,19 @@ func (t *tour) readRows() {
 		_, body, err := t.Store.RunInput(t.ctx, run)
 		t.NoError(err)
 		t.NoError(body.Close())
-		_, err = t.Store.RunHeaders(t.ctx, run)
-		t.NoError(err)
-		_, err = t.Store.Journal(t.ctx, run)
-		t.NoError(err)
-		_, err = t.Store.JournalAfter(t.ctx, run, 1, 1)
-		t.NoError(err)
+		t.requireSuccess(t.Store.RunHeaders(t.ctx, run))
+		t.requireSuccess(t.Store.Journal(t.ctx, run))
+		t.requireSuccess(t.Store.JournalAfter(t.ctx, run, 1, 1))
 		if got.ConnectorRunID != nil {
 			t.connectorRuns = append(t.connectorRuns, t.key(*got.ConnectorRunID))
 		}
 	}
 	for _, key := range t.connectorRuns {
-		_, err := t.Store.ConnectorRun(t.ctx, key)
-		t.NoError(err)
-		_, err = t.Store.Outcome(t.ctx, key)
-		t.NoError(err)
+		t.requireSuccess(t.Store.ConnectorRun(t.ctx, key))
+		t.requireSuccess(t.Store.Outcome(t.ctx, key))
 	}
-	_, err := t.Store.Ended(t.ctx, t.connectorRuns)
-	t.NoError(err)
-	_, err = t.Store.Run(t.ctx, t.key(newID(t.tb)))
+	t.requireSuccess(t.Store.Ended(t.ctx, t.connectorRuns))
+	_, err := t.Store.Run(t.ctx, t.key(newID(t.tb)))
 	t.ErrorIs(err, store.ErrNotFound)
 	each, err := t.Store.Complete(t.ctx, []store.Completion{{Lease: leaseOf(open), Status: store.RunCompleted}})
 	t.NoError(err)
@@ -254,44 +249,32 @@ func (t *tour) listAll() {
 	}
 	t.searchRuns(next)
 	t.listOfConnector()
-	_, err := t.Store.Agents(t.ctx, t.key(t.Environment))
-	t.NoError(err)
-	_, err = t.Store.Agent(t.ctx, t.key(t.Environment), t.Links[0].AgentName)
+	t.requireSuccess(t.Store.Agents(t.ctx, t.key(t.Environment)))
+	_, err := t.Store.Agent(t.ctx, t.key(t.Environment), t.Links[0].AgentName)
 	t.NoError(err)
 	for _, environment := range []uuid.UUID{t.Environment, uuid.New()} {
-		_, err = t.Store.HasRuns(t.ctx, t.key(environment))
-		t.NoError(err)
-		_, err = t.Store.ConnectorsOf(t.ctx, t.key(environment))
-		t.NoError(err)
+		t.requireSuccess(t.Store.HasRuns(t.ctx, t.key(environment)))
+		t.requireSuccess(t.Store.ConnectorsOf(t.ctx, t.key(environment)))
 	}
 	for _, of := range []store.StatisticsQuery{{}, {Since: time.Now().AddDate(0, -3, 0), DeploymentID: uuid.New(), TestNames: []string{"b"}}, {
 		Since: time.Now().Add(-time.Minute), Until: time.Now(), Statuses: []store.RunStatus{store.RunCompleted}, Outcomes: []string{store.GuardrailBlocked},
 	}} {
 		of.Environment, of.AgentName = t.key(t.Environment), "agent"
-		_, err := t.Store.RunStatistics(t.ctx, of)
-		t.NoError(err)
+		t.requireSuccess(t.Store.RunStatistics(t.ctx, of))
 	}
 	t.readCosts()
-	_, err = t.Store.ConnectorIDs(t.ctx, store.Key{}, 10)
-	t.NoError(err)
-	_, err = t.Store.QueueFigures(t.ctx)
-	t.NoError(err)
-	_, err = t.Store.Demand(t.ctx, t.key(t.Environment), 100)
-	t.NoError(err)
+	t.requireSuccess(t.Store.ConnectorIDs(t.ctx, store.Key{}, 10))
+	t.requireSuccess(t.Store.QueueFigures(t.ctx))
+	t.requireSuccess(t.Store.Demand(t.ctx, t.key(t.Environment), 100))
 	t.NoError(t.Store.DropBlob(t.ctx, t.key(uuid.New())))
 	limited := t.project
 	limited.Limits.BacklogRuns = 1 << 30 // the backlog is counted only with a limit
 	t.NoError(t.Store.PutProject(t.ctx, limited))
-	_, err = t.Store.ProjectLoad(t.ctx, t.Project)
-	t.NoError(err)
-	_, err = t.Store.ExpireRuns(t.ctx, store.MaxOpen, 10)
-	t.NoError(err)
-	_, err = t.Store.DropHistory(t.ctx, store.Retention, 10)
-	t.NoError(err)
-	_, err = t.Store.OldestHistory(t.ctx)
-	t.NoError(err)
-	_, err = t.Store.ExpireDeliveries(t.ctx, store.MaxOpen, 10)
-	t.NoError(err)
+	t.requireSuccess(t.Store.ProjectLoad(t.ctx, t.Project))
+	t.requireSuccess(t.Store.ExpireRuns(t.ctx, store.MaxOpen, 10))
+	t.requireSuccess(t.Store.DropHistory(t.ctx, store.Retention, 10))
+	t.requireSuccess(t.Store.OldestHistory(t.ctx))
+	t.requireSuccess(t.Store.ExpireDeliveries(t.ctx, store.MaxOpen, 10))
 }
 
 // listOfConnector reads every list of a connector's runs.
@@ -307,8 +290,7 @@ func (t *tour) listOfConnector() {
 				}
 			}
 		}
-		_, err := t.Store.ConnectorStatistics(t.ctx, store.ConnectorStatisticsQuery{Connector: t.key(t.Connector), Since: time.Now().Add(-since)})
-		t.NoError(err)
+		t.requireSuccess(t.Store.ConnectorStatistics(t.ctx, store.ConnectorStatisticsQuery{Connector: t.key(t.Connector), Since: time.Now().Add(-since)}))
 	}
 	for _, run := range append(slices.Clone(t.runs), t.key(newID(t.tb))) {
 		_, _, err := t.Store.ListConnectorRuns(t.ctx, store.ConnectorRunQuery{Connector: t.key(t.Connector), Run: run.ID, Since: time.Hour, Limit: 20})
@@ -323,8 +305,7 @@ func (t *tour) recordAudit() {
 	t.NoError(err)
 	t.NoError(t.Store.RecordAuditOutcome(t.ctx, t.Project, id, store.AuditOutcome{Status: 201}))
 	for _, before := range []*uuid.UUID{nil, &id} {
-		_, err := t.Store.ListAudit(t.ctx, store.AuditQuery{ProjectID: t.Project, Before: before, Limit: 20})
-		t.NoError(err)
+		t.requireSuccess(t.Store.ListAudit(t.ctx, store.AuditQuery{ProjectID: t.Project, Before: before, Limit: 20}))
 	}
 }
 
@@ -338,8 +319,7 @@ func (t *tour) replays() {
 	}
 	for _, trigger := range []store.TriggerType{store.TriggerWebhook, ""} {
 		n.Filter.Trigger = trigger
-		_, err = t.Store.MatchReplay(t.ctx, n.Connector, n.Filter)
-		t.NoError(err)
+		t.requireSuccess(t.Store.MatchReplay(t.ctx, n.Connector, n.Filter))
 	}
 	for _, verdict := range []store.Verdict{store.Accepted, store.Repeated} {
 		_, v, err := t.Store.StartReplay(t.ctx, n)
@@ -351,36 +331,28 @@ func (t *tour) replays() {
 	taken, err := t.Store.TakeReplays(t.ctx, 1, time.Minute)
 	t.NoError(err)
 	t.Len(taken, 1)
-	_, err = t.Store.ReplayOriginals(t.ctx, taken[0], 10)
-	t.NoError(err)
+	t.requireSuccess(t.Store.ReplayOriginals(t.ctx, taken[0], 10))
 	t.NoError(t.Store.MoveReplay(t.ctx, store.ReplayStep{From: taken[0].Position, To: taken[0], Due: now}))
-	_, err = t.Store.Replay(t.ctx, taken[0].Key())
-	t.NoError(err)
-	_, err = t.Store.ListReplays(t.ctx, n.Connector)
-	t.NoError(err)
+	t.requireSuccess(t.Store.Replay(t.ctx, taken[0].Key()))
+	t.requireSuccess(t.Store.ListReplays(t.ctx, n.Connector))
 	t.NoError(t.Store.CancelReplay(t.ctx, taken[0].Key()))
 }
 
 // requestPoll requests a poll of the project's repository, and takes the request.
 func (t *tour) requestPoll() {
 	projects := []uuid.UUID{t.Project}
-	_, err := t.Store.HavePollRequests(t.ctx, projects)
-	t.NoError(err)
-	_, err = t.Store.ProjectIDs(t.ctx, uuid.Nil, 10)
-	t.NoError(err)
+	t.requireSuccess(t.Store.HavePollRequests(t.ctx, projects))
+	t.requireSuccess(t.Store.ProjectIDs(t.ctx, uuid.Nil, 10))
 	t.NoError(t.Store.RequestPolls(t.ctx, projects))
-	_, err = t.Store.ListPollRequests(t.ctx, uuid.Nil, 10)
-	t.NoError(err)
+	t.requireSuccess(t.Store.ListPollRequests(t.ctx, uuid.Nil, 10))
 	t.NoError(t.Store.DeletePollRequest(t.ctx, t.Project))
 }
 
 // recordRejections records rejected requests and reports them.
 func (t *tour) recordRejections() {
 	t.NoError(t.Store.RecordRejections(t.ctx, []store.Rejected{{Connector: t.key(t.Connector), Counts: map[string]int64{"invalid_secret": 1}}}))
-	_, err := t.Store.Rejections(t.ctx, t.key(t.Connector))
-	t.NoError(err)
-	_, err = t.Store.TakeRejectionNews(t.ctx, 10)
-	t.NoError(err)
+	t.requireSuccess(t.Store.Rejections(t.ctx, t.key(t.Connector)))
+	t.requireSuccess(t.Store.TakeRejectionNews(t.ctx, 10))
 }
 
 // deployAgents builds a deployment and makes it live.
@@ -405,15 +377,13 @@ func (t *tour) buildAndDeploy(environment uuid.UUID, agents ...store.Agent) {
 		Ref: t.objectRef(store.KindDeployment, name), ID: uuid.New(), ProjectID: t.Project, EnvironmentID: environment,
 		Fingerprint: name, SourceType: "git",
 	}
-	_, err = t.Store.BeginDeployment(t.ctx, spec)
-	t.NoError(err)
+	t.requireSuccess(t.Store.BeginDeployment(t.ctx, spec))
 	t.replaceToken(store.Token{Kind: store.TokenBuild, ProjectID: t.Project, EnvironmentID: environment, DeploymentID: &spec.ID})
 	t.replaceToken(store.Token{Kind: store.TokenRunner, ProjectID: t.Project, EnvironmentID: environment})
 	t.NoError(t.Store.StartBuild(t.ctx, spec.Key(), ""))
 	t.NoError(t.Store.ReportBuild(t.ctx, spec.Key(), store.BuildReport{Phase: store.PhaseTesting}))
 	t.NoError(t.Store.AppendBuildLog(t.ctx, spec.Key(), 0, "building"))
-	_, err = t.Store.BuildLogFrom(t.ctx, spec.Key(), 1)
-	t.NoError(err)
+	t.requireSuccess(t.Store.BuildLogFrom(t.ctx, spec.Key(), 1))
 	t.NoError(t.Store.FinishBuild(t.ctx, spec.Key(), store.BuildResult{BundleDigest: before.BundleDigest, Agents: agents,
 		Connectors: []store.ConnectorFile{{Key: "orders", Content: "type: cron"}}}))
 	files, err := t.Store.ConnectorFiles(t.ctx, spec.Key())
@@ -421,8 +391,7 @@ func (t *tour) buildAndDeploy(environment uuid.UUID, agents ...store.Agent) {
 	t.Len(files, 1)
 	t.NoError(t.Store.RecordConnectors(t.ctx, spec.Key(), json.RawMessage(`[]`)))
 	t.NoError(t.Store.RequestPrefetch(t.ctx, t.key(environment), before.BundleDigest))
-	_, err = t.Store.Runners(t.ctx, t.key(environment), time.Hour)
-	t.NoError(err)
+	t.requireSuccess(t.Store.Runners(t.ctx, t.key(environment), time.Hour))
 	result, err := t.Store.Activate(t.ctx, store.Activation{Deployment: spec.Key()})
 	t.NoError(err)
 	t.True(result.Live)
