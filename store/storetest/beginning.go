@@ -48,8 +48,7 @@ func (w *world) acceptQueued(e store.Event) {
 }
 
 var beginningPromises = []promise{
-	{"a handed off run is claimed by the waiting runner", func(w *world) {
-		w.deploy("one", "first")
+	{"a handed off run is claimed by the waiting runner", withAgent(func(w *world) {
 		e := w.offered()
 		c := w.acceptStarted(&e)
 		w.Equal(w.run(e.Runs[0].ID), c.Run)
@@ -62,9 +61,8 @@ var beginningPromises = []promise{
 		w.requireNone(w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease))
 		w.NoError(w.complete(completed(c)))
 		w.Equal(store.ConnectorRunCompleted, w.outcome(e.ConnectorRunID).Status)
-	}},
-	{"a handed off run without confirmation goes to another runner", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a handed off run without confirmation goes to another runner", withAgent(func(w *world) {
 		e := w.offered()
 		c := w.acceptStarted(&e)
 		w.updateRows(`UPDATE open_runs SET lease_until = lease_until - $2`, store.UnconfirmedLease.Microseconds())
@@ -74,9 +72,8 @@ var beginningPromises = []promise{
 		w.Equal(2, again[0].Run.Attempt)
 		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
 		w.NoError(w.complete(completed(again[0])))
-	}},
-	{"each run of a batch starts on its own runner", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"each run of a batch starts on its own runner", withAgent(func(w *world) {
 		events := []store.Event{w.offered(), w.singleEvent(), w.offered()}
 		events[2].RunnerID = "another one"
 		admissions := w.tryAccept(events...)
@@ -85,9 +82,8 @@ var beginningPromises = []promise{
 		w.Equal(admissions[2].RunIDs[0], admissions[2].Begun.Run.ID)
 		w.Len(w.claimAs("another one", 10, lease), 2)
 		w.Len(w.claimAs(waiting, 10, lease), 1)
-	}},
-	{"an input in a blob comes by its ID", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an input in a blob comes by its ID", withAgent(func(w *world) {
 		blob := uuid.New()
 		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(blob), bytes.NewReader([]byte("large")))))
 		e := w.offered()
@@ -95,9 +91,8 @@ var beginningPromises = []promise{
 		c := w.acceptStarted(&e)
 		w.Nil(c.Input)
 		w.Equal(blob, *c.InputBlob)
-	}},
-	{"an outdated or repeated event starts nothing", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an outdated or repeated event starts nothing", withAgent(func(w *world) {
 		first, second := w.offered(), w.offered()
 		first.Idempotency = &store.Idempotency{Key: "key:1", TTL: time.Hour}
 		second.Idempotency = first.Idempotency
@@ -110,7 +105,7 @@ var beginningPromises = []promise{
 		w.Equal(store.Outdated, admissions[1].Verdict)
 		w.Nil(admissions[1].Begun)
 		w.Equal(1, w.countRowsOf("open_runs"))
-	}},
+	})},
 	{"an event that a claim would have to weigh is queued", func(w *world) {
 		w.acceptQueued(w.offered()) // nothing is live
 		w.limits = map[string]int{"second": 1}

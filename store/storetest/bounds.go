@@ -70,8 +70,7 @@ func badAgents() map[string]struct {
 }
 
 var boundPromises = []promise{
-	{"an output is stored up to its limit", func(w *world) {
-		w.deploy("one", "first")
+	{"an output is stored up to its limit", withAgent(func(w *world) {
 		_, claimed := w.running(lease)
 		w.NoError(w.complete(store.Completion{
 			Lease: leaseOf(claimed), Status: store.RunCompleted, Output: textOf(store.MaxOutput),
@@ -79,7 +78,7 @@ var boundPromises = []promise{
 		run := w.run(claimed.Run.ID)
 		w.Equal(store.RunCompleted, run.Status)
 		w.Len(run.Output, store.MaxOutput)
-	}},
+	})},
 	{"a run with a larger output fails with its own code", func(w *world) {
 		for name, c := range map[string]struct {
 			completion store.Completion
@@ -107,8 +106,7 @@ var boundPromises = []promise{
 			w.requireNone(w.s.Journal(w.ctx, claimed.Run.Key()))
 		}
 	}},
-	{"an error is cut", func(w *world) {
-		w.deploy("one", "first")
+	{"an error is cut", withAgent(func(w *world) {
 		_, claimed := w.running(lease)
 		w.NoError(w.complete(store.Completion{
 			Lease: leaseOf(claimed), Status: store.RunFailed, ErrorCode: "x", Error: strings.Repeat("é", store.MaxError),
@@ -117,9 +115,8 @@ var boundPromises = []promise{
 		w.LessOrEqual(len(run.Error), store.MaxError)
 		w.Greater(len(run.Error), store.MaxError-16)
 		w.True(strings.HasSuffix(run.Error, "(cut)"))
-	}},
-	{"a journal entry is stored up to the limit of its kind", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a journal entry is stored up to the limit of its kind", withAgent(func(w *world) {
 		_, claimed := w.running(lease)
 		sequence := int64(1)
 		for kind, limit := range map[store.JournalKind]int{
@@ -129,7 +126,7 @@ var boundPromises = []promise{
 			w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed), []store.JournalEntry{entryOfSize(sequence, kind, limit)}), kind)
 			sequence++
 		}
-	}},
+	})},
 	{"a build log is cut with one mark", func(w *world) {
 		spec := w.beginNew("one")
 		for i := range int64(40) {
@@ -205,8 +202,7 @@ var boundPromises = []promise{
 			w.Equal(commit, w.deployment(spec.ID).ResolvedCommit)
 		}
 	}},
-	{"the number of journal entries is limited", func(w *world) {
-		w.deploy("one", "first")
+	{"the number of journal entries is limited", withAgent(func(w *world) {
 		_, claimed := w.running(lease)
 		entries := make([]store.JournalEntry, store.MaxEntries+1)
 		for i := range entries {
@@ -214,7 +210,7 @@ var boundPromises = []promise{
 		}
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(claimed), entries), store.ErrTooLarge)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(claimed), entries[:store.MaxEntries]))
-	}},
+	})},
 	{"the record of a runner is limited", func(w *world) {
 		digests := make([]string, store.MaxDigests+1)
 		for i := range digests {
@@ -228,8 +224,7 @@ var boundPromises = []promise{
 		w.LessOrEqual(len(runners[0].ID), store.MaxRunnerID)
 		w.Equal(digests[1:store.MaxDigests], runners[0].Digests)
 	}},
-	{"lists carry no outputs", func(w *world) {
-		w.deploy("one", "first")
+	{"lists carry no outputs", withAgent(func(w *world) {
 		_, claimed := w.running(lease)
 		w.NoError(w.complete(store.Completion{Lease: leaseOf(claimed), Status: store.RunCompleted, Output: "an answer"}))
 		runs := w.listRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 10})
@@ -239,7 +234,7 @@ var boundPromises = []promise{
 		w.Equal("an answer", whole.Output)
 		whole.Output = ""
 		w.Equal(whole, runs[0], "all other fields are listed")
-	}},
+	})},
 	{"deployments are listed without test results and configurations", func(w *world) {
 		spec := w.startBuild(w.newDeployment("one"))
 		result := w.buildResult("content", "first")

@@ -12,8 +12,7 @@ import (
 )
 
 var carriedPromises = []promise{
-	{"a delivery has its kind, open and ended", func(w *world) {
-		w.deploy("one", "first")
+	{"a delivery has its kind, open and ended", withAgent(func(w *world) {
 		w.outboundTo("results", automatic)
 		w.outboundFrom("nobody", "ops", telling)
 		failed := w.failing()
@@ -31,18 +30,16 @@ var carriedPromises = []promise{
 			w.NoError(w.complete(completed(run)))
 		}
 		w.carries(e.ConnectorRunID, "")
-	}},
-	{"a skipped result has its kind", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a skipped result has its kind", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		out.Enabled = false
 		w.NoError(w.s.PutConnector(w.ctx, out))
 		w.endEvents(1)
 		w.postDeliveries()
 		w.carries(w.deliveriesOf(out)[0].ID, store.DeliverResult)
-	}},
-	{"deliveries are found by their run", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"deliveries are found by their run", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		ended := w.failing()
 		w.recordAttempts(attempted(ended, store.DeliveryDone))
@@ -59,9 +56,8 @@ var carriedPromises = []promise{
 		stranger := store.Key{ProjectID: newUUIDv7(), ID: w.connector.ID}
 		_, total = w.listConnectorRuns(store.ConnectorRunQuery{Connector: stranger, Run: open.RunID, Limit: 10})
 		w.Zero(total)
-	}},
-	{"connector runs of a run are filtered and paged like other lists", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"connector runs of a run are filtered and paged like other lists", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		first := w.failing()
 		w.recordAttempts(attempted(first, store.DeliveryFailed))
@@ -105,9 +101,8 @@ var carriedPromises = []promise{
 			}
 			w.Equal(c.want, got, what)
 		}
-	}},
-	{"a sent payload stays a payload, whatever its content", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a sent payload stays a payload, whatever its content", withAgent(func(w *world) {
 		w.outboundTo("results", toolPolicy("tell"))
 		w.outboundFrom("nobody", "ops", telling)
 		run := w.sending(1)
@@ -123,7 +118,7 @@ var carriedPromises = []promise{
 		w.recordAttempts(attempted(again, store.DeliveryFailed))
 		w.updateRows(`UPDATE outbox SET posted_at = 1`) // a minute later
 		w.Equal(1, w.postDeliveries(), "also of the replay")
-	}},
+	})},
 }
 
 // carries checks the kind of a connector run, read individually and in lists.

@@ -41,8 +41,7 @@ var claimPromises = []promise{
 		w.Len(w.claim(10, lease), 1, "the last one")
 		w.Empty(w.claim(10, lease))
 	}},
-	{"no run is claimed twice", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"no run is claimed twice", withAgents(func(w *world) {
 		events := make([]store.Event, 40)
 		for i := range events {
 			events[i] = w.event()
@@ -83,7 +82,7 @@ var claimPromises = []promise{
 		for id, n := range seen {
 			w.Equal(1, n, id)
 		}
-	}},
+	})},
 	{"a run of an agent that is not deployed fails at once", func(w *world) {
 		w.deploy("one", "second")
 		e := w.acceptEvent(w.event())
@@ -122,8 +121,7 @@ var claimPromises = []promise{
 		w.Equal(2, again[0].Run.Attempt)
 		w.Greater(again[0].Token, c.Token)
 	}},
-	{"each claim of a run has another random token part", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"each claim of a run has another random token part", withAgents(func(w *world) {
 		const bits = 31 // below the attempt
 		events := make([]store.Event, 40)
 		for i := range events {
@@ -150,18 +148,16 @@ var claimPromises = []promise{
 			w.GreaterOrEqual(len(random), len(runs)-1, "equal by chance twice")
 			w.EqualValues(1<<bits-1, varied, "every bit varies")
 		}
-	}},
-	{"a heartbeat renews current claims and returns the others", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a heartbeat renews current claims and returns the others", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		stale, unknown := store.Lease{Run: c.Run.Key(), Token: c.Token - 1}, store.Lease{Run: w.key(uuid.New()), Token: 1}
 		w.ElementsMatch([]store.Lease{stale, unknown}, w.heartbeat(w.environment.Key(), heldClaims(leaseOf(c), stale, unknown), lease))
 		lost := w.heartbeat(w.key(uuid.New()), heldClaims(leaseOf(c)), lease)
 		w.Equal([]store.Lease{leaseOf(c)}, lost, "another environment's")
 		w.Empty(w.heartbeat(w.environment.Key(), nil, lease))
-	}},
-	{"a run that loses every runner fails, a released run does not", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a run that loses every runner fails, a released run does not", withAgent(func(w *world) {
 		e, c := w.running(expired)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		for loss := range store.MaxLosses {
@@ -174,12 +170,11 @@ var claimPromises = []promise{
 		w.Equal(runerror.RunnerLost, ended.ErrorCode)
 		w.NotNil(ended.EndedAt)
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
-	}},
-	{"a late heartbeat revives its claim", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a late heartbeat revives its claim", withAgent(func(w *world) {
 		_, c := w.running(expired)
 		w.requireNone(w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease))
 		w.Zero(w.sweep(10))
 		w.Equal(store.RunRunning, w.run(c.Run.ID).Status)
-	}},
+	})},
 }

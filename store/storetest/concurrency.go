@@ -99,8 +99,7 @@ func (w *world) drainQueue(key func(run uuid.UUID) string) (order []uuid.UUID) {
 }
 
 var concurrencyPromises = []promise{
-	{"runs with one key execute in the order of acceptance", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"runs with one key execute in the order of acceptance", withAgents(func(w *world) {
 		r := w.contenders("a", "a", "b", "a", "", "")
 		claimed := w.underWay(r[0], r[2], r[4], r[5])
 		w.Empty(w.claim(10, lease))
@@ -109,9 +108,8 @@ var concurrencyPromises = []promise{
 		w.completeTogether(w.underWay(r[3])...)
 		w.noSlots()
 		w.underWay(w.contenders("a")...)
-	}},
-	{"a key belongs to one agent, environment and project", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a key belongs to one agent, environment and project", withAgents(func(w *world) {
 		e := w.event()
 		for i := range e.Runs {
 			e.Runs[i].Concurrency.Text = "a"
@@ -126,17 +124,15 @@ var concurrencyPromises = []promise{
 		w.NoError(w.s.PutEnvironment(w.ctx, elsewhere.environment))
 		elsewhere.deploy("two", "first")
 		elsewhere.underWay(elsewhere.contenders("a")...)
-	}},
-	{"in a batch the first run gets the key", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"in a batch the first run gets the key", withAgent(func(w *world) {
 		events := []store.Event{w.contender("a"), w.contender("a"), w.contender("b")}
 		events[1].Runs[0].Concurrency.Drop = true
 		w.acceptAll(events)
 		w.underWay(events[0].Runs[0].ID, events[2].Runs[0].ID)
 		w.Equal(runerror.ConcurrencyDropped, w.run(events[1].Runs[0].ID).ErrorCode)
-	}},
-	{"a run that does not wait is cancelled if its key is taken", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a run that does not wait is cancelled if its key is taken", withAgent(func(w *world) {
 		r := w.contenders("a")
 		dropped := w.contender("a")
 		dropped.Runs[0].Concurrency.Drop = true
@@ -151,9 +147,8 @@ var concurrencyPromises = []promise{
 		again.ConnectorRunID, again.Runs[0].ID = newUUIDv7(), newUUIDv7()
 		w.accept(&again)
 		w.underWay(again.Runs[0].ID)
-	}},
-	{"a suspended, resumed, released or lost run keeps its key", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a suspended, resumed, released or lost run keeps its key", withAgent(func(w *world) {
 		r := w.contenders("a", "a")
 		c := w.underWay(r[0])[0]
 		w.suspend(c, time.Hour)
@@ -167,9 +162,8 @@ var concurrencyPromises = []promise{
 		w.Equal(1, w.sweep(10))
 		w.completeTogether(w.underWay(r[0])...)
 		w.underWay(r[1])
-	}},
-	{"every end of a run hands over its key", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"every end of a run hands over its key", withAgent(func(w *world) {
 		r := w.contenders("a", "a", "a", "a", "a", "a")
 		cancel := func(run uuid.UUID) {
 			w.NoError(w.s.Cancel(w.ctx, w.key(run), runerror.Cancelled, ""))
@@ -187,9 +181,8 @@ var concurrencyPromises = []promise{
 		w.underWay(r[5])
 		cancel(r[5])
 		w.noSlots()
-	}},
-	{"expired and orphaned runs leave no key", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"expired and orphaned runs leave no key", withAgent(func(w *world) {
 		r := w.contenders("a", "a", "b", "a", "")
 		w.Equal(2, w.expireRuns(0, 2))
 		w.underWay(r[2], r[3], r[4])
@@ -198,7 +191,7 @@ var concurrencyPromises = []promise{
 		w.sweep(100)
 		w.Zero(w.countRowsOf("open_runs"))
 		w.noSlots()
-	}},
+	})},
 	{"a sweep cancels blocked runs of a deleted environment", func(w *world) {
 		e := w.singleEvent()
 		e.EnvironmentID = uuid.New()
@@ -212,8 +205,7 @@ var concurrencyPromises = []promise{
 		w.Equal(3, w.sweep(10))
 		w.noSlots()
 	}},
-	{"completions with and without keys end together", func(w *world) {
-		w.deploy("one", "first")
+	{"completions with and without keys end together", withAgent(func(w *world) {
 		w.contenders("a", "a", "", "b", "", "b", "c")
 		claimed := w.claim(10, lease)
 		w.Len(claimed, 5)
@@ -235,26 +227,23 @@ var concurrencyPromises = []promise{
 			}
 		}
 		w.Len(w.claim(10, lease), 2, "the waiting runs")
-	}},
-	{"blocked runs are not waited for", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"blocked runs are not waited for", withAgent(func(w *world) {
 		w.contenders("a", "a", "a")
 		runner := []store.RunnerKey{{Environment: w.environment.Key(), ID: "one"}}
 		w.claim(1, lease)
 		w.requireNone(w.s.Attend(w.ctx, runner))
 		w.Equal(map[store.Class]store.QueueDepth{0: {}, 1: {}, 2: {}}, w.figures().Queued[store.QueueClaimable])
-	}},
-	{"a run with an invalid key rejects only its event", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a run with an invalid key rejects only its event", withAgent(func(w *world) {
 		events := []store.Event{w.contender("a"), w.contender(strings.Repeat("k", store.MaxConcurrencyKey+1)), w.contender(strings.Repeat("k", store.MaxConcurrencyKey))}
 		admissions := w.tryAccept(events...)
 		w.NoError(admissions[0].Err)
 		w.Error(admissions[1].Err)
 		w.NoError(admissions[2].Err)
 		w.Len(w.claim(10, lease), 2)
-	}},
-	{"a repeated event takes no second key", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a repeated event takes no second key", withAgent(func(w *world) {
 		e := w.keyedEvent("key:1", "body")
 		e.Runs = e.Runs[:1]
 		e.Runs[0].Concurrency.Text = "a"
@@ -262,5 +251,5 @@ var concurrencyPromises = []promise{
 		w.Equal(store.Repeated, w.tryAccept(e)[0].Verdict)
 		w.completeTogether(w.underWay(e.Runs[0].ID)...)
 		w.noSlots()
-	}},
+	})},
 }

@@ -34,8 +34,7 @@ func (k *runKeys) addAdmissions(events []store.Event, admissions []store.Admissi
 func (k *runKeys) keyOfRun(run uuid.UUID) string { return k.of[run] }
 
 var keyContentionPromises = []promise{
-	{"batches with the same keys in any order do not fail", func(w *world) {
-		w.deploy("one", "first")
+	{"batches with the same keys in any order do not fail", withAgent(func(w *world) {
 		known := runKeys{of: map[uuid.UUID]string{}}
 		version := w.version()
 		w.NoError(together(func(i int) error {
@@ -56,9 +55,8 @@ var keyContentionPromises = []promise{
 			return nil
 		}))
 		w.Len(w.drainQueue(known.keyOfRun), writers*50)
-	}},
-	{"concurrent accepts, ends and cancels lose no run and no key", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"concurrent accepts, ends and cancels lose no run and no key", withAgent(func(w *world) {
 		known := runKeys{of: map[uuid.UUID]string{}}
 		version := w.version()
 		w.NoError(together(func(i int) error {
@@ -80,7 +78,7 @@ var keyContentionPromises = []promise{
 		}))
 		w.drainQueue(known.keyOfRun)
 		w.Zero(w.countRowsOf("open_runs"), "no waiting forever")
-	}},
+	})},
 }
 
 // endSome claims runs and ends them together.

@@ -108,8 +108,7 @@ var connectorListPromises = []promise{
 		})
 		check(60) // lists do not include the rollups of deleted runs
 	}},
-	{"a failed event is listed with its error", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"a failed event is listed with its error", withAgents(func(w *world) {
 		events := []store.Event{w.event(), w.singleEvent()}
 		w.acceptAll(events)
 		for _, claimed := range w.claim(3, lease) {
@@ -126,5 +125,5 @@ var connectorListPromises = []promise{
 		one, err := w.s.ConnectorRun(w.ctx, runs[1].Key())
 		w.NoError(err)
 		w.Equal(runs[1], one)
-	}},
+	})},
 }

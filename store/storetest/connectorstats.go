@@ -147,8 +147,7 @@ var connectorStatisticsPromises = []promise{
 			w.connectorAgrees(all, w.connectorWindow(c, today, connectors))
 		}
 	}},
-	{"an ended connector run is counted at once, and once", func(w *world) {
-		w.deploy("one", "first")
+	{"an ended connector run is counted at once, and once", withAgent(func(w *world) {
 		runs := func() map[store.ConnectorRunStatus]int64 { return w.connectorTotals(w.connector.Key()) }
 		w.Empty(runs())
 		w.singles(4)
@@ -177,9 +176,8 @@ var connectorStatisticsPromises = []promise{
 		s := w.connectorStatistics(store.ConnectorStatisticsQuery{Connector: w.connector.Key()})
 		w.NotNil(s.AverageDuration)
 		w.Equal(store.ConnectorRunSkipped, s.Last)
-	}},
-	{"deliveries are counted for every outcome", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"deliveries are counted for every outcome", withAgents(func(w *world) {
 		c := w.outboundTo("results", automatic)
 		totals := func() map[store.ConnectorRunStatus]int64 { return w.connectorTotals(c.Key()) }
 		w.endEvents(4)
@@ -205,5 +203,5 @@ var connectorStatisticsPromises = []promise{
 		w.rollUpAll(10)
 		w.Equal(want, totals())
 		w.EqualValues(5, w.queryCount(`SELECT sum(runs) FROM connector_rollups WHERE grain = 'day' AND trigger_type = 'outbound' AND project_id = $1`))
-	}},
+	})},
 }

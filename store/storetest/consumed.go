@@ -48,8 +48,7 @@ func (w *world) manyWaiting(runs int) {
 }
 
 var consumedPromises = []promise{
-	{"a consumer skips rows that another one will read next", func(w *world) {
-		w.deploy("one", "first")
+	{"a consumer skips rows that another one will read next", withAgent(func(w *world) {
 		w.endEvents(10)
 		oldest := func(n int) int64 {
 			return w.queryCount(`SELECT posted_at FROM outbox_words WHERE project_id = $1 ORDER BY posted_at LIMIT 1 OFFSET ` + strconv.Itoa(n))
@@ -66,9 +65,8 @@ var consumedPromises = []promise{
 		w.Equal(next, oldest(0), "others have it")
 		w.Positive(w.indexRuns(10))
 		w.Len(w.searchBoth(store.RunQuery{}), 10)
-	}},
-	{"a consumer waits if others consume all rows", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a consumer waits if others consume all rows", withAgent(func(w *world) {
 		w.endEvents(2)
 		inner := 0
 		n, err := w.s.IndexRuns(w.ctx, 1, func(run store.Searched) []string {
@@ -80,7 +78,7 @@ var consumedPromises = []promise{
 		w.NoError(err)
 		w.Equal([2]int{0, 1}, [2]int{n, inner})
 		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
-	}},
+	})},
 	{"a project with many ended runs delays only itself", func(w *world) {
 		twin := w.twinProject()
 		for _, of := range []*world{w, twin} {
@@ -95,8 +93,7 @@ var consumedPromises = []promise{
 			w.Positive(w.queryCount(`SELECT count(*) FROM `+outbox+` WHERE project_id = $1`), "others have more rows")
 		}
 	}},
-	{"runs of an event share the words of its input", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"runs of an event share the words of its input", withAgents(func(w *world) {
 		e := w.event()
 		var given []string
 		for n := range 300 {
@@ -142,9 +139,8 @@ var consumedPromises = []promise{
 		}
 		w.countAllStored()
 		w.EqualValues(2*512, w.storedBytes(), "the stored bytes of two rows without words")
-	}},
-	{"the number of unindexed and unrolled rows read is limited", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"the number of unindexed and unrolled rows read is limited", withAgent(func(w *world) {
 		e := w.eventWithWords("oldest")
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
 		q := store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Since: store.TimeOf(e.Runs[0].ID)}
@@ -176,9 +172,8 @@ var consumedPromises = []promise{
 		w.ErrorIs(err, store.ErrSearchTooBroad, "until more are indexed")
 		q.Search = searchFor("oldest")
 		w.ErrorIs(errorOf(w.s.RunStatistics(w.ctx, q)), store.ErrSearchTooBroad)
-	}},
-	{"rows posted during the last batch wait for more", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"rows posted during the last batch wait for more", withAgent(func(w *world) {
 		w.endEvents(3)
 		some := w.indexRuns(10)
 		w.endEvents(3)
@@ -196,9 +191,8 @@ var consumedPromises = []promise{
 		w.Positive(w.indexRuns(100))
 		w.Len(w.searchBoth(store.RunQuery{}), 9, "nothing is lost")
 		w.Zero(w.queryCount(`SELECT count(*) FROM outbox_words WHERE project_id = $1`))
-	}},
-	{"a failing rollup row is set aside and blocks no other", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a failing rollup row is set aside and blocks no other", withAgents(func(w *world) {
 		now, err := w.s.Now(w.ctx)
 		w.NoError(err)
 		ended := func(i int, agent string) uuid.UUID {
@@ -237,9 +231,8 @@ var consumedPromises = []promise{
 		w.rollUpAll(10)
 		w.EqualValues(6, w.queryCount(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "nothing is lost")
 		w.Zero(w.queryCount(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`))
-	}},
-	{"a failing row is halved beside a row that has the ID of one of its runs", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a failing row is halved beside a row that has the ID of one of its runs", withAgent(func(w *world) {
 		ids := w.endMany(3)
 		w.inOneRow("outbox_words", ids[:2])
 		_, err := w.db.ExecContext(w.ctx, `INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, 2)`,
@@ -253,9 +246,8 @@ var consumedPromises = []promise{
 		for w.indexRuns(10) > 0 {
 		}
 		w.EqualValues(3, w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
-	}},
-	{"a row with many words is indexed in parts", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a row with many words is indexed in parts", withAgent(func(w *world) {
 		const runs = 25
 		var ids []uuid.UUID
 		for _, e := range w.singles(runs) {
@@ -282,9 +274,8 @@ var consumedPromises = []promise{
 			w.EqualValues(runs-before, w.countRunsIn(`SELECT run_ids FROM outbox_words WHERE project_id = $1`))
 		}
 		w.requireNone(w.s.IndexRuns(w.ctx, 1, words))
-	}},
-	{"a row with many runs is rolled up in parts", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a row with many runs is rolled up in parts", withAgent(func(w *world) {
 		now := w.now()
 		const runs = 2_100
 		var ids []uuid.UUID
@@ -305,7 +296,7 @@ var consumedPromises = []promise{
 		w.Positive(w.rollUpRows(10))
 		w.EqualValues(runs, rolledUp(), "a call continues with the rest of a row, up to its limit")
 		w.Zero(w.rollUpRows(1))
-	}},
+	})},
 }
 
 // countRunsIn returns the number of runs in the lists of IDs that a statement selects.

@@ -105,8 +105,7 @@ var contentionPromises = []promise{
 		}))
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
 	}},
-	{"concurrent repeated entries do not deadlock", func(w *world) {
-		w.deploy("one", "first")
+	{"concurrent repeated entries do not deadlock", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		entries := []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries))
@@ -120,7 +119,7 @@ var contentionPromises = []promise{
 			})
 		}
 		w.NoError(group.Wait())
-	}},
+	})},
 	{"concurrent claims of several environments claim each run once", func(w *world) {
 		worlds, inputs, handed := []*world{w, w.twinProject(), w.twinProject()}, map[uuid.UUID]string{}, map[uuid.UUID]string{}
 		for _, of := range worlds {
@@ -154,8 +153,7 @@ var contentionPromises = []promise{
 		}
 		w.Equal(inputs, handed)
 	}},
-	{"of a concurrent sweep, release and completion one wins", func(w *world) {
-		w.deploy("one", "first")
+	{"of a concurrent sweep, release and completion one wins", withAgent(func(w *world) {
 		e, c := w.running(expired)
 		var completions, releases error
 		w.NoError(together(func(i int) error {
@@ -179,7 +177,7 @@ var contentionPromises = []promise{
 		}
 		w.Equal(store.RunQueued, run.Status)
 		w.Len(w.claim(10, lease), 1)
-	}},
+	})},
 	{"concurrent beginnings leave one deployment open", func(w *world) {
 		specs := make([]store.DeploymentSpec, writers)
 		for i := range specs {
@@ -234,8 +232,7 @@ var contentionPromises = []promise{
 		w.GreaterOrEqual(w.version(), before+writers)
 		w.Len(w.route(w.connector.Key()).Links, len(w.links)+writers)
 	}},
-	{"deleting environments during events leaves nothing open", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"deleting environments during events leaves nothing open", withAgents(func(w *world) {
 		events := make([]store.Event, writers)
 		for i := range events {
 			events[i] = w.event()
@@ -261,7 +258,7 @@ var contentionPromises = []promise{
 				w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
 			}
 		}
-	}},
+	})},
 }
 
 // ignoreError returns nil for an error that is target.

@@ -82,8 +82,7 @@ func (w *world) makeAllDue() {
 }
 
 var deliveryPromises = []promise{
-	{"the result of a run is sent over its agent's links, once", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"the result of a run is sent over its agent's links, once", withAgents(func(w *world) {
 		c := w.outboundTo("results", automatic)
 		e := w.acceptEvent(w.event())
 		for _, run := range w.claim(2, lease) {
@@ -113,9 +112,8 @@ var deliveryPromises = []promise{
 		w.Equal([]store.ConnectorRun{run}, w.deliveriesOf(c))
 		_, waits = w.nextDelivery(store.DeliveryClaim{})
 		w.False(waits)
-	}},
-	{"a link sends by status, source and mode", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a link sends by status, source and mode", withAgent(func(w *world) {
 		other := uuid.New()
 		failed := []store.RunStatus{store.RunFailed}
 		for name, sends := range map[string]struct {
@@ -149,9 +147,8 @@ var deliveryPromises = []promise{
 			w.Equal(sends.failed, failures, name)
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, c.Ref))
 		}
-	}},
-	{"a run that is not to be published has no delivery of its result", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a run that is not to be published has no delivery of its result", withAgent(func(w *world) {
 		w.outboundTo("results", automatic)
 		w.singles(2)
 		runs := w.claim(2, lease)
@@ -163,9 +160,8 @@ var deliveryPromises = []promise{
 		due := w.takeDue(10, 10)
 		w.Len(due, 1)
 		w.Equal(runs[1].Run.ID, due[0].RunID)
-	}},
-	{"a failed attempt is retried when due, with the next number", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a failed attempt is retried when due, with the next number", withAgent(func(w *world) {
 		w.outboundTo("results", automatic)
 		w.endEvents(1)
 		w.postDeliveries()
@@ -198,9 +194,8 @@ var deliveryPromises = []promise{
 				Number: i + 1, At: origin, Duration: time.Second, StatusCode: 503, ErrorClass: "http_status", Error: "503 Service Unavailable",
 			}, past[i])
 		}
-	}},
-	{"an attempt without a result is lost and retried", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an attempt without a result is lost and retried", withAgent(func(w *world) {
 		w.outboundTo("results", automatic)
 		w.endEvents(1)
 		w.postDeliveries()
@@ -219,9 +214,8 @@ var deliveryPromises = []promise{
 		w.Equal(store.ErrorClassLost, past[0].ErrorClass)
 		w.recordAttempts(attempted(second[0], store.DeliveryDone))
 		w.Equal(store.ConnectorRunCompleted, w.connectorRun(first.Delivery.ID).Status)
-	}},
-	{"attempts per connector are limited, and turns are fair", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"attempts per connector are limited, and turns are fair", withAgent(func(w *world) {
 		many := w.outboundTo("many", automatic)
 		w.endEvents(20)
 		w.postDeliveries()
@@ -244,18 +238,16 @@ var deliveryPromises = []promise{
 		w.Positive(in, "it is not due at once again")
 		w.recordAttempts(attempted(first[0], store.DeliveryDone))
 		w.Len(w.takeDue(6, 4), 1, "a slot is free")
-	}},
-	{"full projects are left out", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"full projects are left out", withAgent(func(w *world) {
 		w.outboundTo("results", automatic)
 		w.endEvents(1)
 		w.postDeliveries()
 		claimed := w.claimDeliveries(store.DeliveryClaim{Limit: 10, PerConnector: 10, Lease: lease, PerProject: 2, UnderWay: map[uuid.UUID]int{w.project.ID: 2, uuid.New(): 1}})
 		w.Empty(claimed)
 		w.Len(w.takeDue(10, 10), 1)
-	}},
-	{"a destination that is down gets one delivery at a time", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a destination that is down gets one delivery at a time", withAgent(func(w *world) {
 		w.outboundTo("results", automatic)
 		w.endEvents(store.BreakAfter + 3)
 		w.postDeliveries()
@@ -276,9 +268,8 @@ var deliveryPromises = []promise{
 		w.Len(one, 1)
 		w.recordAttempts(attempted(one[0], store.DeliveryDone))
 		w.Len(w.takeDue(100, 100), store.BreakAfter+3, "the others, and the waiting retries")
-	}},
-	{"deliveries of a disabled, retired, paused or deleted connector are skipped with a reason", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"deliveries of a disabled, retired, paused or deleted connector are skipped with a reason", withAgent(func(w *world) {
 		disabled, gone := w.outboundTo("disabled", automatic), w.outboundTo("gone", automatic)
 		w.endEvents(1)
 		w.postDeliveries()
@@ -332,9 +323,8 @@ var deliveryPromises = []promise{
 		w.endEvents(1)
 		w.postDeliveries()
 		w.Len(w.takeDue(10, 10), 1, "a re-created connector is not paused")
-	}},
-	{"a claim respects the limit of a project", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a claim respects the limit of a project", withAgent(func(w *world) {
 		w.outboundTo("one", automatic)
 		w.outboundTo("other", automatic)
 		w.endEvents(10)
@@ -368,9 +358,8 @@ var deliveryPromises = []promise{
 		w.True(waits)
 		_, waits = w.nextDelivery(store.DeliveryClaim{UnderWay: map[uuid.UUID]int{w.project.ID: 1}})
 		w.False(waits)
-	}},
-	{"of two attempts of a delivery the later one counts", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"of two attempts of a delivery the later one counts", withAgent(func(w *world) {
 		w.outboundTo("results", automatic)
 		w.endEvents(1)
 		w.postDeliveries()
@@ -380,9 +369,8 @@ var deliveryPromises = []promise{
 		second := w.takeDue(1, 1)[0]
 		w.recordAttempts(attempted(second, store.DeliveryDone), attempted(first, store.DeliveryRetry))
 		w.Equal(store.ConnectorRunCompleted, w.connectorRun(first.Delivery.ID).Status)
-	}},
-	{"deliveries count as stored", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"deliveries count as stored", withAgent(func(w *world) {
 		w.endEvents(1)
 		w.countAllStored()
 		without := w.storedBytes()
@@ -396,9 +384,8 @@ var deliveryPromises = []promise{
 		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
 		w.countAllStored()
 		w.Greater(w.storedBytes(), 2*without+1000)
-	}},
-	{"responses are dropped if the project's storage is full", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"responses are dropped if the project's storage is full", withAgent(func(w *world) {
 		w.outboundTo("results", automatic)
 		w.endEvents(2)
 		w.postDeliveries()
@@ -427,9 +414,8 @@ var deliveryPromises = []promise{
 		again := w.takeDue(1, 10)[0]
 		w.recordAttempts(answered(again, store.DeliveryDone))
 		w.Equal("thanks", last(again).Response, "it no longer has a limit")
-	}},
-	{"with concurrent claims and records each delivery has one attempt", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"with concurrent claims and records each delivery has one attempt", withAgent(func(w *world) {
 		for i := range 4 {
 			w.outboundTo(fmt.Sprintf("results-%d", i), automatic)
 		}
@@ -465,5 +451,5 @@ var deliveryPromises = []promise{
 		for id, times := range seen {
 			w.Equal(1, times, id)
 		}
-	}},
+	})},
 }

@@ -32,8 +32,7 @@ func (w *world) retryNow(d store.ConnectorRun, key *store.Idempotency, want stor
 }
 
 var hurryPromises = []promise{
-	{"a replay of a waiting delivery makes its next attempt due", func(w *world) {
-		w.deploy("one", "first")
+	{"a replay of a waiting delivery makes its next attempt due", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		d := w.failedOnce(out)
 		w.awaitHint(store.TopicDelivery, w.environment.ID, func() { w.retryNow(d, nil, store.Accepted) })
@@ -55,17 +54,15 @@ var hurryPromises = []promise{
 		w.ErrorAs(err, &r, "it has ended since it was read")
 		w.Equal(replay.Changing, r.Reason)
 		w.Len(w.deliveriesOf(out), 1)
-	}},
-	{"a delivery with a lost attempt is made due", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a delivery with a lost attempt is made due", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		d := w.underWayTo(out)
 		w.updateRows(`UPDATE deliveries SET lease_until = 1, due_at = 1`)
 		w.retryNow(w.connectorRun(d.Delivery.ID), nil, store.Accepted)
 		w.Len(w.takeDue(10, 10), 1)
-	}},
-	{"a repeated request makes a delivery due once", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a repeated request makes a delivery due once", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		d := w.failedOnce(out)
 		w.retryNow(d, requestKey("1", "this"), store.Accepted)
@@ -85,9 +82,8 @@ var hurryPromises = []promise{
 		w.Empty(w.takeDue(10, 10))
 		w.retryNow(d, requestKey("2", "this"), store.Accepted)
 		w.refusedKey(d, "3")
-	}},
-	{"a delivery that waits with its connector is attempted", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a delivery that waits with its connector is attempted", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		w.endEvents(store.BreakAfter)
 		w.postDeliveries()
@@ -107,9 +103,8 @@ var hurryPromises = []promise{
 		w.Len(claimed, 1, "one at a time")
 		w.recordAttempts(attempted(claimed[0], store.DeliveryDone))
 		w.Len(w.takeDue(10, 100), 1, "and no others than the ones made due")
-	}},
-	{"a delivery made due is tried before other due ones", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a delivery made due is tried before other due ones", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		w.endEvents(store.BreakAfter)
 		w.postDeliveries()
@@ -135,9 +130,8 @@ var hurryPromises = []promise{
 		w.recordAttempts(attempted(w.takeDue(10, 100)[0], store.DeliveryDone))
 		w.Equal(store.ConnectorRunCompleted, w.connectorRun(all[3].ID).Status)
 		w.Len(w.takeDue(10, 100), 4)
-	}},
-	{"a delivery of a closed connector is not made due", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a delivery of a closed connector is not made due", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		d := w.failedOnce(out)
 		w.updateRows(`UPDATE destinations SET paused_generation = 1, paused_reason = '410 Gone'`)
@@ -157,14 +151,13 @@ var hurryPromises = []promise{
 			now := w.now()
 			w.True(due.After(now))
 		}
-	}},
-	{"an event is not made due", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an event is not made due", withAgent(func(w *world) {
 		e := w.acceptEvent(w.singleEvent())
 		for _, id := range []uuid.UUID{e.ConnectorRunID, newUUIDv7()} {
 			w.ErrorIs(errorOf(w.s.RetryDeliveryNow(w.ctx, w.key(id), nil)), store.ErrNotFound)
 		}
-	}},
+	})},
 }
 
 // refusedKey hurries a delivery with an attempt in progress, with a key that stays free.

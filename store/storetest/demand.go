@@ -42,8 +42,7 @@ var demandPromises = []promise{
 		w.Empty(w.readDemand(enough))
 		w.requireNone(w.s.Demand(w.ctx, store.Key{ProjectID: uuid.New(), ID: uuid.New()}, enough))
 	}},
-	{"waiting and running runs are counted per environment", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"waiting and running runs are counted per environment", withAgents(func(w *world) {
 		twin := w.twinProject()
 		twin.deploy("one", "first")
 		w.acceptIn(store.ClassSync, 2)
@@ -60,9 +59,8 @@ var demandPromises = []promise{
 		w.completeTogether(claimed[:2]...)
 		w.completeTogether(w.claim(9, lease)...)
 		w.Empty(w.readDemand(enough))
-	}},
-	{"the first waiting run sets the waiting time", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"the first waiting run sets the waiting time", withAgent(func(w *world) {
 		first, second := w.singleEvent(), w.singleEvent()
 		w.accept(&first, &second)
 		w.updateRows(`UPDATE open_runs SET queued_at = queued_at - $2`, (10 * time.Minute).Microseconds())
@@ -70,7 +68,7 @@ var demandPromises = []promise{
 		w.Equal(10, int(w.readDemand(enough).Oldest.Minutes()))
 		w.claim(3, lease)
 		w.Zero(w.readDemand(enough).Oldest, "nothing waits")
-	}},
+	})},
 	{"runs without a deployment need no runner", func(w *world) {
 		w.singles(2)
 		w.Empty(w.readDemand(enough))
@@ -104,8 +102,7 @@ var demandPromises = []promise{
 		w.NoError(w.s.Resume(w.ctx, claimed[0].Run.Key(), json.RawMessage(`{}`)))
 		w.Equal(store.Demand{Waiting: store.Runs{All: 1}}, w.demandWithoutAge())
 	}},
-	{"a released run needs no runner until its delay is over", func(w *world) {
-		w.deploy("one", "first")
+	{"a released run needs no runner until its delay is over", withAgent(func(w *world) {
 		w.singles(2)
 		claimed := w.claim(1, lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(claimed[0]), time.Hour))
@@ -114,9 +111,8 @@ var demandPromises = []promise{
 		w.Less(w.readDemand(enough).Oldest, time.Hour, "a delayed run is not the first waiting run")
 		w.updateRows(`UPDATE open_runs SET not_before = 0`)
 		w.Equal(store.Demand{Waiting: store.Runs{All: 2}}, w.demandWithoutAge())
-	}},
-	{"deep queues are counted up to the limit, for each agent", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"deep queues are counted up to the limit, for each agent", withAgents(func(w *world) {
 		w.singles(9)
 		e := w.event()
 		e.Runs = e.Runs[1:]
@@ -124,5 +120,5 @@ var demandPromises = []promise{
 		w.Equal(store.Runs{All: 4 + 1}, w.readDemand(4).Waiting)
 		w.claim(6, lease)
 		w.Equal(4, w.readDemand(4).Running.All)
-	}},
+	})},
 }

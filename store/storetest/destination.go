@@ -40,8 +40,7 @@ func (w *world) waiting(connector string) {
 }
 
 var destinationPromises = []promise{
-	{"failing and paused destinations are listed until they recover", func(w *world) {
-		w.deploy("one", "first")
+	{"failing and paused destinations are listed until they recover", withAgent(func(w *world) {
 		failing, paused := w.outboundTo("failing", automatic), w.outboundTo("paused", automatic)
 		w.outboundTo("well", automatic)
 		w.endEvents(store.BreakAfter)
@@ -81,9 +80,8 @@ var destinationPromises = []promise{
 		w.endEvents(1)
 		w.postDeliveries()
 		w.Equal(store.ConnectorRunPending, w.deliveriesOf(paused)[0].Status, "it sends again")
-	}},
-	{"rejected deliveries are listed until one succeeds", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"rejected deliveries are listed until one succeeds", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		end := func(outcome store.DeliveryOutcome, reason string) {
 			w.endEvents(1)
@@ -103,9 +101,8 @@ var destinationPromises = []promise{
 		w.makeAllDue()
 		w.recordAttempts(attempted(w.takeDue(1, 100)[0], store.DeliveryDone))
 		w.NotContains(w.troubled(), out.ID)
-	}},
-	{"expired deliveries end and are reported", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"expired deliveries end and are reported", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		w.endEvents(3)
 		w.postDeliveries()
@@ -127,7 +124,7 @@ var destinationPromises = []promise{
 		w.recordAttempts(attempted(under, store.DeliveryDone))
 		_, waits := w.nextDelivery(store.DeliveryClaim{})
 		w.False(waits)
-	}},
+	})},
 	{"expired deliveries of many connectors end in one call", func(w *world) {
 		const connectors = 250 // more than one statement reads
 		for range connectors {
@@ -136,8 +133,7 @@ var destinationPromises = []promise{
 		w.Equal(connectors, w.expireDeliveries(-time.Hour, 2*connectors))
 		w.Zero(w.countRowsOf("deliveries"))
 	}},
-	{"a delivery that the platform could not send has no attempt", func(w *world) {
-		w.deploy("one", "first")
+	{"a delivery that the platform could not send has no attempt", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		w.endEvents(1)
 		w.postDeliveries()
@@ -165,7 +161,7 @@ var destinationPromises = []promise{
 		past, _ := w.attempts(w.key(w.deliveriesOf(out)[0].ID))
 		w.Len(past, 2)
 		w.Equal([]int{1, 2}, []int{past[0].Number, past[1].Number})
-	}},
+	})},
 }
 
 // sameAttempts checks that AttemptsOf returns the attempts that Attempts returns for each delivery,

@@ -19,8 +19,7 @@ func newEntry(sequence int64, kind store.JournalKind, unsafe bool) store.Journal
 }
 
 var journalPromises = []promise{
-	{"entries are appended in order, repeats are no error", func(w *world) {
-		w.deploy("one", "first")
+	{"entries are appended in order, repeats are no error", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		entries := []store.JournalEntry{
 			newEntry(1, store.JournalModelAnswer, false), newEntry(2, store.JournalToolStarted, false),
@@ -31,15 +30,13 @@ var journalPromises = []promise{
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries), "some again")
 		got := w.journal(c.Run.Key())
 		w.Equal(entries, w.undated(got))
-	}},
-	{"a gap is rejected", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a gap is rejected", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.Error(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(2, store.JournalModelAnswer, false)}))
 		w.requireNone(w.s.Journal(w.ctx, c.Run.Key()))
-	}},
-	{"an old claim appends nothing", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an old claim appends nothing", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}))
 		w.NoError(w.s.CheckClaim(w.ctx, leaseOf(c)))
@@ -55,18 +52,16 @@ var journalPromises = []promise{
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(again[0]), late))
 		w.NoError(w.complete(completed(again[0])))
 		w.ErrorIs(w.s.CheckClaim(w.ctx, leaseOf(again[0])), store.ErrFenced)
-	}},
-	{"a new claim does not record the entries of an old one again", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a new claim does not record the entries of an old one again", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}))
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		again := w.claim(1, lease)
 		w.Error(w.s.AppendJournal(w.ctx, leaseOf(again[0]), []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)}),
 			"a new claim cannot record the entries of an old one again")
-	}},
-	{"appends to several journals succeed and fail independently", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"appends to several journals succeed and fail independently", withAgents(func(w *world) {
 		first, second := w.event(), w.event()
 		w.accept(&first)
 		w.accept(&second)
@@ -103,12 +98,11 @@ var journalPromises = []promise{
 		w.NoError(errs[1])
 		w.ErrorIs(errs[2], store.ErrFenced)
 		w.NoError(errs[3])
-	}},
+	})},
 }
 
 var endingPromises = []promise{
-	{"the last run ends its connector run", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"the last run ends its connector run", withAgents(func(w *world) {
 		e := w.acceptEvent(w.event())
 		claimed := w.claim(10, lease)
 		first := completed(claimed[0])
@@ -133,9 +127,8 @@ var endingPromises = []promise{
 		journal := w.journal(run.Key())
 		w.Equal(first.Journal, w.undated(journal))
 		w.NotNil(w.connectorRun(e.ConnectorRunID).EndedAt)
-	}},
-	{"a failed run fails its connector run", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a failed run fails its connector run", withAgents(func(w *world) {
 		e := w.acceptEvent(w.event())
 		claimed := w.claim(10, lease)
 		w.NoError(w.complete(store.Completion{
@@ -146,9 +139,8 @@ var endingPromises = []promise{
 		w.Equal(store.ConnectorRunFailed, outcome.Status)
 		w.EqualValues("model_error", outcome.Runs[0].ErrorCode)
 		w.Equal("no answer", outcome.Runs[0].Error)
-	}},
-	{"a connector run ends as its runs did, in any order", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a connector run ends as its runs did, in any order", withAgents(func(w *world) {
 		const c, f, x = store.RunCompleted, store.RunFailed, store.RunCancelled
 		for _, of := range []struct {
 			runs  []store.RunStatus // in the order of their ends
@@ -182,9 +174,8 @@ var endingPromises = []promise{
 		w.Equal(map[store.ConnectorRunStatus]int64{
 			store.ConnectorRunCompleted: 3, store.ConnectorRunFailed: 3, store.ConnectorRunCancelled: 2,
 		}, w.connectorTotals(w.connector.Key()), "and is counted so")
-	}},
-	{"an old claim completes nothing", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an old claim completes nothing", withAgent(func(w *world) {
 		e, c := w.running(expired)
 		w.Equal(1, w.sweep(10))
 		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
@@ -195,52 +186,46 @@ var endingPromises = []promise{
 		w.NoError(w.complete(completed(again[0])))
 		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
 		w.Equal(store.ConnectorRunCompleted, w.outcome(e.ConnectorRunID).Status)
-	}},
-	{"a late completion by the current claim counts", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a late completion by the current claim counts", withAgent(func(w *world) {
 		_, c := w.running(expired)
 		w.NoError(w.complete(completed(c)))
 		w.Zero(w.sweep(10))
-	}},
-	{"a released run is queued again", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a released run is queued again", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
 		lost := w.heartbeat(w.environment.Key(), heldClaims(leaseOf(c)), lease)
 		w.Equal([]store.Lease{leaseOf(c)}, lost)
 		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
-	}},
-	{"a run released with an unsafe tool in flight fails", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a run released with an unsafe tool in flight fails", withAgent(func(w *world) {
 		e, c := w.running(lease)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)}))
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.Equal(runerror.ToolInterrupted, w.run(c.Run.ID).ErrorCode)
 		w.Equal(store.ConnectorRunFailed, w.outcome(e.ConnectorRunID).Status)
-	}},
+	})},
 }
 
 var sweepPromises = []promise{
-	{"expired claims end, current ones stay", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"expired claims end, current ones stay", withAgents(func(w *world) {
 		e := w.acceptEvent(w.event())
 		w.Len(w.claim(1, lease), 1)
 		w.Len(w.claim(1, expired), 1)
 		w.Equal(1, w.sweep(10))
 		w.Equal(store.RunRunning, w.run(e.Runs[0].ID).Status)
 		w.Equal(store.RunQueued, w.run(e.Runs[1].ID).Status)
-	}},
-	{"at most limit claims end", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"at most limit claims end", withAgents(func(w *world) {
 		w.acceptAll([]store.Event{w.event(), w.event()})
 		w.Len(w.claim(4, expired), 4)
 		for _, want := range []int{3, 1, 0} {
 			w.Equal(want, w.sweep(3))
 		}
-	}},
-	{"only an unsafe tool in flight fails the run", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"only an unsafe tool in flight fails the run", withAgents(func(w *world) {
 		e := w.acceptEvent(w.event())
 		claimed := w.claim(2, lease)
 		started, ended := newEntry(1, store.JournalToolStarted, true), newEntry(2, store.JournalToolResult, true)
@@ -253,9 +238,8 @@ var sweepPromises = []promise{
 		w.Equal(store.RunFailed, failed.Status)
 		w.Equal(runerror.ToolInterrupted, failed.ErrorCode)
 		w.Equal(store.RunQueued, w.run(e.Runs[1].ID).Status)
-	}},
-	{"a repeated result of an unsafe tool frees no other tool", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a repeated result of an unsafe tool frees no other tool", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		result := newEntry(3, store.JournalToolResult, true)
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{
@@ -264,7 +248,7 @@ var sweepPromises = []promise{
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{result}))
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.Equal(runerror.ToolInterrupted, w.run(c.Run.ID).ErrorCode, "one of two is still in flight")
-	}},
+	})},
 	{"queued runs of a deleted environment are cancelled", func(w *world) {
 		e := w.singleEvent()
 		e.EnvironmentID = uuid.New()

@@ -100,16 +100,14 @@ var erasurePromises = []promise{
 		w.countAllStored()
 		w.EqualValues(before+512*(1+2*2), w.storedBytes(), "the rest is the stored size of the rows of a run and of two deliveries with an attempt each")
 	}},
-	{"an open run is not erased", func(w *world) {
-		w.deploy("one", "first")
+	{"an open run is not erased", withAgent(func(w *world) {
 		e, _ := w.running(lease)
 		w.ErrorIs(w.s.EraseRun(w.ctx, w.key(e.Runs[0].ID)), store.ErrConflict)
 		w.ErrorIs(w.s.EraseRun(w.ctx, w.key(newUUIDv7())), store.ErrNotFound)
 		_, body, err := w.s.RunInput(w.ctx, w.key(e.Runs[0].ID))
 		w.NotEmpty(w.readAll(body, err))
-	}},
-	{"an input is erased with the last run of its event", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"an input is erased with the last run of its event", withAgents(func(w *world) {
 		e := w.acceptEvent(w.event())
 		for i, run := range w.claim(2, lease) {
 			w.NoError(w.complete(completed(run)))
@@ -124,9 +122,8 @@ var erasurePromises = []promise{
 			w.NoError(w.s.EraseRun(w.ctx, run.Run.Key()))
 		}
 		w.Zero(w.queryCount(`SELECT count(*) FROM inputs WHERE project_id = $1`))
-	}},
-	{"of two concurrent erasures one erases the input", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"of two concurrent erasures one erases the input", withAgents(func(w *world) {
 		e := w.acceptEvent(w.event())
 		for _, run := range w.claim(2, lease) {
 			w.NoError(w.complete(completed(run)))
@@ -138,7 +135,7 @@ var erasurePromises = []promise{
 			return nil
 		}))
 		w.Zero(w.queryCount(`SELECT count(*) FROM inputs WHERE project_id = $1`))
-	}},
+	})},
 	{"a delivery of an erased run is not sent", func(w *world) {
 		w.outboundTo("results", automatic)
 		w.deploy("one", "first")

@@ -24,8 +24,7 @@ func (w *world) failing() store.ClaimedDelivery {
 }
 
 var failedDeliveryPromises = []promise{
-	{"a failed delivery is reported once by links for failures", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"a failed delivery is reported once by links for failures", withAgents(func(w *world) {
 		c := w.outboundTo("results", automatic)
 		ops := w.outboundFrom("nobody", "ops", telling)
 		d := w.failing()
@@ -55,9 +54,8 @@ var failedDeliveryPromises = []promise{
 
 		w.recordAttempts(attempted(word[0], store.DeliveryFailed))
 		w.Zero(w.postDeliveries(), "which is not reported")
-	}},
-	{"a failing connector is reported once a minute, with a count", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a failing connector is reported once a minute, with a count", withAgents(func(w *world) {
 		w.outboundTo("results", automatic)
 		other := w.outboundTo("others", automatic)
 		for _, name := range []string{"ops", "boss"} {
@@ -103,9 +101,8 @@ var failedDeliveryPromises = []promise{
 		w.Empty(counts())
 		_, waits = w.nextDelivery(store.DeliveryClaim{})
 		w.False(waits, "nothing is left to report")
-	}},
-	{"a connector with the ID of a run does not affect the run", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a connector with the ID of a run does not affect the run", withAgents(func(w *world) {
 		w.outboundTo("results", automatic)
 		w.outboundFrom("nobody", "ops", telling)
 		run := w.sending(1)
@@ -127,9 +124,8 @@ var failedDeliveryPromises = []promise{
 			kinds[d.Kind]++
 		}
 		w.Equal(map[store.DeliveryKind]int{store.DeliverResult: 2, store.DeliverFailure: 2}, kinds)
-	}},
-	{"failures that pause the connector, and failed sends, are reported", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"failures that pause the connector, and failed sends, are reported", withAgents(func(w *world) {
 		w.outboundTo("results", toolPolicy("tell"))
 		w.outboundFrom("nobody", "ops", telling)
 		run := w.sending(1)
@@ -140,9 +136,8 @@ var failedDeliveryPromises = []promise{
 		w.Len(word, 1)
 		w.Equal(run.Run.ID, word[0].RunID)
 		w.NoError(w.complete(completed(run)))
-	}},
-	{"own, skipped and foreign deliveries are not reported", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"own, skipped and foreign deliveries are not reported", withAgents(func(w *world) {
 		both := automatic
 		both.Statuses = []store.RunStatus{store.RunCompleted, store.StatusDeliveryFailed}
 		c := w.outboundTo("results", both)
@@ -165,17 +160,15 @@ var failedDeliveryPromises = []promise{
 		w.postDeliveries()
 		w.Zero(w.postDeliveries())
 		w.Empty(w.takeDue(10, 10))
-	}},
-	{"without a link for failures nothing is left to report", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"without a link for failures nothing is left to report", withAgents(func(w *world) {
 		w.outboundTo("results", automatic)
 		w.recordAttempts(attempted(w.failing(), store.DeliveryFailed))
 		w.Zero(w.postDeliveries())
 		w.recordAttempts(attempted(w.failing(), store.DeliveryDone))
 		w.Zero(w.postDeliveries())
-	}},
-	{"the number of notified connectors is limited", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"the number of notified connectors is limited", withAgents(func(w *world) {
 		w.outboundTo("results", automatic)
 		for i := range store.MaxTold + 2 {
 			c := w.outboundFrom("nobody", fmt.Sprintf("ops-%d", i), telling)
@@ -193,5 +186,5 @@ var failedDeliveryPromises = []promise{
 		for _, times := range told {
 			w.Equal(1, times)
 		}
-	}},
+	})},
 }

@@ -18,8 +18,7 @@ func (w *world) storedFile(name, text string) store.File {
 }
 
 var filePromises = []promise{
-	{"files are recorded with their event", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"files are recorded with their event", withAgents(func(w *world) {
 		e := w.event()
 		one, other := w.storedFile("a \"b\" <ä>", "first text"), w.storedFile("", "")
 		omitted := store.File{Name: "c", FieldName: "files", Reason: store.FileUnsupported}
@@ -46,9 +45,8 @@ var filePromises = []promise{
 				w.NoError(w.complete(completed(c)))
 			}
 		}
-	}},
-	{"an event without files has none", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an event without files has none", withAgent(func(w *world) {
 		e := w.acceptEvent(w.singleEvent())
 		w.requireNone(w.s.EventFiles(w.ctx, w.key(e.ConnectorRunID)))
 		w.Empty(w.runFiles(w.key(e.Runs[0].ID)))
@@ -57,9 +55,8 @@ var filePromises = []promise{
 		w.ErrorIs(errorOf(w.s.RunFiles(w.ctx, w.key(newUUIDv7()))), store.ErrNotFound)
 		_, _, err := w.s.OpenRunFile(w.ctx, w.key(newUUIDv7()), 0)
 		w.ErrorIs(err, store.ErrNotFound)
-	}},
-	{"headers are recorded with their event", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"headers are recorded with their event", withAgents(func(w *world) {
 		e := w.event()
 		e.Headers = map[string]string{"x-github-event": `push "<ä>"`, "x-empty": ""}
 		w.accept(&e)
@@ -74,9 +71,8 @@ var filePromises = []promise{
 				w.NoError(w.complete(completed(c)))
 			}
 		}
-	}},
-	{"a traceparent is recorded with its event", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a traceparent is recorded with its event", withAgents(func(w *world) {
 		e := w.event()
 		e.Traceparent = traceparent
 		w.accept(&e)
@@ -88,16 +84,15 @@ var filePromises = []promise{
 		for _, c := range w.claim(2, lease) {
 			w.Empty(c.Traceparent, "a replay is a trace of its own")
 		}
-	}},
-	{"an event without headers has none", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an event without headers has none", withAgent(func(w *world) {
 		e := w.acceptEvent(w.singleEvent())
 		w.requireNone(w.s.RunHeaders(w.ctx, w.key(e.Runs[0].ID)))
 		claimed := w.claim(1, lease)[0]
 		w.Empty(claimed.Headers)
 		w.Empty(claimed.Traceparent)
 		w.ErrorIs(errorOf(w.s.RunHeaders(w.ctx, w.key(newUUIDv7()))), store.ErrNotFound)
-	}},
+	})},
 	{"an event with a missing file is rejected alone", func(w *world) {
 		bad, missing := w.event(), uuid.New()
 		bad.Files = []store.File{w.storedFile("a", "text"), {Name: "b", Blob: &missing}}
@@ -114,8 +109,7 @@ var filePromises = []promise{
 		admissions = w.tryAccept(taken)
 		w.Error(admissions[0].Err, "a blob belongs to one event")
 	}},
-	{"accepted files count as stored", func(w *world) {
-		w.deploy("one", "first")
+	{"accepted files count as stored", withAgent(func(w *world) {
 		w.endEvents(1)
 		w.countStored(10)
 		usual := w.storedBytes()
@@ -125,5 +119,5 @@ var filePromises = []promise{
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
 		w.countStored(10)
 		w.Equal(2*usual+5005, w.storedBytes())
-	}},
+	})},
 }

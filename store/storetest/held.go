@@ -43,8 +43,7 @@ func runIDs(claimed []store.Claimed) (ids []uuid.UUID) {
 }
 
 var heldPromises = []promise{
-	{"an invalid completion does not affect others", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"an invalid completion does not affect others", withAgents(func(w *world) {
 		e, other := w.event(), w.event()
 		w.accept(&e)
 		w.accept(&other)
@@ -73,9 +72,8 @@ var heldPromises = []promise{
 			w.Len(w.journal(claimed[i].Run.Key()), want, i)
 		}
 		w.Equal(store.RunRunning, w.run(claimed[1].Run.ID).Status)
-	}},
-	{"the number of runners is limited, and unrecorded ones work", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"the number of runners is limited, and unrecorded ones work", withAgent(func(w *world) {
 		for i := range store.MaxRunners {
 			w.exec(`INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests) VALUES ($1, $2, $3, 0, 1, '[]')`,
 				w.project.ID.String(), w.environment.ID.String(), "r-"+strconv.Itoa(i))
@@ -87,7 +85,7 @@ var heldPromises = []promise{
 		w.updateRows(`DELETE FROM runners`)
 		w.claimAs("one more", 1, lease)
 		w.Equal(1, w.countRowsOf("runners"))
-	}},
+	})},
 	{"runs of missing agents block no others", func(w *world) {
 		w.deploy("one", "second")
 		for range 30 {
@@ -98,8 +96,7 @@ var heldPromises = []promise{
 		w.Len(claimed, 1, "at once")
 		w.Equal(e.Runs[1].ID, claimed[0].Run.ID)
 	}},
-	{"each completion of a call has its own result", func(w *world) {
-		w.deploy("one", "first")
+	{"each completion of a call has its own result", withAgent(func(w *world) {
 		w.singles(4)
 		c := w.claim(4, lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c[2]), time.Hour))
@@ -118,9 +115,8 @@ var heldPromises = []promise{
 		for i, want := range []store.RunStatus{store.RunCompleted, store.RunCompleted, store.RunQueued, store.RunCompleted} {
 			w.Equal(want, w.run(c[i].Run.ID).Status, "run %d", i)
 		}
-	}},
-	{"a run is returned again after a lost response, not while it is held", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a run is returned again after a lost response, not while it is held", withAgent(func(w *world) {
 		e := w.singles(3)
 		first := w.claimForHour(store.Claim{RunnerID: "r", Slots: 5, Limit: 2}).Runs
 		w.Len(first, 2)
@@ -138,9 +134,8 @@ var heldPromises = []promise{
 		w.Equal([]uuid.UUID{lost.Run.ID, e[2].Runs[0].ID}, runIDs(got.Runs), "and new ones with it")
 		w.NoError(w.complete(completed(lost)))
 		w.Equal([]store.Lease{leaseOf(lost)}, w.claimForHour(store.Claim{RunnerID: "r", Slots: 5, Holding: []store.Lease{held, leaseOf(lost), leaseOf(got.Runs[1])}}).Lost)
-	}},
-	{"runs that a runner no longer holds are released", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"runs that a runner no longer holds are released", withAgent(func(w *world) {
 		w.singles(4)
 		mine := w.claimAs("r", 3, lease)
 		theirs := w.claimAs("another", 1, lease)
@@ -152,7 +147,7 @@ var heldPromises = []promise{
 		w.Equal(store.RunRunning, w.run(mine[0].Run.ID).Status)
 		w.Equal(store.RunRunning, w.run(theirs[0].Run.ID).Status)
 		w.ElementsMatch(runIDs(mine[1:]), runIDs(w.claim(5, lease)))
-	}},
+	})},
 	{"runs of a bundle that a runner rejects are for others", func(w *world) {
 		d := w.deploy("one", "first")
 		w.singles(1)
@@ -172,8 +167,7 @@ var heldPromises = []promise{
 		w.Equal([]uuid.UUID{fresh[0].Runs[0].ID, fresh[1].Runs[0].ID}, runIDs(claimed))
 		w.Len(w.claimForHour(store.Claim{RunnerID: "another", Slots: 9, Limit: 9}).Runs, 5, "and they still exist")
 	}},
-	{"a run released with a delay waits", func(w *world) {
-		w.deploy("one", "first")
+	{"a run released with a delay waits", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0), "a repetition changes nothing")
@@ -183,9 +177,8 @@ var heldPromises = []promise{
 		w.Equal([]uuid.UUID{next.Runs[0].ID}, runIDs(w.claim(5, lease)), "and does not keep others from starting")
 		w.updateRows(`UPDATE open_runs SET not_before = not_before - $2`, time.Hour.Microseconds())
 		w.Equal([]uuid.UUID{c.Run.ID}, runIDs(w.claim(5, lease)))
-	}},
-	{"a heartbeat revives a swept claim until another runner has the run", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a heartbeat revives a swept claim until another runner has the run", withAgent(func(w *world) {
 		_, c := w.running(expired)
 		revived := func(hold time.Duration) bool {
 			return len(w.heartbeat(w.environment.Key(), heldClaims(leaseOf(c)), hold)) == 0
@@ -204,17 +197,15 @@ var heldPromises = []promise{
 		w.False(revived(lease))
 		w.NoError(w.complete(completed(next[0])))
 		w.False(revived(lease))
-	}},
-	{"a released claim is not revived", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a released claim is not revived", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
 		lost := w.heartbeat(w.environment.Key(), heldClaims(leaseOf(c)), lease)
 		w.Equal([]store.Lease{leaseOf(c)}, lost)
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
-	}},
-	{"waiting runners are present and learn of queued runs", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"waiting runners are present and learn of queued runs", withAgent(func(w *world) {
 		other := w.newEnvironment("staging", origin.Add(time.Hour))
 		w.NoError(w.s.PutEnvironment(w.ctx, other))
 		w.claimForHour(store.Claim{RunnerID: "r", Slots: 1})
@@ -235,5 +226,5 @@ var heldPromises = []promise{
 		w.Len(w.claim(1, lease), 1)
 		w.Empty(attend(), "running runs are not queued")
 		w.requireNone(w.s.Attend(w.ctx, nil))
-	}},
+	})},
 }

@@ -35,8 +35,7 @@ var hintPromises = []promise{
 			}
 		}
 	}},
-	{"every end of a connector run sends a hint", func(w *world) {
-		w.deploy("one", "first")
+	{"every end of a connector run sends a hint", withAgent(func(w *world) {
 		none := w.event()
 		none.Runs = nil
 		w.awaitHint(store.TopicDone, none.ConnectorRunID, func() { w.accept(&none) })
@@ -51,9 +50,8 @@ var hintPromises = []promise{
 		w.awaitHint(store.TopicDone, open.ConnectorRunID, func() {
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		})
-	}},
-	{"a hint has the end of the last run, unless it is large", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a hint has the end of the last run, unless it is large", withAgent(func(w *world) {
 		for _, c := range []store.Completion{
 			{Status: store.RunCompleted, Output: "done\x00", FinishReason: "stop"},
 			{Status: store.RunFailed, ErrorCode: "model_error", Error: "no answer", FinishReason: "content_filter"},
@@ -74,9 +72,8 @@ var hintPromises = []promise{
 				Run: run.Key(), Status: run.Status, ErrorCode: run.ErrorCode, Error: run.Error, Output: run.Output, FinishReason: run.FinishReason,
 			}, *hint.End)
 		}
-	}},
-	{"only a result with possible deliveries sends a delivery hint", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"only a result with possible deliveries sends a delivery hint", withAgents(func(w *world) {
 		w.outboundTo("results", automatic)
 		e := w.acceptEvent(w.event())
 		runs := w.claim(2, lease)
@@ -86,9 +83,8 @@ var hintPromises = []promise{
 		defer stop()
 		w.awaitHint(store.TopicDone, e.ConnectorRunID, func() { w.NoError(w.complete(completed(runs[1]))) })
 		w.Empty(hints)
-	}},
-	{"a followed run sends a hint for each change", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a followed run sends a hint for each change", withAgent(func(w *world) {
 		e := w.acceptEvent(w.singleEvent())
 		run := e.Runs[0].ID
 		w.s.FollowRun(w.key(run))
@@ -107,9 +103,8 @@ var hintPromises = []promise{
 		again := w.claim(1, lease)[0]
 		w.awaitHint(store.TopicRun, run, func() { w.NoError(w.s.Release(w.ctx, leaseOf(again), 0)) })
 		w.awaitHint(store.TopicRun, run, func() { w.NoError(w.complete(completed(w.claim(1, lease)[0]))) })
-	}},
-	{"a run that is not followed sends no hint", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a run that is not followed sends no hint", withAgent(func(w *world) {
 		hints, stop := w.s.Subscribe(store.TopicRun)
 		defer stop()
 		_, c := w.running(lease)
@@ -125,9 +120,8 @@ var hintPromises = []promise{
 			}
 			w.NotEqual(c.Run.Key(), hint.Key)
 		}
-	}},
-	{"a claimable run sends a hint", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a claimable run sends a hint", withAgent(func(w *world) {
 		_, c := w.running(expired)
 		w.awaitHint(store.TopicQueued, w.environment.ID, func() {
 			w.NoError(errorOf(w.s.SweepLeases(w.ctx, 10)))
@@ -138,9 +132,8 @@ var hintPromises = []promise{
 		w.awaitHint(store.TopicQueued, w.environment.ID, func() { w.NoError(w.s.Release(w.ctx, leaseOf(again[0]), 0)) })
 		spec := w.build("two", "first")
 		w.awaitHint(store.TopicQueued, w.environment.ID, func() { w.activate(spec.ID) })
-	}},
-	{"a change sends a hint to its topic after its commit", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a change sends a hint to its topic after its commit", withAgent(func(w *world) {
 		watch := w.awaitHint
 		e := w.singleEvent()
 		watch(store.TopicQueued, w.environment.ID, func() { w.accept(&e) })
@@ -157,7 +150,7 @@ var hintPromises = []promise{
 		watch(store.TopicQueued, w.environment.ID, func() {
 			w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.Key(), "sha256:wanted"))
 		})
-	}},
+	})},
 }
 
 // awaitHint makes a change and waits for its hint, until the deadline of the test.

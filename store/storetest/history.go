@@ -160,8 +160,7 @@ func (w *world) listAllRuns(q store.RunQuery) (ids []uuid.UUID) {
 }
 
 var historyPromises = []promise{
-	{"the environments of open and ended runs are read together", func(w *world) {
-		w.deploy("one", "first")
+	{"the environments of open and ended runs are read together", withAgent(func(w *world) {
 		w.endEvents(1)
 		_, open := w.running(lease)
 		runs := w.listRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 10})
@@ -173,9 +172,8 @@ var historyPromises = []promise{
 		found, err = w.s.RunEnvironments(w.ctx, w.project.ID, nil)
 		w.NoError(err)
 		w.Empty(found)
-	}},
-	{"an ended run has the context that its scripts set", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an ended run has the context that its scripts set", withAgent(func(w *world) {
 		w.singles(3)
 		runs := w.claim(3, lease)
 		one := completed(runs[0])
@@ -195,9 +193,8 @@ var historyPromises = []promise{
 		got, err = w.s.Run(w.ctx, none.Run)
 		w.NoError(err)
 		w.Nil(got.Context)
-	}},
-	{"an ended run has the reason for the end of its last model answer", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an ended run has the reason for the end of its last model answer", withAgent(func(w *world) {
 		w.singles(3)
 		runs := w.claim(3, lease)
 		cut, none, invalid := completed(runs[0]), completed(runs[1]), completed(runs[2])
@@ -216,9 +213,8 @@ var historyPromises = []promise{
 		for _, r := range listed {
 			w.Equal(r.ID == cut.Run.ID, r.FinishReason == "length")
 		}
-	}},
-	{"lists have contexts that are not large", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"lists have contexts that are not large", withAgent(func(w *world) {
 		w.singles(3)
 		want := map[uuid.UUID]string{}
 		for i, text := range []string{
@@ -241,7 +237,7 @@ var historyPromises = []promise{
 			}
 			w.Equal(want, got)
 		}
-	}},
+	})},
 	{"missing rows are not found", func(w *world) {
 		w.ErrorIs(errorOf(w.s.Run(w.ctx, w.key(uuid.New()))), store.ErrNotFound)
 		w.ErrorIs(errorOf(w.s.Outcome(w.ctx, w.key(uuid.New()))), store.ErrNotFound)
@@ -249,8 +245,7 @@ var historyPromises = []promise{
 		_, _, err := w.s.RunInput(w.ctx, w.key(uuid.New()))
 		w.ErrorIs(err, store.ErrNotFound)
 	}},
-	{"runs are listed newest first, by page", func(w *world) {
-		w.deploy("one", "first")
+	{"runs are listed newest first, by page", withAgent(func(w *world) {
 		var events []store.Event
 		for range 5 {
 			events = append(events, w.event())
@@ -261,9 +256,8 @@ var historyPromises = []promise{
 		for i, id := range got {
 			w.Equal(events[len(events)-1-i].Runs[1].ID, id)
 		}
-	}},
-	{"a page with few matches reaches any distance", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a page with few matches reaches any distance", withAgent(func(w *world) {
 		w.singles(150)
 		var first []uuid.UUID
 		for _, run := range w.claim(3, lease) {
@@ -276,9 +270,8 @@ var historyPromises = []promise{
 			query.Statuses = []store.RunStatus{store.RunCompleted}
 			w.Equal(first, w.listAllRuns(query))
 		}
-	}},
-	{"rollups take as many rows as requested", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"rollups take as many rows as requested", withAgent(func(w *world) {
 		const ends = 300 // one outbox row each: more than one transaction takes
 		w.singles(ends)
 		for done := 0; done < ends; done++ {
@@ -290,9 +283,8 @@ var historyPromises = []promise{
 		n, err = w.s.RollUp(w.ctx, ends)
 		w.NoError(err)
 		w.Equal(1, n)
-	}},
-	{"runs are filtered by environment and status", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"runs are filtered by environment and status", withAgents(func(w *world) {
 		w.acceptAll([]store.Event{w.event(), w.event()})
 		w.Len(w.claim(1, lease), 1)
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
@@ -324,7 +316,7 @@ var historyPromises = []promise{
 			w.Len(runs, c.want, c.query)
 			w.Nil(next)
 		}
-	}},
+	})},
 	{"a list reads a limited number of queued runs of other agents", func(w *world) {
 		spec := w.deploy("one", "first")
 		w.acceptEvent(w.singleEvent())

@@ -126,17 +126,15 @@ var identityPromises = []promise{
 			{Key: second.Key(), Ref: second.Ref}, {Key: w.connector.Key(), Ref: w.connector.Ref},
 		}, holders)
 	}},
-	{"a claim by another incarnation applies the missed deletion", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"a claim by another incarnation applies the missed deletion", withAgents(func(w *world) {
 		e := w.acceptEvent(w.event())
 		again := w.environment.Ref
 		again.ObjectUID = "second incarnation"
 		w.NoError(w.s.ClaimID(w.ctx, w.environment.Key(), again))
 		w.ErrorIs(errorOf(w.s.Environment(w.ctx, w.environment.Key())), store.ErrNotFound)
 		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
-	}},
-	{"runs of an earlier incarnation never become another's", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"runs of an earlier incarnation never become another's", withAgent(func(w *world) {
 		w.singles(1100) // more than one transaction cancels
 		again := w.environment
 		again.Ref.ObjectUID = "second incarnation"
@@ -148,16 +146,15 @@ var identityPromises = []promise{
 		w.deploy("two", "first")
 		w.Empty(w.claim(10, lease))
 		w.Zero(w.countRowsOf("open_runs"))
-	}},
-	{"a claim with another ID applies the deletion of the first", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a claim with another ID applies the deletion of the first", withAgents(func(w *world) {
 		e := w.acceptEvent(w.event())
 		again := w.environment
 		again.ID, again.Ref.ObjectUID = uuid.New(), "second incarnation"
 		w.NoError(w.s.ClaimID(w.ctx, again.Key(), again.Ref))
 		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
 		w.ErrorIs(errorOf(w.s.Holder(w.ctx, w.environment.Key())), store.ErrNotFound)
-	}},
+	})},
 	{"an older object wins only if an uncached read confirms it", func(w *world) {
 		newer := w.connector
 		newer.Ref.Generation, newer.Config = 5, timeoutSettings(60)

@@ -80,8 +80,7 @@ var ingestPromises = []promise{
 		w.ErrorIs(errorOf(w.s.ConnectorRun(w.ctx, w.key(bad.ConnectorRunID))), store.ErrNotFound, "nothing of it was written")
 		w.ErrorIs(errorOf(w.s.Run(w.ctx, w.key(bad.Runs[0].ID))), store.ErrNotFound)
 	}},
-	{"a run that cannot start is recorded as failed", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"a run that cannot start is recorded as failed", withAgents(func(w *world) {
 		e := w.event()
 		e.Runs[0].ErrorCode, e.Runs[0].Error = runerror.FilesRequired, "the agent needs files"
 		w.accept(&e)
@@ -99,7 +98,7 @@ var ingestPromises = []promise{
 		alone.Runs[0].ErrorCode, alone.Runs[0].Error = runerror.FilesRequired, "the agent needs files"
 		w.accept(&alone)
 		w.Equal(store.ConnectorRunFailed, w.outcome(alone.ConnectorRunID).Status, "it has ended")
-	}},
+	})},
 	{"an incomplete input is rejected", func(w *world) {
 		e, blob := w.event(), uuid.New()
 		e.InputBlob = &blob
@@ -108,8 +107,7 @@ var ingestPromises = []promise{
 		w.Error(admissions[1].Err)
 		w.ErrorIs(errorOf(w.s.ConnectorRun(w.ctx, w.key(e.ConnectorRunID))), store.ErrNotFound)
 	}},
-	{"text of any bytes is stored", func(w *world) {
-		w.deploy("one", "first")
+	{"text of any bytes is stored", withAgent(func(w *world) {
 		e := w.singleEvent()
 		e.ContentType = "text/plain\x00\xff"
 		w.accept(&e)
@@ -119,7 +117,7 @@ var ingestPromises = []promise{
 		done.Output, done.Error = "a\x00b\xff", "\xfe"
 		w.NoError(w.complete(done))
 		w.Contains(w.run(e.Runs[0].ID).Output, "a")
-	}},
+	})},
 	{"an event without links completes at once", func(w *world) {
 		e := w.event()
 		e.Runs = nil

@@ -130,8 +130,7 @@ func (w *world) missing(table string, do func()) {
 }
 
 var largePromises = []promise{
-	{"outputs and entries of any size are read unchanged", func(w *world) {
-		w.deploy("one", "first")
+	{"outputs and entries of any size are read unchanged", withAgent(func(w *world) {
 		for _, size := range aroundInline {
 			e, c := w.running(lease)
 			appended := []store.JournalEntry{answerOfSize(1, size), newEntry(2, store.JournalToolStarted, false), answerOfSize(3, size)}
@@ -145,9 +144,8 @@ var largePromises = []promise{
 			w.requireOutput(e.ConnectorRunID, c.Run.ID, done.Output)
 		}
 		w.keptBlobs(3 * 4)
-	}},
-	{"suspensions and resumptions may be large", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"suspensions and resumptions may be large", withAgent(func(w *world) {
 		e, c := w.running(lease)
 		before, data := answerOfSize(1, 100_000), answerOfSize(2, 200_000).Data
 		w.ErrorIs(w.s.Resume(w.ctx, c.Run.Key(), data), store.ErrConflict, "it does not wait")
@@ -161,9 +159,8 @@ var largePromises = []promise{
 		w.recorded(c.Run.ID, []store.JournalEntry{before, {Sequence: 2, Kind: store.JournalResumed, Data: data}, largeCompletion(again[0]).Journal[0]})
 		w.requireOutput(e.ConnectorRunID, c.Run.ID, largeCompletion(again[0]).Output)
 		w.keptBlobs(4)
-	}},
-	{"an entry too large for its row is recorded once", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an entry too large for its row is recorded once", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		entries := []store.JournalEntry{answerOfSize(1, 100_000), answerOfSize(2, 100), answerOfSize(3, 70_000)}
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:1]))
@@ -177,9 +174,8 @@ var largePromises = []promise{
 		w.NoError(w.complete(done), "its journal is partly repeated")
 		w.recorded(c.Run.ID, append(entries, done.Journal[1]))
 		w.keptBlobs(4)
-	}},
-	{"a journal is limited, in rows and blobs", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a journal is limited, in rows and blobs", withAgent(func(w *world) {
 		e, c := w.running(lease)
 		var all []store.JournalEntry
 		size, small := int64(0), 0
@@ -203,9 +199,8 @@ var largePromises = []promise{
 		w.Equal("stop", w.run(c.Run.ID).FinishReason)
 		w.requireOutput(e.ConnectorRunID, c.Run.ID, "")
 		w.keptBlobs(len(all) - small)
-	}},
-	{"contents of blobs count as stored", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"contents of blobs count as stored", withAgent(func(w *world) {
 		w.endEvents(1)
 		w.countStored(10)
 		least := w.storedBytes()
@@ -217,13 +212,12 @@ var largePromises = []promise{
 		w.NoError(w.complete(done), "again")
 		w.countStored(10)
 		w.Equal(2*least+int64(len(done.Output)-len("done"))+first.Size()+done.Journal[0].Size(), w.storedBytes())
-	}},
+	})},
 }
 
 // largeFailures are about blobs whose transaction failed.
 var largeFailures = []promise{
-	{"a caller without a claim writes no blob", func(w *world) {
-		w.deploy("one", "first")
+	{"a caller without a claim writes no blob", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.missing("blobs", func() { // a write would fail the call
@@ -238,9 +232,8 @@ var largeFailures = []promise{
 			w.ErrorIs(w.complete(largeCompletion(c)), store.ErrFenced)
 		})
 		w.keptBlobs(2)
-	}},
-	{"a claim lost meanwhile leaves no blob", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a claim lost meanwhile leaves no blob", withAgent(func(w *world) {
 		_, c := w.running(expired)
 		w.Equal(1, w.sweep(10))
 		// Its runner might revive it, so the blobs are written.
@@ -250,9 +243,8 @@ var largeFailures = []promise{
 		w.requireNone(w.s.Heartbeat(w.ctx, w.environment.Key(), heldClaims(leaseOf(c)), lease))
 		w.NoError(w.complete(largeCompletion(c)))
 		w.keptBlobs(2)
-	}},
-	{"blobs of a failed transaction are unmarked", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"blobs of a failed transaction are unmarked", withAgent(func(w *world) {
 		e, c := w.running(lease)
 		w.missing("outbox", func() {
 			w.Error(w.complete(largeCompletion(c)))
@@ -270,9 +262,8 @@ var largeFailures = []promise{
 		w.requireOutput(e.ConnectorRunID, c.Run.ID, largeCompletion(c).Output)
 		w.recorded(c.Run.ID, largeCompletion(c).Journal)
 		w.keptBlobs(2)
-	}},
-	{"an unmarked blob is swept, a marked one is not", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an unmarked blob is swept, a marked one is not", withAgent(func(w *world) {
 		e, c := w.running(lease)
 		w.NoError(w.complete(largeCompletion(c)))
 		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(newUUIDv7()), strings.NewReader(variedText(100_000)))))
@@ -280,9 +271,8 @@ var largeFailures = []promise{
 		w.NoError(errorOf(w.s.SweepExpired(w.ctx, 100)))
 		w.keptBlobs(2)
 		w.requireOutput(e.ConnectorRunID, c.Run.ID, largeCompletion(c).Output)
-	}},
-	{"each large completion of a call has its own result", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"each large completion of a call has its own result", withAgent(func(w *world) {
 		w.singles(5)
 		w.acceptEvent(w.contender("a key"))
 		c := w.claim(6, lease)
@@ -306,12 +296,11 @@ var largeFailures = []promise{
 		w.noSlots()
 		transactions, _ := w.uncounted()
 		w.Equal(3, transactions, "the previous one, small values, large values")
-	}},
-	{"concurrent ends of a run leave its blobs and no others", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"concurrent ends of a run leave its blobs and no others", withAgent(func(w *world) {
 		e, c := w.running(lease)
 		w.NoError(together(func(int) error { return w.complete(largeCompletion(c)) }))
 		w.requireOutput(e.ConnectorRunID, c.Run.ID, largeCompletion(c).Output)
 		w.keptBlobs(2)
-	}},
+	})},
 }

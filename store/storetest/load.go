@@ -36,8 +36,7 @@ var loadPromises = []promise{
 		}
 		w.ErrorIs(errorOf(w.s.ProjectLoad(w.ctx, uuid.New())), store.ErrNotFound)
 	}},
-	{"the backlog counts open runs by environment", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"the backlog counts open runs by environment", withAgents(func(w *world) {
 		w.Empty(w.projectLoad().Backlog)
 		both, one := w.event(), w.singleEvent()
 		w.accept(&both, &one)
@@ -49,9 +48,8 @@ var loadPromises = []promise{
 			w.Equal(2-left, w.projectLoad().Backlog[w.environment.ID].Runs)
 		}
 		w.Empty(w.projectLoad().Backlog)
-	}},
-	{"the backlog of a project without a limit is not counted", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"the backlog of a project without a limit is not counted", withAgent(func(w *world) {
 		w.singles(2)
 		for _, limits := range []struct {
 			store.ProjectLimits
@@ -62,13 +60,12 @@ var loadPromises = []promise{
 			_, counted := w.projectLoad().Backlog[w.environment.ID]
 			w.Equal(limits.counted, counted, "%+v", limits.ProjectLimits)
 		}
-	}},
-	{"open runs of a deleted connector count", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"open runs of a deleted connector count", withAgent(func(w *world) {
 		w.singles(2)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 		w.EqualValues(2, w.projectLoad().Backlog[w.environment.ID].Runs)
-	}},
+	})},
 	{"an event without runs counts as stored", func(w *world) {
 		e := w.event()
 		e.Runs, e.Input = nil, make([]byte, 1000)
@@ -76,8 +73,7 @@ var loadPromises = []promise{
 		w.countStored(10)
 		w.EqualValues(1000, w.projectLoad().Stored)
 	}},
-	{"a run that is open too long ends in any state", func(w *world) {
-		w.deploy("one", "first")
+	{"a run that is open too long ends in any state", withAgent(func(w *world) {
 		suspended, running, queued := w.oneRunning(), w.oneRunning(), w.singles(3)
 		w.suspend(suspended, time.Hour)
 		w.Zero(w.expireRuns(time.Hour, 10), "not yet")
@@ -93,7 +89,7 @@ var loadPromises = []promise{
 		}
 		w.ErrorIs(w.complete(completed(running)), store.ErrFenced, "its runner is too late")
 		w.Equal(store.ConnectorRunFailed, w.outcome(queued[1].ConnectorRunID).Status)
-	}},
+	})},
 	{"expired runs of projects end round robin", func(w *world) {
 		other := w.twinProject()
 		other.singles(3)

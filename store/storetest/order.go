@@ -30,17 +30,15 @@ func (w *world) classed(class store.Class, links ...int) []uuid.UUID {
 }
 
 var orderPromises = []promise{
-	{"sync starts before inbound, and inbound before deferred", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"sync starts before inbound, and inbound before deferred", withAgents(func(w *world) {
 		deferred, inbound, sync := w.classed(store.ClassDeferred, 0), w.classed(store.ClassInbound, 0), w.classed(store.ClassSync, 0)
 		runs := w.claimForHour(store.Claim{RunnerID: "r", Slots: 9, Limit: 9}).Runs
 		w.Equal([]uuid.UUID{sync[0], inbound[0], deferred[0]}, runIDs(runs))
 		for i, class := range []store.Class{store.ClassSync, store.ClassInbound, store.ClassDeferred} {
 			w.Equal(class, runs[i].Run.Class)
 		}
-	}},
-	{"every eighth claimed run is the oldest of the lower classes", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"every eighth claimed run is the oldest of the lower classes", withAgent(func(w *world) {
 		deferred := w.classed(store.ClassDeferred, 0)
 		for range 9 {
 			w.classed(store.ClassSync, 0)
@@ -50,9 +48,8 @@ var orderPromises = []promise{
 			w.Len(runs, 1)
 			w.Equal(i == 7, runs[0].Run.ID == deferred[0], "claim %d", i+1)
 		}
-	}},
-	{"agents of a class are served round robin, over single claims too", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"agents of a class are served round robin, over single claims too", withAgents(func(w *world) {
 		for range 3 {
 			w.classed(store.ClassInbound, 0)
 		}
@@ -65,7 +62,7 @@ var orderPromises = []promise{
 			w.NoError(w.complete(completed(runs[0])))
 		}
 		w.Equal([]string{"first", "second", "first", "first"}, agents)
-	}},
+	})},
 	{"all agents of a deployment get their turn", func(w *world) {
 		agents := make([]string, store.MaxAgents)
 		for i := range agents {
@@ -95,8 +92,7 @@ var orderPromises = []promise{
 			}
 		}
 	}},
-	{"some slots are reserved for sync and resumed runs", func(w *world) {
-		w.deploy("one", "first")
+	{"some slots are reserved for sync and resumed runs", withAgent(func(w *world) {
 		claim := func(runner string) []uuid.UUID {
 			return runIDs(w.claimForHour(store.Claim{RunnerID: runner, Slots: 1, Limit: 1}).Runs)
 		}
@@ -112,9 +108,8 @@ var orderPromises = []promise{
 		w.updateRows(`UPDATE runners SET seen_at = seen_at - $2`, (2 * store.RunnerPresence).Microseconds())
 		w.NoError(w.s.Cancel(w.ctx, w.key(waits[0]), runerror.Cancelled, ""))
 		w.Equal(w.classed(store.ClassInbound, 0), claim("one"), "the only remaining slot is not reserved")
-	}},
-	{"a resumed run may use a reserved slot", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a resumed run may use a reserved slot", withAgent(func(w *world) {
 		w.classed(store.ClassInbound, 0)
 		c := w.claimForHour(store.Claim{RunnerID: "r", Slots: 2, Limit: 2}).Runs
 		w.Len(c, 1)
@@ -128,7 +123,7 @@ var orderPromises = []promise{
 			held = []store.Lease{leaseOf(again)}
 		}
 		w.Equal([]uuid.UUID{c[0].Run.ID}, runIDs(w.claimForHour(store.Claim{RunnerID: "r", Slots: 2, Limit: 2, Holding: held}).Runs))
-	}},
+	})},
 	{"an agent's limit is respected", func(w *world) {
 		w.limits = map[string]int{"first": 2}
 		w.deploy("one", "first", "second")

@@ -71,8 +71,7 @@ func inOrder(a, b *world) (first, second *world) {
 }
 
 var outboxSharingPromises = []promise{
-	{"index entries count as stored once if two gateways index the same row", func(w *world) {
-		w.deploy("one", "first")
+	{"index entries count as stored once if two gateways index the same row", withAgent(func(w *world) {
 		const runs = 25
 		w.postRows("outbox_words", "run_ids", runs, w.endMany(runs))
 		w.updateRows(`DELETE FROM outbox`)
@@ -98,9 +97,8 @@ var outboxSharingPromises = []promise{
 		}
 		w.EqualValues(runs, w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
 		check()
-	}},
-	{"entries that the index has do not count again", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"entries that the index has do not count again", withAgent(func(w *world) {
 		ids := w.endMany(2)
 		w.indexRuns(10)
 		w.countAllStored()
@@ -109,7 +107,7 @@ var outboxSharingPromises = []promise{
 		w.Equal(1, w.indexRuns(10))
 		w.countAllStored()
 		w.Equal(stored, w.storedBytes())
-	}},
+	})},
 	{"runs with many words of one project do not delay the index of another", func(w *world) {
 		twin := w.twinProject()
 		busy, light := inOrder(w, twin)

@@ -50,8 +50,7 @@ func (w *world) untilMoved() (swept store.Swept) {
 }
 
 var poisonPromises = []promise{
-	{"a lost run that cannot be released blocks no other", func(w *world) {
-		w.deploy("one", "first")
+	{"a lost run that cannot be released blocks no other", withAgent(func(w *world) {
 		w.singles(5)
 		runs := w.claim(5, expired)
 		w.Len(runs, 5)
@@ -62,9 +61,8 @@ var poisonPromises = []promise{
 		w.Zero(w.sweep(10), "it is skipped")
 		cure()
 		w.Equal(store.Swept{GivenBack: 1}, w.untilMoved())
-	}},
-	{"a suspended run that cannot be resumed blocks no other", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a suspended run that cannot be resumed blocks no other", withAgent(func(w *world) {
 		w.singles(3)
 		runs := w.claim(3, lease)
 		for _, c := range runs {
@@ -76,9 +74,8 @@ var poisonPromises = []promise{
 		w.Equal(store.Swept{Resumed: 2}, swept)
 		cure()
 		w.Equal(store.Swept{Resumed: 1}, w.untilMoved())
-	}},
-	{"an orphaned run that cannot be cancelled blocks no other", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an orphaned run that cannot be cancelled blocks no other", withAgent(func(w *world) {
 		events := w.singles(3)
 		w.updateRows(`DELETE FROM environments`)
 		cure := w.failWrites("INSERT", "ended_runs", "id", events[1].Runs[0].ID)
@@ -87,9 +84,8 @@ var poisonPromises = []promise{
 		w.Equal(store.Swept{Cancelled: 2}, swept)
 		cure()
 		w.Equal(store.Swept{Cancelled: 1}, w.untilMoved())
-	}},
-	{"an expired run that cannot be ended blocks no other", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an expired run that cannot be ended blocks no other", withAgent(func(w *world) {
 		events := w.singles(3)
 		w.nextMillisecond()
 		cure := w.failWrites("INSERT", "ended_runs", "id", events[0].Runs[0].ID)
@@ -105,7 +101,7 @@ var poisonPromises = []promise{
 			n = w.expireRuns(0, 10)
 		}
 		w.Equal(1, n)
-	}},
+	})},
 	{"an expired delivery that cannot be ended blocks no other", func(w *world) {
 		ids := w.openDeliveries(3)
 		w.nextMillisecond()
@@ -195,8 +191,7 @@ var poisonPromises = []promise{
 		}
 		w.Zero(w.queryCount(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
 	}},
-	{"blobs of open rows stay", func(w *world) {
-		w.deploy("one", "first")
+	{"blobs of open rows stay", withAgent(func(w *world) {
 		e, input := w.singleEvent(), newUUIDv7()
 		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(input), bytes.NewReader(make([]byte, store.BlobChunk+1)))))
 		e.Input, e.InputBlob = nil, &input
@@ -208,7 +203,7 @@ var poisonPromises = []promise{
 		w.countAllStored()
 		w.Positive(w.dropHistory(-4 * aDay))
 		w.Zero(w.queryCount(stored))
-	}},
+	})},
 }
 
 // openDeliveries returns waiting deliveries of results, oldest first.

@@ -78,8 +78,7 @@ var postingPromises = []promise{
 		w.Equal(2, w.postDeliveries())
 		w.Len(w.takeDue(10, 10), 2)
 	}},
-	{"a project with many connectors gets its share of a claim", func(w *world) {
-		w.deploy("one", "first")
+	{"a project with many connectors gets its share of a claim", withAgent(func(w *world) {
 		for i := range 20 {
 			w.outboundTo(fmt.Sprint("to ", i), automatic)
 		}
@@ -94,9 +93,8 @@ var postingPromises = []promise{
 			taken[d.ProjectID]++
 		}
 		w.Equal(map[uuid.UUID]int{w.project.ID: 10, others.project.ID: 10}, taken)
-	}},
-	{"a claim respects the limit per connector", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a claim respects the limit per connector", withAgent(func(w *world) {
 		few, many := w.outboundTo("few", automatic), w.outboundTo("many", automatic)
 		w.endEvents(5)
 		w.postDeliveries()
@@ -121,9 +119,8 @@ var postingPromises = []promise{
 		w.Positive(in, "and it is not due at once again")
 		claim.Most = nil
 		w.Equal(map[uuid.UUID]int{few.ID: 3}, take())
-	}},
-	{"skipped deliveries of many disabled connectors do not delay sent ones", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"skipped deliveries of many disabled connectors do not delay sent ones", withAgent(func(w *world) {
 		for i := range 10 {
 			w.outboundTo(fmt.Sprint("to ", i), automatic)
 		}
@@ -135,7 +132,7 @@ var postingPromises = []promise{
 		w.Empty(w.takeDue(10, 10))
 		w.EqualValues(4, w.queryCount(`SELECT count(*) FROM destinations WHERE project_id = $1 AND due_at IS NULL`), "one claim ends some of them")
 		w.GreaterOrEqual(w.queryCount(`SELECT min(due_at) FROM destinations WHERE project_id = $1`), due+time.Second.Microseconds())
-	}},
+	})},
 	{"a general failure sets no row aside", func(w *world) {
 		w.endWithOther(3)
 		rename := func(from, to string) {

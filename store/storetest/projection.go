@@ -39,8 +39,7 @@ var projectionPromises = []promise{
 		w.Equal(timeoutSettings(60), got.Config)
 		w.NoError(w.s.PutConnector(w.ctx, newer), "the same generation again is no error")
 	}},
-	{"a new object UID means deleted and re-created", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"a new object UID means deleted and re-created", withAgents(func(w *world) {
 		e := w.acceptEvent(w.event())
 		again := w.environment
 		again.Ref.ObjectUID, again.Ref.Generation = "second incarnation", 1
@@ -49,7 +48,7 @@ var projectionPromises = []promise{
 		w.Nil(got.LiveDeploymentID, "the live deployment ended with the first incarnation")
 		w.Equal(store.RunCancelled, w.run(e.Runs[0].ID).Status)
 		w.Equal("second incarnation", got.Ref.ObjectUID)
-	}},
+	})},
 	{"an object with a new ID frees the first", func(w *world) {
 		again := w.connector
 		again.ID, again.Ref.ObjectUID = uuid.New(), "second incarnation"
@@ -213,8 +212,7 @@ var connectorPromises = []promise{
 		w.NoError(w.s.PutConnector(w.ctx, rotated))
 		w.Empty(w.readConnector(w.connector.Key()).Secrets)
 	}},
-	{"agents of the live deployment and of runs are listed", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"agents of the live deployment and of runs are listed", withAgents(func(w *world) {
 		w.acceptEvent(w.event())
 		two := w.deploy("two", "second", "unused")
 		agents := w.agentsOf(w.environment.Key())
@@ -237,7 +235,7 @@ var connectorPromises = []promise{
 		w.Zero(agents[2].RunCount)
 		w.Nil(agents[2].LastActivityAt)
 		w.False(agents[2].HasInboundConnector)
-	}},
+	})},
 	{"agents of earlier deployments are known, also without a run", func(w *world) {
 		w.deploy("one", "never-ran")
 		w.deploy("two", "live")
@@ -246,8 +244,7 @@ var connectorPromises = []promise{
 		w.Equal("never-ran", agents[1].Name)
 		w.Nil(agents[1].Agent)
 	}},
-	{"agents with past runs only are listed up to a limit", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"agents with past runs only are listed up to a limit", withAgents(func(w *world) {
 		w.exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2)
 			INSERT INTO agent_totals (project_id, environment_id, agent_name, test_name, runs, last_ended_at)
 			SELECT e.project_id, e.id, CASE n.i WHEN 2 THEN 'second' ELSE 'past-' || n.i END, '', n.i, n.i FROM environments e, n WHERE e.project_id = $1`, w.project.ID.String(), store.MaxPastAgents+3)
@@ -266,7 +263,7 @@ var connectorPromises = []promise{
 		left, err := w.s.Agent(w.ctx, w.environment.Key(), "past-3")
 		w.NoError(err)
 		w.EqualValues(3, left.RunCount)
-	}},
+	})},
 	{"an environment has runs from the first on, open or ended", func(w *world) {
 		has := func() bool {
 			has, err := w.s.HasRuns(w.ctx, w.environment.Key())
@@ -356,8 +353,7 @@ var removalPromises = []promise{
 		w.NoError(w.s.PutConnector(w.ctx, w.connector))
 		w.True(w.route(w.connector.Key()).Connector.Enabled)
 	}},
-	{"a deleted project's connectors are disabled, accepted events stay", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"a deleted project's connectors are disabled, accepted events stay", withAgents(func(w *world) {
 		e := w.acceptEvent(w.event())
 		enabled := func() (bool, int64) {
 			route := w.route(w.connector.Key())
@@ -381,7 +377,7 @@ var removalPromises = []promise{
 		w.NoError(w.s.PutProject(w.ctx, again))
 		_, same := enabled()
 		w.Equal(after, same, "the same again changes nothing")
-	}},
+	})},
 	{"an environment's runs are cancelled and its connectors disabled", func(w *world) {
 		d, pending := w.deploy("one", "first", "second"), w.newDeployment("two")
 		w.begin(pending)

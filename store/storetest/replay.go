@@ -76,13 +76,12 @@ func (w *world) completedDelivery(c store.Connector) store.ConnectorRun {
 }
 
 var replayPromises = []promise{
-	{"an open connector run is not replayed", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"an open connector run is not replayed", withAgents(func(w *world) {
 		e := w.acceptEvent(w.event())
 		w.refusedReplay(e.ConnectorRunID, replay.InProgress)
 		d := w.underWayTo(w.outboundTo("results", automatic))
 		w.refusedReplay(d.Delivery.ID, replay.InProgress)
-	}},
+	})},
 	{"a replayed event starts runs of the current links", func(w *world) {
 		w.deploy("one", "first", "second", "third")
 		e := w.event()
@@ -163,8 +162,7 @@ var replayPromises = []promise{
 		w.refusedReplay(e.ConnectorRunID, replay.Gone)
 		w.ErrorIs(errorOf(w.s.EventInput(w.ctx, w.key(e.ConnectorRunID))), store.ErrNotFound)
 	}},
-	{"an event is rejected if the connector is closed or a limit is reached", func(w *world) {
-		w.deploy("one", "first")
+	{"an event is rejected if the connector is closed or a limit is reached", withAgent(func(w *world) {
 		w.endEvents(1)
 		w.countStored(10)
 		e := w.acceptEvent(w.singleEvent())
@@ -190,9 +188,8 @@ var replayPromises = []promise{
 			w.NoError(w.s.Remove(w.ctx, w.project.ID, link.Ref))
 		}
 		w.refusedReplay(e.ConnectorRunID, replay.NoAgent)
-	}},
-	{"a link that requires files gets them again, or its run fails again", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a link that requires files gets them again, or its run fails again", withAgents(func(w *world) {
 		link := w.links[0]
 		link.FilesRequired = true
 		w.NoError(w.s.PutLink(w.ctx, link))
@@ -204,9 +201,8 @@ var replayPromises = []promise{
 		w.NoError(w.s.PutConnector(w.ctx, w.connector))
 		again = w.replayRun(e.ConnectorRunID)
 		w.Equal(runerror.FilesRequired, w.run(again.RunIDs[1]).ErrorCode, "the connector requires files")
-	}},
-	{"a repeated request is one replay, also after changes", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a repeated request is one replay, also after changes", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		delivered := w.completedDelivery(out)
 		e := w.acceptEvent(w.singleEvent())
@@ -237,9 +233,8 @@ var replayPromises = []promise{
 		again, err = w.s.Redeliver(w.ctx, store.Redelivery{Of: delivered.Key(), Idempotency: requestKey("1", "this")})
 		w.NoError(err)
 		w.Equal(store.Accepted, again.Verdict)
-	}},
-	{"a delivery is created again with a new ID, due at once", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a delivery is created again with a new ID, due at once", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		original := w.completedDelivery(out)
 		attempts, _ := w.attempts(original.Key())
@@ -264,9 +259,8 @@ var replayPromises = []promise{
 		w.Equal(original, w.connectorRun(original.ID))
 		unchanged, _ := w.attempts(original.Key())
 		w.Equal(attempts, unchanged)
-	}},
-	{"a delivery that would not be sent is rejected", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a delivery that would not be sent is rejected", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		original := w.completedDelivery(out)
 		gone := attempted(w.underWayTo(out), store.DeliveryGone)
@@ -286,9 +280,8 @@ var replayPromises = []promise{
 		for _, id := range []uuid.UUID{e.ConnectorRunID, newUUIDv7()} {
 			w.ErrorIs(errorOf(w.s.Redeliver(w.ctx, store.Redelivery{Of: w.key(id)})), store.ErrNotFound)
 		}
-	}},
-	{"a skipped delivery is replayed once its connector sends again", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a skipped delivery is replayed once its connector sends again", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		disabled := out
 		disabled.Enabled = false
@@ -301,9 +294,8 @@ var replayPromises = []promise{
 		w.NoError(w.s.PutConnector(w.ctx, out))
 		w.replayRun(skipped.ID)
 		w.Len(w.takeDue(10, 10), 1)
-	}},
-	{"a sent payload is sent again unchanged, also during the run", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a sent payload is sent again unchanged, also during the run", withAgent(func(w *world) {
 		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(2)
 		large := `"` + strings.Repeat("x", store.MaxInlineInput) + `"`
@@ -323,9 +315,8 @@ var replayPromises = []promise{
 			w.recordAttempts(attempted(d, store.DeliveryDone))
 			w.Equal(run.Run.ID, w.connectorRun(again.ID).RunIDs[0])
 		}
-	}},
-	{"a replayed failure notice that fails is not reported", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a replayed failure notice that fails is not reported", withAgent(func(w *world) {
 		w.outboundTo("results", automatic)
 		w.outboundFrom("nobody", "ops", telling)
 		w.recordAttempts(attempted(w.failing(), store.DeliveryFailed))
@@ -338,5 +329,5 @@ var replayPromises = []promise{
 		w.Equal(string(word.Payload), string(again.Payload))
 		w.recordAttempts(attempted(again, store.DeliveryFailed))
 		w.Zero(w.postDeliveries())
-	}},
+	})},
 }

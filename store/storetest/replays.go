@@ -206,8 +206,7 @@ var replaysPromises = []promise{
 		w.ErrorIs(errorOf(w.replayStep(page.Originals[1], replayStep(moved, ids[1]))), store.ErrReplayMoved, "also after a cancellation")
 		w.Equal(before, w.allRows(w.project.ID))
 	}},
-	{"a replayed delivery and its step are written together, once", func(w *world) {
-		w.deploy("one", "first")
+	{"a replayed delivery and its step are written together, once", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		original := w.completedDelivery(out)
 		r := w.startReplay(w.newReplay(out, store.ConnectorRunCompleted))
@@ -219,7 +218,7 @@ var replaysPromises = []promise{
 		w.ErrorIs(errorOf(w.replayStep(page.Originals[0], replayStep(r, original.ID))), store.ErrReplayMoved)
 		w.Equal(before, w.allRows(w.project.ID))
 		w.Equal(1, w.countReplays(out.Key(), original.ID))
-	}},
+	})},
 	{"concurrent processes replay each original once", func(w *world) {
 		ids := w.endedEvents(store.RunFailed, store.RunFailed, store.RunFailed)
 		r := w.startReplay(w.newReplay(w.connector, store.ConnectorRunFailed))

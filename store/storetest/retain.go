@@ -85,8 +85,7 @@ var retentionPromises = []promise{
 		w.NoError(err)
 		w.Zero(oldest.Deletable)
 	}},
-	{"a run stays until its result is delivered", func(w *world) {
-		w.deploy("one", "first")
+	{"a run stays until its result is delivered", withAgent(func(w *world) {
 		w.outboundTo("results", automatic)
 		w.singles(1)
 		w.NoError(w.complete(largeCompletion(w.claim(1, lease)[0])))
@@ -114,14 +113,13 @@ var retentionPromises = []promise{
 		w.Positive(w.dropHistory(-4 * aDay))
 		w.Zero(w.queryCount(`SELECT count(*) FROM ended_runs WHERE project_id = $1`))
 		w.Zero(w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = 'history'`))
-	}},
-	{"bytes counted after the deletion of their day are subtracted", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"bytes counted after the deletion of their day are subtracted", withAgent(func(w *world) {
 		w.endEvents(2)
 		w.dropHistory(-4 * aDay)
 		w.Positive(w.countStored(100))
 		w.Positive(w.storedBytes())
 		w.Positive(w.dropHistory(-4 * aDay))
 		w.Zero(w.storedBytes())
-	}},
+	})},
 }

@@ -55,8 +55,7 @@ func (w *world) requireSaved(run store.Key, idsAndTexts ...string) {
 }
 
 var savedFilePromises = []promise{
-	{"a saved file is read with its run, and its bytes are no part of the journal", func(w *world) {
-		w.deploy("one", "first")
+	{"a saved file is read with its run, and its bytes are no part of the journal", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.requireSaved(c.Run.Key())
 		long := variedText(2*store.BlobChunk + 7)
@@ -70,9 +69,8 @@ var savedFilePromises = []promise{
 				w.NoError(w.complete(completed(c)))
 			}
 		}
-	}},
-	{"a repeated save stores nothing, and a stale one neither", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a repeated save stores nothing, and a stale one neither", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.saveText(leaseOf(c), 1, "s1", "text"))
 		w.missing("blobs", func() { // a write would fail the call
@@ -86,9 +84,8 @@ var savedFilePromises = []promise{
 		w.ErrorIs(w.saveText(leaseOf(again), 1, "s1", "text"), store.ErrConflict, "another claim wrote it")
 		w.NoError(w.saveText(leaseOf(again), 3, "s2", "text"))
 		w.requireSaved(c.Run.Key(), "s1", "text", "s2", "text")
-	}},
-	{"a repeated entry of another kind is a conflict", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a repeated entry of another kind is a conflict", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.saveText(leaseOf(c), 1, "s1", "text"))
 		rejected := []store.JournalEntry{newEntry(1, "step", false), newEntry(2, store.JournalToolResult, false)}
@@ -102,9 +99,8 @@ var savedFilePromises = []promise{
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), []store.JournalEntry{newEntry(3, "step", false)}))
 		w.ErrorIs(w.saveText(leaseOf(c), 3, "s2", "text"), store.ErrConflict, "a late save")
 		w.requireSaved(c.Run.Key(), "s1", "text")
-	}},
-	{"a save is checked", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a save is checked", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		file, text := savedFileOf("s1", "text"), "text"
 		change := func(do func(f *store.SavedFile)) []store.JournalEntry {
@@ -147,25 +143,22 @@ var savedFilePromises = []promise{
 		w.Equal(store.RunFailed, w.run(c.Run.ID).Status, "its trailing entries have no bytes")
 		w.recorded(c.Run.ID, nil)
 		w.requireSaved(c.Run.Key())
-	}},
-	{"a run saves an ID once", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a run saves an ID once", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.saveText(leaseOf(c), 1, "s1", "text"))
 		w.missing("blobs", func() { w.ErrorIs(w.saveText(leaseOf(c), 3, "s1", "other"), store.ErrInvalid) })
 		w.requireSaved(c.Run.Key(), "s1", "text")
-	}},
-	{"the entry of a file can have long texts of a model", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"the entry of a file can have long texts of a model", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		entries := saveEntries(1, savedFileOf("s1", "text"))
 		entries[0].Data = append(entries[0].Data[:len(entries[0].Data)-1], `,"call_id":"`+strings.Repeat("c", 60<<10)+`"}`...)
 		w.NoError(w.s.SaveFile(w.ctx, leaseOf(c), entries, strings.NewReader("text")))
 		w.requireSaved(c.Run.Key(), "s1", "text")
 		w.recorded(c.Run.ID, entries)
-	}},
-	{"a project with full storage saves no further file", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a project with full storage saves no further file", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.saveText(leaseOf(c), 1, "s1", "text"))
 		w.countStored(10)
@@ -178,9 +171,8 @@ var savedFilePromises = []promise{
 			w.NoError(w.saveText(leaseOf(c), 1, "s1", "text"), "again")
 		})
 		w.requireSaved(c.Run.Key(), "s1", "text")
-	}},
-	{"the bytes of a run's files are limited", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"the bytes of a run's files are limited", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		full := strings.Repeat("x", store.MaxSavedFile)
 		for i := range int64(5) {
@@ -192,9 +184,8 @@ var savedFilePromises = []promise{
 		w.NoError(w.saveText(leaseOf(c), 13, "s7", ""))
 		w.EqualValues(7, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark = 'history'`))
 		w.EqualValues(store.MaxSavedBytes, w.queryCount(`SELECT sum(size) FROM blobs WHERE project_id = $1 AND mark = 'history'`))
-	}},
-	{"the number of a run's files is limited", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"the number of a run's files is limited", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.saveText(leaseOf(c), 1, "s1", "x"))
 		w.EqualValues(1, w.queryCount(`SELECT saved_files FROM open_runs WHERE project_id = $1`))
@@ -202,9 +193,8 @@ var savedFilePromises = []promise{
 		w.NoError(w.saveText(leaseOf(c), 3, "s2", "x"))
 		w.ErrorIs(w.saveText(leaseOf(c), 5, "more", "x"), store.ErrTooLarge)
 		w.EqualValues(2, w.queryCount(`SELECT count(*) FROM blobs WHERE project_id = $1 AND mark <> 'bundle'`))
-	}},
-	{"saved files count as stored from their save until their run is deleted", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"saved files count as stored from their save until their run is deleted", withAgent(func(w *world) {
 		w.endEvents(1)
 		w.countStored(10)
 		least := w.storedBytes()
@@ -223,9 +213,8 @@ var savedFilePromises = []promise{
 		w.requireSaved(c.Run.Key(), "s1", variedText(100_000))
 		w.dropHistory(-4 * aDay)
 		w.Zero(w.storedBytes())
-	}},
-	{"the files of an open run fill the storage of its project", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"the files of an open run fill the storage of its project", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.saveText(leaseOf(c), 1, "s1", variedText(100_000)))
 		w.project.Limits.Storage = w.projectLoad().Stored
@@ -233,9 +222,8 @@ var savedFilePromises = []promise{
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		var full *store.StorageFullError
 		w.ErrorAs(w.saveText(leaseOf(c), 3, "s2", "text"), &full)
-	}},
-	{"an erased run leaves no stored bytes of its files", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an erased run leaves no stored bytes of its files", withAgent(func(w *world) {
 		w.endEvents(1)
 		_, c := w.running(lease)
 		w.NoError(w.saveText(leaseOf(c), 1, "s1", variedText(100_000)))
@@ -252,9 +240,8 @@ var savedFilePromises = []promise{
 		entries := saveEntries(1, savedFileOf("s1", variedText(100_000)))
 		withFile, without := left(runs[0]), left(runs[1])
 		w.Equal(without+entries[0].Size()+entries[1].Size()+100_000, withFile)
-	}},
-	{"the stored bytes of an open run's files outlast its day", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"the stored bytes of an open run's files outlast its day", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.saveText(leaseOf(c), 1, "s1", variedText(100_000)))
 		w.dropHistory(-4 * aDay)
@@ -265,19 +252,17 @@ var savedFilePromises = []promise{
 		w.dropHistory(-4 * aDay)
 		w.Zero(w.storedBytes())
 		w.Zero(w.queryCount(`SELECT count(*) FROM stored_days WHERE project_id = $1`))
-	}},
-	{"a save of a failed transaction leaves no blob", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a save of a failed transaction leaves no blob", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.missing("journal", func() { w.Error(w.saveText(leaseOf(c), 1, "s1", "text")) })
 		w.requireSaved(c.Run.Key())
 		w.NoError(w.saveText(leaseOf(c), 1, "s1", "text"))
 		w.requireSaved(c.Run.Key(), "s1", "text")
-	}},
-	{"concurrent saves store a file once", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"concurrent saves store a file once", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(together(func(int) error { return w.saveText(leaseOf(c), 1, "s1", "text") }))
 		w.requireSaved(c.Run.Key(), "s1", "text")
-	}},
+	})},
 }

@@ -110,8 +110,7 @@ var searchPromises = []promise{
 	{"runs with large contexts are read in batches", readsSomeAtATime(func(_ *store.Event, end *store.Completion) {
 		end.Context = json.RawMessage(`{"a":"` + strings.Repeat("c", 30_000) + `"}`)
 	})},
-	{"an ended run is found by its context, with and without the index", func(w *world) {
-		w.deploy("one", "first")
+	{"an ended run is found by its context, with and without the index", withAgent(func(w *world) {
 		w.singles(2)
 		runs := w.claim(2, lease)
 		one, other := completed(runs[0]), completed(runs[1])
@@ -131,9 +130,8 @@ var searchPromises = []promise{
 		search.Words = []string{`"acme"}`}
 		w.NoError(w.s.EraseRun(w.ctx, one.Run))
 		w.Empty(w.listAllRuns(q))
-	}},
-	{"a run is found by input and output, from its acceptance on", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a run is found by input and output, from its acceptance on", withAgent(func(w *world) {
 		run := w.eventWithWords("apple", "pear").Runs[0].ID
 		w.Equal([]uuid.UUID{run}, w.searchBoth(store.RunQuery{}, "apple", "pear"))
 		claimed := w.claim(1, lease)[0]
@@ -154,9 +152,8 @@ var searchPromises = []promise{
 		w.Len(runs, 1)
 		w.Empty(runs[0].Output, "lists have none")
 		w.Equal("no cherry", runs[0].Error)
-	}},
-	{"known fields narrow a search", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"known fields narrow a search", withAgent(func(w *world) {
 		run := w.answered("plum")
 		w.indexRuns(10)
 		for _, want := range []struct {
@@ -178,9 +175,8 @@ var searchPromises = []promise{
 				w.Equal(want.found, w.runStatistics(q).Total() == 1, want)
 			}
 		}
-	}},
-	{"the beginning of large values is searched", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"the beginning of large values is searched", withAgent(func(w *world) {
 		filler := " " + strings.Repeat("x", store.MaxInlineText) + " "
 		e, blob := w.singleEvent(), newUUIDv7()
 		w.NoError(errorOf(w.s.PutBlob(w.ctx, w.key(blob), strings.NewReader("apple"+filler+"pear"))))
@@ -196,9 +192,8 @@ var searchPromises = []promise{
 			w.Empty(w.searchBoth(store.RunQuery{}, "cherry"))
 			w.indexRuns(10)
 		}
-	}},
-	{"a run with too many words is read", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a run with too many words is read", withAgent(func(w *world) {
 		var all []string
 		for i := range 12_000 {
 			all = append(all, fmt.Sprint(i))
@@ -207,9 +202,8 @@ var searchPromises = []promise{
 		w.indexRuns(10)
 		w.Equal([]uuid.UUID{run}, w.searchBoth(store.RunQuery{}, "0", "11999"))
 		w.Empty(w.searchBoth(store.RunQuery{}, "12000"))
-	}},
-	{"another project's words are not found", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"another project's words are not found", withAgent(func(w *world) {
 		run := w.answered("plum")
 		twin := w.twinProject()
 		twin.deploy("one", "first")
@@ -218,9 +212,8 @@ var searchPromises = []promise{
 		}
 		w.Equal([]uuid.UUID{run}, w.searchBoth(store.RunQuery{}, "plum"))
 		w.Equal([]uuid.UUID{theirs}, twin.searchBoth(store.RunQuery{}, "plum"))
-	}},
-	{"an erased run is not found, even if indexed later", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an erased run is not found, even if indexed later", withAgent(func(w *world) {
 		for _, early := range []bool{true, false} {
 			run := w.answered("plum")
 			if early {
@@ -232,9 +225,8 @@ var searchPromises = []promise{
 			w.Zero(w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
 			w.Empty(w.searchBoth(store.RunQuery{}, "plum"))
 		}
-	}},
-	{"runs beyond the retention are neither found nor indexed", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"runs beyond the retention are neither found nor indexed", withAgent(func(w *world) {
 		w.answered("plum")
 		w.indexRuns(10)
 		w.answered("plum")
@@ -242,9 +234,8 @@ var searchPromises = []promise{
 		w.Empty(w.searchBoth(store.RunQuery{}, "plum"))
 		w.indexRuns(10)
 		w.EqualValues(1, w.queryCount(`SELECT count(*) FROM run_words WHERE project_id = $1`))
-	}},
-	{"a search out of time returns its matches and continues", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a search out of time returns its matches and continues", withAgent(func(w *world) {
 		var want []uuid.UUID
 		for range 4 {
 			want = append(want, w.answered("plum"), w.answered("pear"))
@@ -291,9 +282,8 @@ var searchPromises = []promise{
 		gone.Match = func(context.Context, store.Searched) bool { cancel(); return false }
 		_, err := w.s.RunStatistics(ctx, store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first", Search: gone})
 		w.ErrorIs(err, context.Canceled, "a match after the timeout does not count")
-	}},
-	{"a match has only the remaining time", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a match has only the remaining time", withAgent(func(w *world) {
 		w.acceptEvent(w.singleEvent())
 		waits := &store.Search{
 			Match: func(ctx context.Context, _ store.Searched) bool { <-ctx.Done(); return false },
@@ -304,7 +294,7 @@ var searchPromises = []promise{
 		_, _, err := w.s.ListRuns(ctx, store.RunQuery{ProjectID: w.project.ID, Search: waits, Limit: 10})
 		w.ErrorIs(err, store.ErrSearchTooBroad)
 		w.NoError(ctx.Err())
-	}},
+	})},
 	{"a search reads no more runs than a list", func(w *world) {
 		begin := time.Now().UTC().Truncate(24 * time.Hour)
 		w.manyPast(begin, store.MaxCandidates+1)
@@ -323,8 +313,7 @@ var searchPromises = []promise{
 	{"a search finds the same runs as a full scan", func(w *world) { w.searchesAtRandom() }},
 	{"a search by old words scans no newer runs", func(w *world) { w.looksNoFurtherThanItMust() }},
 	{"a search by common words finds the newest and continues", func(w *world) { w.searchesAmongMany() }},
-	{"runs are listed by further fields", func(w *world) {
-		w.deploy("one", "first")
+	{"runs are listed by further fields", withAgent(func(w *world) {
 		spec := w.deploy("two", "first")
 		e := w.acceptEvent(w.singleEvent())
 		w.endEvents(1)
@@ -348,7 +337,7 @@ var searchPromises = []promise{
 			c.query.Search = searchUnindexed()
 			w.Len(w.listAllRuns(c.query), c.want, name)
 		}
-	}},
+	})},
 }
 
 // manyPast inserts ended runs of the first agent, a millisecond apart.

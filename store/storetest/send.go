@@ -78,8 +78,7 @@ func (w *world) manyOutbound(n int) []store.Link {
 }
 
 var sendPromises = []promise{
-	{"a payload is delivered unchanged while the run continues", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"a payload is delivered unchanged while the run continues", withAgents(func(w *world) {
 		c := w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(2)
 		var sent store.Sent
@@ -105,9 +104,8 @@ var sendPromises = []promise{
 		w.Equal(1, w.postDeliveries())
 		w.Len(w.deliveriesOf(c), 1, "its result is not sent")
 		w.Zero(w.countRowsOf("sends"), "they are not due at once again")
-	}},
-	{"a large payload is delivered completely", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a large payload is delivered completely", withAgents(func(w *world) {
 		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(2)
 		most := `"` + strings.Repeat("x", store.MaxPayload-2) + `"`
@@ -126,9 +124,8 @@ var sendPromises = []promise{
 		w.countAllStored()
 		w.GreaterOrEqual(w.storedBytes(), before+store.MaxPayload)
 		w.requireRejected(payloadOf(run, "tell", 2, most+" "), store.ErrTooLarge)
-	}},
-	{"a run sends once per position", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a run sends once per position", withAgents(func(w *world) {
 		c := w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(3)
 		sent := w.sendPayload(payloadOf(run, "tell", 3, `1`))
@@ -144,9 +141,8 @@ var sendPromises = []promise{
 		w.NotEqual(sent, w.sendPayload(payloadOf(again, "tell", 2, `1`)))
 		w.NoError(w.complete(completed(again)))
 		w.requireRejected(payloadOf(again, "tell", 1, `1`), store.ErrFenced)
-	}},
-	{"a send needs a link of that mode, agent, environment and name", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a send needs a link of that mode, agent, environment and name", withAgents(func(w *world) {
 		w.outboundTo("by itself", automatic)
 		w.outboundTo("results", toolPolicy("tell"))
 		w.outboundTo("billing", store.OutboundPolicy{Mode: store.LinkMiddleware})
@@ -178,9 +174,8 @@ var sendPromises = []promise{
 		}
 		w.requireRejected(payloadOf(run, "there", 2, `1`), store.ErrNotFound)
 		w.Equal([]string{"first tell results"}, w.actions("first", "second", "third"))
-	}},
-	{"a send to a disabled connector is skipped each time", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a send to a disabled connector is skipped each time", withAgents(func(w *world) {
 		c := w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(2)
 		c.Enabled = false
@@ -200,9 +195,8 @@ var sendPromises = []promise{
 		w.announce(run, 3, 1)
 		w.requireRejected(payloadOf(run, "tell", 3, `1`), store.ErrNotFound)
 		w.Empty(w.actions("first"))
-	}},
-	{"the number of sends per run is limited", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"the number of sends per run is limited", withAgents(func(w *world) {
 		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(2)
 		w.sendPayload(payloadOf(run, "tell", 1, `1`))
@@ -213,9 +207,8 @@ var sendPromises = []promise{
 		var many *store.TooManySendsError
 		w.ErrorAs(err, &many)
 		w.sendPayload(payloadOf(run, "tell", 1, `1`))
-	}},
-	{"the total size of sends per run is limited", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"the total size of sends per run is limited", withAgents(func(w *world) {
 		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(3)
 		large := `"` + strings.Repeat("x", 98) + `"`
@@ -226,9 +219,8 @@ var sendPromises = []promise{
 		w.sendPayload(payloadOf(run, "tell", 2, large))
 		w.ErrorAs(errorOf(w.s.Send(w.ctx, payloadOf(run, "tell", 3, `1`))), &much)
 		w.Equal(first, w.sendPayload(payloadOf(run, "tell", 1, large)))
-	}},
-	{"a run of a project with full storage sends nothing more", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a run of a project with full storage sends nothing more", withAgents(func(w *world) {
 		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(3)
 		first := w.sendPayload(payloadOf(run, "tell", 1, `1`))
@@ -248,9 +240,8 @@ var sendPromises = []promise{
 		w.project.Limits.Storage++
 		w.NoError(w.s.PutProject(w.ctx, w.project))
 		w.sendPayload(payloadOf(w.claim(1, lease)[0], "tell", 2, `1`))
-	}},
-	{"a large payload that is rejected is not written", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a large payload that is rejected is not written", withAgents(func(w *world) {
 		w.outboundTo("results", toolPolicy("tell"))
 		run := w.sending(3)
 		large := `"` + strings.Repeat("x", store.MaxInlineInput) + `"`
@@ -266,9 +257,8 @@ var sendPromises = []promise{
 		w.claim(1, lease)
 		w.requireRejected(payloadOf(run, "tell", 2, large), store.ErrFenced)
 		w.exec(`ALTER TABLE away RENAME TO blob_chunks`)
-	}},
-	{"sends and notices have one hop more than their event, and its traceparent", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"sends and notices have one hop more than their event, and its traceparent", withAgents(func(w *world) {
 		w.outboundTo("results", automatic)
 		w.outboundTo("told", toolPolicy("tell"))
 		w.outboundFrom("nobody", "ops", telling)
@@ -313,7 +303,7 @@ var sendPromises = []promise{
 		in, err := w.s.EventInput(w.ctx, w.key(w.replayRun(e.ConnectorRunID).ID))
 		w.NoError(err)
 		w.Equal(3, in.Hops)
-	}},
+	})},
 	{"a tool name belongs to the first link of an agent and environment", func(w *world) {
 		c := w.outboundTo("results", toolPolicy("tell"))
 		other := w.newConnector("other")
@@ -353,8 +343,7 @@ var sendPromises = []promise{
 		w.NoError(rename("b"))
 		w.Equal([]string{"first tell b"}, w.actions("first"))
 	}},
-	{"of two connectors with a name the current one is used", func(w *world) {
-		w.deploy("one", "first")
+	{"of two connectors with a name the current one is used", withAgent(func(w *world) {
 		w.outboundTo("held", automatic)
 		named := store.OutboundPolicy{Mode: store.LinkMiddleware}
 		shadowed := w.outboundTo("x", named)
@@ -371,7 +360,7 @@ var sendPromises = []promise{
 		claimed := w.takeDue(10, 10)
 		w.Len(claimed, 1)
 		w.Equal(other.ID, claimed[0].Connector.ID)
-	}},
+	})},
 	{"links are checked by number and name when their connector comes", func(w *world) {
 		w.outboundTo("there", toolPolicy("tell"))
 		late := w.newConnector("late")

@@ -223,8 +223,7 @@ var statisticsPromises = []promise{
 			w.compareStatistics(all, w.drawQuery(c, today, environments, deployments))
 		}
 	}},
-	{"an end is counted at once, and once", func(w *world) {
-		w.deploy("one", "first")
+	{"an end is counted at once, and once", withAgent(func(w *world) {
 		q := store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"}
 		runs := func() map[store.RunStatus]int64 {
 			s := w.runStatistics(q)
@@ -257,9 +256,8 @@ var statisticsPromises = []promise{
 		w.NotNil(s.AverageDuration)
 		q.Until = store.TimeOf(claimed[0].Run.ID)
 		w.Zero(w.runStatistics(q).Total(), "open runs are in the window too")
-	}},
-	{"concurrent consumers roll up each end once", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"concurrent consumers roll up each end once", withAgent(func(w *world) {
 		w.endEvents(30)
 		var rolledUp atomic.Int64
 		w.NoError(together(func(int) error {
@@ -274,7 +272,7 @@ var statisticsPromises = []promise{
 		w.Zero(w.queryCount(`SELECT count(*) FROM outbox_rollups WHERE project_id = $1`))
 		s := w.runStatistics(store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"})
 		w.Equal(map[store.RunStatus]int64{store.RunCompleted: 30}, s.Runs)
-	}},
+	})},
 	{"a run of a variant counts for it and its agent", func(w *world) {
 		w.deployVariants("one", "first", "short", "long")
 		w.singles(3)
@@ -293,8 +291,7 @@ var statisticsPromises = []promise{
 			w.rollUpRows(10)
 		}
 	}},
-	{"a rolled back end is not rolled up", func(w *world) {
-		w.deploy("one", "first")
+	{"a rolled back end is not rolled up", withAgent(func(w *world) {
 		w.endEvents(3)
 		rename := func(from, to string) {
 			w.exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
@@ -306,5 +303,5 @@ var statisticsPromises = []promise{
 		w.rollUpAll(10)
 		runs, _ := w.runCount("first")
 		w.EqualValues(3, runs)
-	}},
+	})},
 }

@@ -64,8 +64,7 @@ func (w *world) endEvents(n int) {
 }
 
 var storedPromises = []promise{
-	{"an idempotency key counts as stored with its event", func(w *world) {
-		w.deploy("one", "first")
+	{"an idempotency key counts as stored with its event", withAgent(func(w *world) {
 		stored := func(key *store.Idempotency) int64 {
 			before := w.storedBytes()
 			e := w.singleEvent()
@@ -76,9 +75,8 @@ var storedPromises = []promise{
 			return w.storedBytes() - before
 		}
 		w.Equal(stored(nil)+256+40+int64(len("again")), stored(&store.Idempotency{Key: "again", TTL: time.Hour}))
-	}},
-	{"rollups count as stored, each row once", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"rollups count as stored, each row once", withAgent(func(w *world) {
 		c, today := dice{rand.New(rand.NewPCG(11, 12))}, w.startOfToday() //nolint:gosec // a test is the same each time
 		for range 2 {
 			w.pastRuns(c, 30, today, []uuid.UUID{w.environment.ID}, nil)
@@ -98,9 +96,8 @@ var storedPromises = []promise{
 			w.Zero(w.storedBytes())
 		}
 		w.Zero(w.ofNumbers())
-	}},
-	{"the bytes of ended runs are counted once", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"the bytes of ended runs are counted once", withAgents(func(w *world) {
 		w.endEvents(1)
 		w.Zero(w.storedBytes(), "not yet")
 		for w.countStored(1) > 0 {
@@ -129,9 +126,8 @@ var storedPromises = []promise{
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
 		w.countStored(10)
 		w.Equal(before+least-usual+100_000, w.storedBytes(), "also one in a blob")
-	}},
-	{"concurrent consumers count each end once", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"concurrent consumers count each end once", withAgent(func(w *world) {
 		w.endEvents(30)
 		ends, bytes := w.uncounted()
 		w.GreaterOrEqual(ends, 30)
@@ -149,9 +145,8 @@ var storedPromises = []promise{
 		w.Zero(left)
 		w.LessOrEqual(counted.Load(), int64(ends))
 		w.Equal(bytes, w.storedBytes())
-	}},
-	{"a rolled back end is not counted", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a rolled back end is not counted", withAgent(func(w *world) {
 		w.endEvents(3)
 		ends, bytes := w.uncounted()
 		rename := func(from, to string) {
@@ -163,9 +158,8 @@ var storedPromises = []promise{
 		w.Zero(w.storedBytes())
 		w.Equal(ends, w.countStored(100))
 		w.Equal(bytes, w.storedBytes())
-	}},
-	{"a project that cannot be counted delays no other project", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a project that cannot be counted delays no other project", withAgent(func(w *world) {
 		w.endEvents(1)
 		const limit = 10
 		other := uuid.New()
@@ -182,7 +176,7 @@ var storedPromises = []promise{
 		var counted int64
 		w.NoError(w.db.QueryRowContext(w.ctx, `SELECT bytes FROM stored_bytes WHERE project_id = $1`, other.String()).Scan(&counted))
 		w.EqualValues(7*(limit+1), counted)
-	}},
+	})},
 	{"a count finishes a project before the next", func(w *world) {
 		projects := []uuid.UUID{uuid.New(), uuid.New()}
 		for at := range int64(3) { // so that the oldest rows belong to both
@@ -224,8 +218,7 @@ var storedPromises = []promise{
 		w.Equal(store.Expired, repeat("key:1").Verdict)
 		w.Len(w.listRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 10}), len(first.Runs), "only the first was written")
 	}},
-	{"connector runs have ended once they are not open", func(w *world) {
-		w.deploy("one", "first")
+	{"connector runs have ended once they are not open", withAgent(func(w *world) {
 		events := w.singles(2)
 		w.NoError(w.complete(completed(w.claim(1, lease)[0])))
 		over, open, unknown := w.key(events[0].ConnectorRunID), w.key(events[1].ConnectorRunID), w.key(newUUIDv7())
@@ -235,7 +228,7 @@ var storedPromises = []promise{
 		ended, err = w.s.Ended(w.ctx, nil)
 		w.NoError(err)
 		w.Empty(ended)
-	}},
+	})},
 	{"connector IDs are read by page, in order", func(w *world) {
 		want := []store.Key{w.connector.Key(), w.twinProject().connector.Key()}
 		for _, name := range []string{"a", "b", "c"} {
@@ -255,8 +248,7 @@ var storedPromises = []promise{
 		}
 		w.ElementsMatch(want, got)
 	}},
-	{"a journal is read by page", func(w *world) {
-		w.deploy("one", "first")
+	{"a journal is read by page", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		var entries []store.JournalEntry
 		for i := range int64(5) {
@@ -274,7 +266,7 @@ var storedPromises = []promise{
 		w.Empty(after(5, 2))
 		w.NoError(w.complete(completed(c)))
 		w.Equal(entries[3:], after(3, 10), "also after its end")
-	}},
+	})},
 	{"IDs of deleted days are not found", func(w *world) {
 		for _, year := range []int{1970, 2001, 2300} {
 			id := store.Stamp(uuid.New(), time.Date(year, 1, 2, 0, 0, 0, 0, time.UTC).UnixMicro(), 0)

@@ -37,6 +37,22 @@ type promise struct {
 	check func(w *world)
 }
 
+// withAgent returns the check of a world with a live deployment of the agent "first".
+func withAgent(check func(w *world)) func(w *world) {
+	return func(w *world) {
+		w.deploy("one", "first")
+		check(w)
+	}
+}
+
+// withAgents returns the check of a world with a live deployment of the agents "first" and "second".
+func withAgents(check func(w *world)) func(w *world) {
+	return func(w *world) {
+		w.deploy("one", "first", "second")
+		check(w)
+	}
+}
+
 // Opened is a store with direct access to its database: tests read all rows, and move times back
 // instead of waiting.
 type Opened struct {

@@ -18,8 +18,7 @@ func (w *world) suspend(c store.Claimed, wait time.Duration) {
 }
 
 var suspensionPromises = []promise{
-	{"a suspended run uses no slot until it is resumed", func(w *world) {
-		w.deploy("one", "first")
+	{"a suspended run uses no slot until it is resumed", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.suspend(c, time.Hour)
 		w.Equal(store.RunAwaitingApproval, w.run(c.Run.ID).Status)
@@ -41,9 +40,8 @@ var suspensionPromises = []promise{
 		w.NoError(w.complete(completed(again[0])))
 		w.ErrorIs(w.s.Resume(w.ctx, c.Run.Key(), nil), store.ErrConflict, "it has ended")
 		w.ErrorIs(w.s.Resume(w.ctx, w.key(newUUIDv7()), nil), store.ErrNotFound)
-	}},
-	{"a suspended run that times out continues with a journal entry", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a suspended run that times out continues with a journal entry", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.suspend(c, expired)
 		w.Equal(store.Swept{Resumed: 1}, w.sweepLeases(10))
@@ -52,9 +50,8 @@ var suspensionPromises = []promise{
 		w.Equal(store.JournalExpired, w.journalOf(again[0])[1].Kind)
 		w.suspend(again[0], time.Hour)
 		w.Zero(w.sweep(10))
-	}},
-	{"a run with an unsafe tool in flight is not suspended", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a run with an unsafe tool in flight is not suspended", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		err := w.s.Suspend(w.ctx, store.Suspension{
 			Lease: leaseOf(c), For: time.Hour, Journal: []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)},
@@ -66,9 +63,8 @@ var suspensionPromises = []promise{
 		stale.Token++
 		w.ErrorIs(w.s.Suspend(w.ctx, store.Suspension{Lease: stale, For: time.Hour}), store.ErrFenced)
 		w.ErrorIs(w.s.Suspend(w.ctx, store.Suspension{Lease: store.Lease{Run: w.key(newUUIDv7())}, For: time.Hour}), store.ErrNotFound)
-	}},
-	{"an open run is cancelled in any state, an ended one is not", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an open run is cancelled in any state, an ended one is not", withAgent(func(w *world) {
 		events := w.singles(3)
 		c := w.claimForHour(store.Claim{RunnerID: "r", Slots: 5, Limit: 2}).Runs
 		w.Len(c, 2)
@@ -88,5 +84,5 @@ var suspensionPromises = []promise{
 		w.ErrorIs(w.s.AppendJournal(w.ctx, leaseOf(c[0]), []store.JournalEntry{newEntry(1, store.JournalModelAnswer, false)}), store.ErrFenced)
 		w.ErrorIs(w.s.Resume(w.ctx, c[1].Run.Key(), nil), store.ErrConflict)
 		w.ErrorIs(w.s.Cancel(w.ctx, w.key(newUUIDv7()), runerror.Cancelled, "unknown"), store.ErrNotFound)
-	}},
+	})},
 }

@@ -36,8 +36,7 @@ var tenantPromises = []promise{
 			w.NotEmpty(rows, table)
 		}
 	}},
-	{"two projects with the same IDs are independent", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"two projects with the same IDs are independent", withAgents(func(w *world) {
 		twin := w.twinProject()
 		twin.deploy("one", "first", "second")
 		e := w.keyedEvent("key:1", "body")
@@ -73,7 +72,7 @@ var tenantPromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.environment.Ref))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 		w.Equal(before, w.allRows(twin.project.ID))
-	}},
+	})},
 }
 
 // twinProject returns another project with the same IDs and names.

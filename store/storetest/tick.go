@@ -129,8 +129,7 @@ var tickPromises = []promise{
 		w.True(t.Planned)
 		w.Equal(at, t.At)
 	}},
-	{"an event of a tick moves it and is a connector run", func(w *world) {
-		w.deploy("one", "first", "second")
+	{"an event of a tick moves it and is a connector run", withAgents(func(w *world) {
 		c := w.putCron("nightly", "first", "second")
 		at := w.planned(c, time.Minute)
 		next := at.Add(time.Hour)
@@ -143,7 +142,7 @@ var tickPromises = []promise{
 		w.Len(run.RunIDs, 2)
 		w.Equal(store.ClassDeferred, w.run(e.Runs[0].ID).Class)
 		w.Len(w.claim(10, lease), 2)
-	}},
+	})},
 	{"a tick is recorded once, by any number of callers", func(w *world) {
 		c := w.putCron("nightly", "first")
 		at := w.planned(c, time.Minute)

@@ -42,8 +42,7 @@ func (w *world) dueTraces(hold time.Duration, without ...uuid.UUID) []store.DueT
 }
 
 var tracePromises = []promise{
-	{"ended runs of a project that exports traces are due once per lease", func(w *world) {
-		w.deploy("one", "first")
+	{"ended runs of a project that exports traces are due once per lease", withAgent(func(w *world) {
 		w.endsRun()
 		w.Empty(w.dueTraces(0), "the project exports none")
 		found, err := w.s.ProjectTelemetry(w.ctx, w.project.ID)
@@ -67,9 +66,8 @@ var tracePromises = []promise{
 		w.Equal(want, w.dueTraces(0), "of another project")
 		w.NoError(w.s.EndTraces(w.ctx, w.project.ID, []uuid.UUID{run}))
 		w.Empty(w.dueTraces(0))
-	}},
-	{"old traces are dropped", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"old traces are dropped", withAgent(func(w *world) {
 		w.exporting()
 		w.endsRun()
 		w.endsRun()
@@ -84,9 +82,8 @@ var tracePromises = []promise{
 		n, err = w.s.DropTraces(w.ctx, 0, 10)
 		w.NoError(err)
 		w.Equal(1, n)
-	}},
-	{"a claim can name its projects", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"a claim can name its projects", withAgent(func(w *world) {
 		w.exporting()
 		run := w.endsRun()
 		other := w.twinProject()
@@ -102,9 +99,8 @@ var tracePromises = []promise{
 			w.NoError(err)
 			w.Empty(due, "it has no due runs")
 		}
-	}},
-	{"only runs of the sample and its environments are due", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"only runs of the sample and its environments are due", withAgent(func(w *world) {
 		telemetry := w.exporting()
 		for _, row := range []struct {
 			percent      int
@@ -129,9 +125,8 @@ var tracePromises = []promise{
 			w.ElementsMatch(want, due, "%d percent of %v", row.percent, row.environments)
 			w.NoError(w.s.EndTraces(w.ctx, w.project.ID, due))
 		}
-	}},
-	{"an export that no database can read as JSON lets runs of all projects end", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an export that no database can read as JSON lets runs of all projects end", withAgent(func(w *world) {
 		other := w.twinProject()
 		other.deploy("one", "first")
 		telemetry := w.exporting()
@@ -148,16 +143,14 @@ var tracePromises = []promise{
 		w.Equal([]error{nil, nil}, results)
 		telemetry.Endpoint = "https://otlp.example/\uFFFD\uFFFD\\u0000"
 		w.Equal([]store.DueTraces{{ProjectID: w.project.ID, Telemetry: telemetry, Runs: []uuid.UUID{ends[0].Run.ID}}}, w.dueTraces(0))
-	}},
-	{"the trace of an erased run is not exported", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"the trace of an erased run is not exported", withAgent(func(w *world) {
 		w.exporting()
 		erased, other := w.endsRun(), w.endsRun()
 		w.NoError(w.s.EraseRun(w.ctx, w.key(erased)))
 		w.Equal([]uuid.UUID{other}, w.dueTraces(0)[0].Runs)
-	}},
-	{"ended runs are read with their traceparents", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"ended runs are read with their traceparents", withAgent(func(w *world) {
 		traced, erased := w.endsRun(), w.endsRun()
 		e := w.acceptEvent(w.singleEvent())
 		plain := e.Runs[0].ID
@@ -181,9 +174,8 @@ var tracePromises = []promise{
 			}
 		}
 		w.Equal(want, read())
-	}},
-	{"journals of many runs are read together", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"journals of many runs are read together", withAgent(func(w *world) {
 		const many = store.MaxEntries*2/3 + 1 // a page ends within the second run
 		want, runs := map[uuid.UUID][]store.JournalEntry{}, []uuid.UUID{}
 		for _, count := range []int64{many, many, 0, 1} {
@@ -221,5 +213,5 @@ var tracePromises = []promise{
 			return enough
 		}), enough)
 		w.Equal(1, visits)
-	}},
+	})},
 }

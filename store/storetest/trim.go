@@ -254,8 +254,7 @@ var trimPromises = []promise{
 		w.forgets()
 		w.Zero(w.storedBytes())
 	}},
-	{"a run that ends while its day is deleted is deleted with it", func(w *world) {
-		w.deploy("one", "first")
+	{"a run that ends while its day is deleted is deleted with it", withAgent(func(w *world) {
 		_, late := w.running(lease)
 		w.history()
 		w.forgets()
@@ -274,9 +273,8 @@ var trimPromises = []promise{
 			w.Zero(left(table), table)
 		}
 		w.Zero(w.storedBytes())
-	}},
-	{"an open run keeps its data, and ends a day before the retention", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an open run keeps its data, and ends a day before the retention", withAgent(func(w *world) {
 		e, run := w.running(lease)
 		w.announce(run, 1, 1)
 		w.Zero(w.expireRuns(store.MaxOpen, 10))
@@ -287,13 +285,12 @@ var trimPromises = []promise{
 		w.Positive(w.expireRuns(store.MaxOpen, 10))
 		w.Zero(w.queryCount(`SELECT count(*) FROM open_runs WHERE project_id = $1 AND agent_name = 'first'`))
 		w.ErrorIs(errorOf(w.s.Run(w.ctx, w.key(e.Runs[0].ID))), store.ErrNotFound)
-	}},
-	{"a delivery ends a day before the retention", func(w *world) {
-		w.deploy("one", "first", "second")
+	})},
+	{"a delivery ends a day before the retention", withAgents(func(w *world) {
 		w.underWayTo(w.outboundTo("results", automatic))
 		w.updateRows(`UPDATE deliveries SET lease_until = NULL`)
 		w.requireNone(w.s.ExpireDeliveries(w.ctx, store.MaxOpen, 10))
 		w.forgets()
 		w.Equal(1, w.expireDeliveries(store.MaxOpen, 10))
-	}},
+	})},
 }

@@ -109,8 +109,7 @@ func costing(number, nanos int64) store.Calls {
 }
 
 var usagePromises = []promise{
-	{"a model call is counted once, over repeats and resumes", func(w *world) {
-		w.deploy("one", "first")
+	{"a model call is counted once, over repeats and resumes", withAgent(func(w *world) {
 		w.singles(1)
 		run := w.claim(1, lease)[0]
 		key := run.Run.Key()
@@ -137,9 +136,8 @@ var usagePromises = []promise{
 		w.Equal(want, w.callsOfAgent())
 		w.NotEmpty(w.rebuild())
 		w.Equal(want, w.callsOfAgent())
-	}},
-	{"failed and cancelled runs have costs", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"failed and cancelled runs have costs", withAgent(func(w *world) {
 		w.singles(2)
 		claimed := w.claim(2, lease)
 		for i, run := range claimed {
@@ -153,9 +151,8 @@ var usagePromises = []promise{
 			w.Equal([]store.Calls{costing(2, 3)}, w.callsOfAgent())
 			w.rollUpRows(10)
 		}
-	}},
-	{"an erased run keeps its cost, rolled up or not", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"an erased run keeps its cost, rolled up or not", withAgent(func(w *world) {
 		runs := w.endCostlyRuns(2)
 		want := []store.Calls{costing(2, 14)}
 		w.NoError(w.s.EraseRun(w.ctx, w.key(runs[0])))
@@ -165,9 +162,8 @@ var usagePromises = []promise{
 		w.NoError(w.s.EraseRun(w.ctx, w.key(runs[1])))
 		w.NotEmpty(w.rebuild())
 		w.Equal(want, w.callsOfAgent())
-	}},
-	{"rollups stay after their calls are deleted", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"rollups stay after their calls are deleted", withAgent(func(w *world) {
 		w.endCostlyRuns(2)
 		w.rollUpAll(10)
 		w.countAllStored()
@@ -175,9 +171,8 @@ var usagePromises = []promise{
 		w.untilTrimmed(100)
 		w.Zero(w.queryCount(`SELECT count(*) FROM model_calls WHERE project_id = $1`))
 		w.Equal([]store.Calls{costing(2, 14)}, w.callsOfAgent())
-	}},
-	{"with very many models the most expensive stay separate", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"with very many models the most expensive stay separate", withAgent(func(w *world) {
 		now := w.now()
 		const runs, each = 5, store.MaxRunModels + 8
 		var nanos int64
@@ -216,9 +211,8 @@ var usagePromises = []promise{
 		w.NotEmpty(w.rebuild())
 		told()
 		w.EqualValues(runs*each, w.queryCount(`SELECT count(*) FROM model_calls WHERE project_id = $1`), "which keep their names")
-	}},
-	{"the separate models of a run are the same before and after the rollup", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"the separate models of a run are the same before and after the rollup", withAgent(func(w *world) {
 		now := w.now()
 		for i, models := range []int{store.MaxRunModels + 8, 3, 1} {
 			run := pastRun{id: store.Stamp(newUUIDv7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted}
@@ -233,9 +227,8 @@ var usagePromises = []promise{
 		w.Len(before, 3+store.MaxRunModels+1, "the first has also called models 0 to 7, which are no longer separate")
 		w.rollUpAll(1)
 		w.Equal(before, w.callsOfAgent())
-	}},
-	{"sums above the maximum are the maximum", func(w *world) {
-		w.deploy("one", "first")
+	})},
+	{"sums above the maximum are the maximum", withAgent(func(w *world) {
 		now := w.now()
 		dear := store.Calls{Model: "openai/one", Day: store.DayOf(now), Number: 1, Usage: store.TokenUsage{InputTokens: 1 << 60, OutputTokens: 3}, Cost: store.Cost{Currency: store.USD, Nanos: 1 << 60}}
 		for i := range 3 {
@@ -255,7 +248,7 @@ var usagePromises = []promise{
 		told()
 		w.NotEmpty(w.rebuild())
 		told()
-	}},
+	})},
 	{"usage reported by a runner is limited", func(w *world) {
 		u := store.ModelUsage{Model: "m", TokenUsage: store.TokenUsage{InputTokens: -1, TotalTokens: store.MaxTokens + 1}}
 		u.Cost = store.Cost{Currency: "XXX", Nanos: 5}
