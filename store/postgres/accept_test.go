@@ -4,7 +4,6 @@ package postgres_test
 
 import (
 	"context"
-	"database/sql"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -24,12 +23,10 @@ func TestAccept_RejectsDeletedBlob(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	s := openAt(t, dsn)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := openDB(t, dsn)
 	scene := storebench.NewScene(t, s, 1)
 	blob := uuid.Must(uuid.NewV7())
-	_, err = s.PutBlob(t.Context(), store.Key{ProjectID: scene.Project, ID: blob}, strings.NewReader("content"))
+	_, err := s.PutBlob(t.Context(), store.Key{ProjectID: scene.Project, ID: blob}, strings.NewReader("content"))
 	require.NoError(t, err)
 	e := scene.Event(t)
 	e.Input, e.InputBlob = nil, &blob

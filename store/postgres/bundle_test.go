@@ -21,10 +21,8 @@ func TestActivate_HoldsBundleAgainstSweep(t *testing.T) {
 	dsn := migrated(t)
 	s := openAt(t, dsn)
 	scene := storebench.NewScene(t, s, 1)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	_, err = db.ExecContext(t.Context(), `UPDATE environments SET live_deployment_id = NULL, live_rank = 0, live_activated_at = NULL, wanted_bundle_digest = ''`)
+	db := openDB(t, dsn)
+	_, err := db.ExecContext(t.Context(), `UPDATE environments SET live_deployment_id = NULL, live_rank = 0, live_activated_at = NULL, wanted_bundle_digest = ''`)
 	require.NoError(t, err)
 	_, err = db.ExecContext(t.Context(), `UPDATE deployments SET status = 'failed'`)
 	require.NoError(t, err)
@@ -72,9 +70,7 @@ func TestSweepExpired_ReadsOpenRunsOnce(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	scene := storebench.NewScene(t, openAt(t, dsn), 1)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := openDB(t, dsn)
 	for _, statement := range []string{
 		`UPDATE environments SET live_deployment_id = NULL, live_rank = 0, live_activated_at = NULL, wanted_bundle_digest = ''`,
 		`UPDATE deployments SET status = 'failed'`,

@@ -3,7 +3,6 @@
 package postgres_test
 
 import (
-	"database/sql"
 	"testing"
 	"time"
 
@@ -19,13 +18,11 @@ func TestComplete_HandsKeyToRunBeingAccepted(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	s := openAt(t, dsn)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := openDB(t, dsn)
 	scene := storebench.NewScene(t, s, 1)
 	e := scene.Event(t)
 	e.Runs[0].Concurrency.Text = "k"
-	_, err = s.Accept(t.Context(), []store.Event{e})
+	_, err := s.Accept(t.Context(), []store.Event{e})
 	require.NoError(t, err)
 	claim := func() []store.Claimed {
 		result, err := s.Claim(t.Context(), store.Claim{

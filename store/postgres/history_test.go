@@ -22,9 +22,7 @@ func scene(t *testing.T) (*storebench.Scene, *postgres.Store, *sql.DB) {
 	t.Helper()
 	dsn := migrated(t)
 	s := openAt(t, dsn)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := openDB(t, dsn)
 	return storebench.NewScene(t, s, 2), s, db
 }
 

@@ -3,7 +3,6 @@
 package postgres_test
 
 import (
-	"database/sql"
 	"testing"
 	"time"
 
@@ -21,9 +20,7 @@ import (
 func TestMigrate_ResumesAfterInterruption(t *testing.T) {
 	t.Parallel()
 	dsn := testenv.Postgres(t)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := openDB(t, dsn)
 	storetest.CheckInterruptedMigration(t, database.DialectPostgres, storetest.Opened{Store: openAt(t, dsn), DB: db})
 }
 
@@ -32,10 +29,8 @@ func TestStore_ChangesNothingForExcludedRelease(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	s := openAt(t, dsn)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	_, err = db.ExecContext(t.Context(), `UPDATE schema_compat SET oldest = 99`)
+	db := openDB(t, dsn)
+	_, err := db.ExecContext(t.Context(), `UPDATE schema_compat SET oldest = 99`)
 	require.NoError(t, err)
 	require.ErrorIs(t, s.Ping(t.Context()), store.ErrNewerSchema)
 	for name, change := range map[string]func() error{

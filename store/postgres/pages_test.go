@@ -3,7 +3,6 @@
 package postgres_test
 
 import (
-	"database/sql"
 	"fmt"
 	"testing"
 	"time"
@@ -72,9 +71,7 @@ func TestListConnectorRuns_ReadsFewBlocks(t *testing.T) {
 	scene := *storebench.NewScene(t, openAt(t, dsn), 2)
 	_, err := scene.Store.EnsurePartitions(t.Context(), 3)
 	require.NoError(t, err)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := openDB(t, dsn)
 	now, err := scene.Store.Now(t.Context())
 	require.NoError(t, err)
 	tomorrow := now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1).UnixMicro()

@@ -3,7 +3,6 @@
 package postgres_test
 
 import (
-	"database/sql"
 	"fmt"
 	"maps"
 	"regexp"
@@ -247,9 +246,7 @@ func stored(t *testing.T, of size, known string) (dsn string, scene storebench.S
 	s := openAt(t, dsn)
 	_, err := s.EnsurePartitions(t.Context(), 3)
 	require.NoError(t, err)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := openDB(t, dsn)
 	exec := func(statement string) {
 		_, err := db.ExecContext(t.Context(), statement)
 		require.NoError(t, err)

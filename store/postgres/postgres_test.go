@@ -3,6 +3,7 @@
 package postgres_test
 
 import (
+	"database/sql"
 	"errors"
 	"net/url"
 	"testing"
@@ -40,6 +41,15 @@ func openAt(tb testing.TB, dsn string) *postgres.Store {
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, s.Close()) })
 	return s
+}
+
+// openDB opens a database without a store.
+func openDB(tb testing.TB, dsn string) *sql.DB {
+	tb.Helper()
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, db.Close()) })
+	return db
 }
 
 func TestPing_RequiresMigration(t *testing.T) {

@@ -3,7 +3,6 @@
 package postgres_test
 
 import (
-	"database/sql"
 	"strings"
 	"testing"
 
@@ -16,9 +15,7 @@ func TestPutUpload_SurvivesSweep(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	s, project := openAt(t, dsn), uuid.New()
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := openDB(t, dsn)
 	old, err := s.PutUpload(t.Context(), project, strings.NewReader("content"), 100)
 	require.NoError(t, err)
 	sweep, err := db.BeginTx(t.Context(), nil)

@@ -4,7 +4,6 @@ package postgres_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,9 +26,7 @@ func TestSearch_DisjointWordsReadLittle(t *testing.T) {
 	const rows = 10_000 // at least a thousand pages
 	dsn := migrated(t)
 	scene := storebench.NewScene(t, openAt(t, dsn), 2)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := openDB(t, dsn)
 	now, err := scene.Store.Now(t.Context())
 	require.NoError(t, err)
 	today := now.UTC().Truncate(24 * time.Hour).UnixMicro()
@@ -65,9 +62,7 @@ func TestSearch_CommonWordReadsLittle(t *testing.T) {
 	const rows = 20_000 // at least two thousand pages
 	dsn := migrated(t)
 	scene := storebench.NewScene(t, openAt(t, dsn), 2)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := openDB(t, dsn)
 	now, err := scene.Store.Now(t.Context())
 	require.NoError(t, err)
 	today := now.UTC().Truncate(24 * time.Hour).UnixMicro()
@@ -105,9 +100,7 @@ func TestSearch_LimitsReadSize(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	scene := storebench.NewScene(t, openAt(t, dsn), 2)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := openDB(t, dsn)
 	now, err := scene.Store.Now(t.Context())
 	require.NoError(t, err)
 	today := now.UTC().Truncate(24 * time.Hour).UnixMicro()
@@ -145,9 +138,7 @@ func TestSearch_StatementTimesOut(t *testing.T) {
 	t.Parallel()
 	dsn := migrated(t)
 	scene := storebench.NewScene(t, openAt(t, dsn), 2)
-	db, err := sql.Open("pgx", dsn)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	db := openDB(t, dsn)
 	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Connections: postgres.MinConnections})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -171,6 +172,13 @@ func (p *posting) shouldFail(query string, args []driver.NamedValue) error {
 	return nil
 }
 
+// failSlowly makes statements fail, the first one at the end of the returned context.
+func (p *posting) failSlowly() context.Context {
+	ctx := patience{p.t.Context(), make(chan struct{})}
+	p.fails, p.times, p.then = context.DeadlineExceeded, -1, sync.OnceFunc(func() { close(ctx.over) })
+	return ctx
+}
+
 // postAndCount posts results and returns how many became deliveries, and how many were set aside.
 func (p *posting) postAndCount(ctx context.Context, limit int) (made, aside int, err error) {
 	p.t.Helper()
@@ -230,15 +238,7 @@ func TestPostDeliveries_SetsSlowRowAside(t *testing.T) {
 			t.Parallel()
 			p := newPosting(t, 2)
 			c.breaks(p)
-			ctx := patience{t.Context(), make(chan struct{})}
-			over := false
-			p.fails, p.times, p.then = context.DeadlineExceeded, -1, func() {
-				if !over {
-					close(ctx.over)
-				}
-				over = true
-			}
-			made, aside, err := p.postAndCount(ctx, c.limit)
+			made, aside, err := p.postAndCount(p.failSlowly(), c.limit)
 			require.Zero(t, made)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, c.aside, aside)
@@ -279,14 +279,7 @@ func TestPostDeliveries_FindsSlowRowAmongProjects(t *testing.T) {
 	}
 	p.bad = p.waiting(projects[0].Project)[0]
 	for limit, calls := 2, 0; calls < 10; calls++ {
-		ctx, over := patience{t.Context(), make(chan struct{})}, false
-		p.fails, p.times, p.then = context.DeadlineExceeded, -1, func() {
-			if !over {
-				close(ctx.over)
-			}
-			over = true
-		}
-		if _, err := p.PostDeliveries(ctx, limit); err == nil {
+		if _, err := p.PostDeliveries(p.failSlowly(), limit); err == nil {
 			limit = 2
 		} else {
 			limit = 1
@@ -325,14 +318,7 @@ func TestRollUp_SetsSlowRowAside(t *testing.T) {
 			}
 			p.at, p.bad = at, slow.Project
 			for range 20 {
-				ctx, over := patience{t.Context(), make(chan struct{})}, false
-				p.fails, p.times, p.then = context.DeadlineExceeded, -1, func() {
-					if !over {
-						close(ctx.over)
-					}
-					over = true
-				}
-				_, _ = c.consume(ctx, p)
+				_, _ = c.consume(p.failSlowly(), p)
 			}
 			all, aside := rows(slow.Project)
 			require.Equal(t, 3, all)
