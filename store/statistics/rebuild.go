@@ -22,8 +22,8 @@ const rebuildPage = 5000
 
 // rollupRebuilder rebuilds rollups of a kind for a project.
 type rollupRebuilder interface {
-	// tables returns the table of the rollups and that of the history rows of an hour.
-	tables() (rollups, rows string)
+	// rollupTables returns the table of the rollups and that of the history rows of an hour.
+	rollupTables() (rollups, rows string)
 	// rebuildPeriod rebuilds the period of a grain from begin on, and returns the number of its history
 	// rows. The caller holds the lock of rollupsTurn, so the rollups do not change meanwhile.
 	rebuildPeriod(ctx context.Context, tx *sqldb.Tx, g timewindow.Grain, begin int64, grown growth) (int64, error)
@@ -135,7 +135,7 @@ func (s *Store) firstWhole(ctx context.Context, project uuid.UUID, kind rollupRe
 	if err != nil {
 		return 0, err
 	}
-	_, rows := kind.tables()
+	_, rows := kind.rollupTables()
 	oldest, err := timewindow.FirstSince(ctx, s.db, rows, project, timewindow.Always)
 	return max(timewindow.Daily.CeilTime(seen), wholeSince(oldest, now)), err
 }
@@ -154,7 +154,7 @@ func wholeSince(oldest uuid.UUID, now time.Time) int64 {
 // nextPeriod returns the first time at or after from for which a grain has, or had, something to
 // count; never if there is none.
 func (s *Store) nextPeriod(ctx context.Context, project uuid.UUID, kind rollupRebuilder, g timewindow.Grain, from int64) (int64, error) {
-	table, rows := kind.tables()
+	table, rows := kind.rollupTables()
 	rollups := `SELECT begins_at FROM ` + table + ` WHERE project_id = $1 AND grain = $2 AND begins_at >= $3 ORDER BY begins_at LIMIT 1`
 	numbers, err := earliest(ctx, s.db.Reader(), rollups, project, string(g), from)
 	if err != nil {

@@ -18,7 +18,7 @@ type connectorRunRebuilder struct {
 	project uuid.UUID
 }
 
-func (connectorRunRebuilder) tables() (rollups, rows string) {
+func (connectorRunRebuilder) rollupTables() (rollups, rows string) {
 	return "connector_rollups", "ended_connector_runs"
 }
 

@@ -24,7 +24,7 @@ type runRebuilder struct {
 	last map[agentTotal]time.Time
 }
 
-func (*runRebuilder) tables() (rollups, rows string) { return "run_rollups", "ended_runs" }
+func (*runRebuilder) rollupTables() (rollups, rows string) { return "run_rollups", "ended_runs" }
 
 func (k *runRebuilder) rebuildPeriod(ctx context.Context, tx *sqldb.Tx, g timewindow.Grain, begin int64, grown growth) (n int64, err error) {
 	went, err := tx.Exec(ctx, `DELETE FROM run_rollups WHERE project_id = $1 AND grain = $2 AND begins_at = $3`, k.project, string(g), begin)

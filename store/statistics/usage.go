@@ -285,7 +285,7 @@ func (s *Computation) addUsageRollups(ctx context.Context, q sqldb.Queryer, of t
 // usageRebuilder rebuilds usage rollups: an hour from its runs, as they are counted.
 type usageRebuilder struct{ *runRebuilder }
 
-func (usageRebuilder) tables() (rollups, rows string) { return "usage_rollups", "ended_runs" }
+func (usageRebuilder) rollupTables() (rollups, rows string) { return "usage_rollups", "ended_runs" }
 
 // addCalls adds the cost of an hour's runs. If the partition of their calls is deleted, even before
 // the partition of the runs, the hour stays unchanged.

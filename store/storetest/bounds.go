@@ -219,7 +219,7 @@ var boundPromises = []promise{
 		digests[0] = textOf(1 << 20)
 		_, err := w.s.Claim(w.ctx, store.Claim{Environment: w.environment.Key(), RunnerID: textOf(1 << 20), Digests: digests, Lease: lease})
 		w.NoError(err)
-		runners := w.runners(w.environment.Key(), lease)
+		runners := w.listRunners(w.environment.Key(), lease)
 		w.Len(runners, 1)
 		w.LessOrEqual(len(runners[0].ID), store.MaxRunnerID)
 		w.Equal(digests[1:store.MaxDigests], runners[0].Digests)

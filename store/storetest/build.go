@@ -102,7 +102,7 @@ var buildPromises = []promise{
 	{"a log is read from a position, while it is written and after", func(w *world) {
 		spec := w.newDeployment("one")
 		w.ErrorIs(errorOf(w.s.BuildLogFrom(w.ctx, spec.Key(), 0)), store.ErrNotFound)
-		w.begin(spec)
+		w.beginDeployment(spec)
 		part := func(from int64) store.BuildLogPart {
 			part, err := w.s.BuildLogFrom(w.ctx, spec.Key(), from)
 			w.NoError(err)

@@ -152,10 +152,10 @@ var claimPromises = []promise{
 	{"a heartbeat renews current claims and returns the others", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		stale, unknown := store.Lease{Run: c.Run.Key(), Token: c.Token - 1}, store.Lease{Run: w.key(uuid.New()), Token: 1}
-		w.ElementsMatch([]store.Lease{stale, unknown}, w.heartbeat(w.environment.Key(), heldClaims(leaseOf(c), stale, unknown), lease))
-		lost := w.heartbeat(w.key(uuid.New()), heldClaims(leaseOf(c)), lease)
+		w.ElementsMatch([]store.Lease{stale, unknown}, w.renewLeases(w.environment.Key(), heldClaims(leaseOf(c), stale, unknown), lease))
+		lost := w.renewLeases(w.key(uuid.New()), heldClaims(leaseOf(c)), lease)
 		w.Equal([]store.Lease{leaseOf(c)}, lost, "another environment's")
-		w.Empty(w.heartbeat(w.environment.Key(), nil, lease))
+		w.Empty(w.renewLeases(w.environment.Key(), nil, lease))
 	})},
 	{"a run that loses every runner fails, a released run does not", withAgent(func(w *world) {
 		e, c := w.running(expired)

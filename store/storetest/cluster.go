@@ -22,7 +22,7 @@ const (
 
 // ageLease moves the renewal of the lease back.
 func (w *world) ageLease(by time.Duration) {
-	w.exec(`UPDATE cluster_lease SET renewed_at = renewed_at - $1`, by.Microseconds())
+	w.execStatement(`UPDATE cluster_lease SET renewed_at = renewed_at - $1`, by.Microseconds())
 }
 
 // adoptedStore returns a store that another cluster has adopted.

@@ -18,10 +18,10 @@ import (
 var codePromises = []promise{
 	{"the built folder is the one named at the start of the build", func(w *world) {
 		spec := w.newDeployment("one")
-		w.Nil(w.begin(spec).Path)
+		w.Nil(w.beginDeployment(spec).Path)
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), "services/support"))
 		w.NoError(w.s.StartBuild(w.ctx, spec.Key(), "services/sales"), "a building deployment stays")
-		begun := w.begin(spec)
+		begun := w.beginDeployment(spec)
 		for _, d := range []store.Deployment{begun, w.deployment(spec.ID)} {
 			w.NotNil(d.Path)
 			w.Equal("services/support", *d.Path)
@@ -123,7 +123,7 @@ var codePromises = []promise{
 		w.Equal([]string{"again of two false", "gone of one true", "kept of one false"}, listed())
 		again.Ref.ObjectUID, again.Activation = "uid", w.liveRank()
 		w.NoError(w.s.PutConnector(w.ctx, again))
-		w.exec(`UPDATE connectors SET shadowed = TRUE WHERE project_id = $1 AND id = $2`, kept.ProjectID, kept.ID)
+		w.execStatement(`UPDATE connectors SET shadowed = TRUE WHERE project_id = $1 AND id = $2`, kept.ProjectID, kept.ID)
 		w.Equal([]string{"again of two false", "gone of one true", "kept of one false"}, listed())
 		w.requireNone(w.s.CodeConnectors(w.ctx, w.key(uuid.New())))
 	}},
@@ -163,9 +163,9 @@ var codePromises = []promise{
 		mirrored := connector
 		mirrored.Ref.ObjectUID, mirrored.Ref.Generation, mirrored.Activation = "mirror", 7, w.liveRank()
 		w.NoError(w.s.PutConnector(w.ctx, mirrored))
-		before := w.route(connector.Key())
+		before := w.readRoute(connector.Key())
 		stays := func(uid string, generation int64) {
-			now := w.route(connector.Key())
+			now := w.readRoute(connector.Key())
 			w.Equal(uid, now.Connector.Ref.ObjectUID)
 			w.Equal(generation, now.Connector.Ref.Generation)
 			now.Connector.Ref = before.Connector.Ref
@@ -225,7 +225,7 @@ var codePromises = []promise{
 		link.Activation = w.liveRank()
 		w.NoError(w.s.PutLink(w.ctx, link))
 		w.activateWith(store.Activation{Deployment: w.build("two", "first").Key(), Connectors: []store.Connector{connector}})
-		w.Empty(w.route(connector.Key()).Links)
+		w.Empty(w.readRoute(connector.Key()).Links)
 	}},
 	{"tools follow activations, and their names become free", func(w *world) {
 		old, oldLink := w.codeTool("crm", "tell")

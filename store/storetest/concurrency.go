@@ -233,7 +233,7 @@ var concurrencyPromises = []promise{
 		runner := []store.RunnerKey{{Environment: w.environment.Key(), ID: "one"}}
 		w.claim(1, lease)
 		w.requireNone(w.s.Attend(w.ctx, runner))
-		w.Equal(map[store.Class]store.QueueDepth{0: {}, 1: {}, 2: {}}, w.figures().Queued[store.QueueClaimable])
+		w.Equal(map[store.Class]store.QueueDepth{0: {}, 1: {}, 2: {}}, w.readFigures().Queued[store.QueueClaimable])
 	})},
 	{"a run with an invalid key rejects only its event", withAgent(func(w *world) {
 		events := []store.Event{w.contender("a"), w.contender(strings.Repeat("k", store.MaxConcurrencyKey+1)), w.contender(strings.Repeat("k", store.MaxConcurrencyKey))}

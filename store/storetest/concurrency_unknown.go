@@ -62,7 +62,7 @@ var unknownKeyPromises = []promise{
 		w.Len(w.claim(100, lease), 1)
 	}},
 	{"a route has the concurrency settings of its agents, and its version follows", func(w *world) {
-		route := func() store.Route { return w.route(w.connector.Key()) }
+		route := func() store.Route { return w.readRoute(w.connector.Key()) }
 		before := route()
 		w.False(before.Live)
 		changes := func(does bool) {

@@ -71,7 +71,7 @@ func (w *world) openConnectorRuns(c dice, n int, from, to time.Time, connectors 
 			args[4] = "{" + uuid.NewString() + "}"
 			args = append(args, string(run.trigger))
 		}
-		w.exec(statement, args...)
+		w.execStatement(statement, args...)
 		all = append(all, run)
 	}
 	return all
@@ -84,7 +84,7 @@ var connectorListPromises = []promise{
 		all := w.openConnectorRuns(c, 30, today, today.AddDate(0, 0, 3), connectors)
 		check := func(n int) {
 			for range n {
-				now := w.now()
+				now := w.readClock()
 				w.pageAgrees(all, w.connectorPage(c, all, now, connectors), now)
 			}
 		}
@@ -100,7 +100,7 @@ var connectorListPromises = []promise{
 		gone := today.AddDate(0, 0, 2).Add(7 * time.Hour)
 		for _, run := range all {
 			if run.hasEnded() && store.TimeOf(run.id).Before(gone) {
-				w.exec(`DELETE FROM ended_connector_runs WHERE project_id = $1 AND id = $2`, w.project.ID.String(), run.id.String())
+				w.execStatement(`DELETE FROM ended_connector_runs WHERE project_id = $1 AND id = $2`, w.project.ID.String(), run.id.String())
 			}
 		}
 		all = slices.DeleteFunc(all, func(run pastConnectorRun) bool {

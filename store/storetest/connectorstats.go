@@ -26,12 +26,12 @@ type pastConnectorRun struct {
 // insertInto inserts the row that the end of the connector run inserts.
 func (p pastConnectorRun) insertInto(w *world) {
 	started := store.TimeOf(p.id)
-	w.exec(`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
+	w.execStatement(`INSERT INTO ended_connector_runs (project_id, id, environment_id, connector_id, status, trigger_type, content_type,
 			run_ids, error, started_at, ended_at) VALUES ($1, $2, $3, $4, $5, $6, '', $7, $8, $9, $10)`,
 		w.project.ID.String(), p.id.String(), w.environment.ID.String(), p.connector.String(), string(p.status), string(p.trigger), "{}", p.error,
 		started.UnixMicro(), started.Add(p.took).UnixMicro())
 	w.recordDay(started)
-	w.exec(`INSERT INTO outbox_rollups (project_id, ended_id, posted_at, connector_run_ids) VALUES ($1, $2, 1, $3)`,
+	w.execStatement(`INSERT INTO outbox_rollups (project_id, ended_id, posted_at, connector_run_ids) VALUES ($1, $2, 1, $3)`,
 		w.project.ID.String(), p.id.String(), "{"+p.id.String()+"}")
 }
 
@@ -122,7 +122,7 @@ var everyConnectorRunStatus = []store.ConnectorRunStatus{
 // startOfToday returns the start of the day of the store's clock. The next days have partitions.
 func (w *world) startOfToday() time.Time {
 	w.NoError(errorOf(w.s.EnsurePartitions(w.ctx, days+1)))
-	return w.now().UTC().Truncate(24 * time.Hour)
+	return w.readClock().UTC().Truncate(24 * time.Hour)
 }
 
 // connectorTotals returns the counts of a connector's runs of all times.

@@ -24,12 +24,12 @@ func (w *world) inOneRow(table string, runs []uuid.UUID) {
 		"outbox_rollups": `INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
 		"outbox_words":   `INSERT INTO outbox_words (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
 	}
-	w.exec(into[table], w.project.ID.String(), ids[0], "{"+strings.Join(ids, ",")+"}")
+	w.execStatement(into[table], w.project.ID.String(), ids[0], "{"+strings.Join(ids, ",")+"}")
 }
 
 // manyWaiting adds outbox rows of runs that were queued yesterday, end soon, and are deleted.
 func (w *world) manyWaiting(runs int) {
-	now := w.now()
+	now := w.readClock()
 	yesterday, postedAt := now.Add(-24*time.Hour).UnixMicro(), now.Add(time.Minute).UnixMicro()
 	var ids []uuid.UUID
 	for n := range runs {
@@ -41,7 +41,7 @@ func (w *world) manyWaiting(runs int) {
 			texts[i] = id.String()
 		}
 		for _, outbox := range []string{"outbox_rollups", "outbox_words"} {
-			w.exec(`INSERT INTO `+outbox+` (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, $4)`, //nolint:gosec // our table
+			w.execStatement(`INSERT INTO `+outbox+` (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, $4)`, //nolint:gosec // our table
 				w.project.ID.String(), texts[0], "{"+strings.Join(texts, ",")+"}", postedAt)
 		}
 	}
@@ -225,7 +225,7 @@ var consumedPromises = []promise{
 		w.Equal(2, aside)
 		w.EqualValues(1, other.queryCount(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour'`), "the failing row is another one")
 		w.EqualValues(3, w.queryCount(`SELECT sum(runs) FROM run_rollups WHERE project_id = $1 AND grain = 'hour' AND agent_name = 'second'`), "neither are these")
-		w.EqualValues(2, w.figures().OutboxAside)
+		w.EqualValues(2, w.readFigures().OutboxAside)
 		w.updateRows(`UPDATE outbox_rollups SET posted_at = 1`)
 		w.updateRows(`UPDATE run_rollups SET durations = $2`, sketch)
 		w.rollUpAll(10)
@@ -276,7 +276,7 @@ var consumedPromises = []promise{
 		w.requireNone(w.s.IndexRuns(w.ctx, 1, words))
 	})},
 	{"a row with many runs is rolled up in parts", withAgent(func(w *world) {
-		now := w.now()
+		now := w.readClock()
 		const runs = 2_100
 		var ids []uuid.UUID
 		for i := range runs {

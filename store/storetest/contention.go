@@ -230,7 +230,7 @@ var contentionPromises = []promise{
 		}
 		w.NoError(together(func(i int) error { return w.s.PutLink(w.ctx, links[i]) }))
 		w.GreaterOrEqual(w.version(), before+writers)
-		w.Len(w.route(w.connector.Key()).Links, len(w.links)+writers)
+		w.Len(w.readRoute(w.connector.Key()).Links, len(w.links)+writers)
 	}},
 	{"deleting environments during events leaves nothing open", withAgents(func(w *world) {
 		events := make([]store.Event, writers)

@@ -76,7 +76,7 @@ var deletionPromises = []promise{
 				if strings.Contains(of.insert, "$4") { // a text
 					args = append(args, id.String())
 				}
-				w.exec(of.insert, args...)
+				w.execStatement(of.insert, args...)
 			}
 			sweep := func() error { _, err := w.s.SweepExpired(w.ctx, 100); return err }
 			cure := w.failWrites("DELETE", of.table, of.id, ids[0])
@@ -109,7 +109,7 @@ var deletionPromises = []promise{
 		var first uuid.UUID // of the day, before all others
 		day := w.queryCount(`SELECT MIN(day) FROM stored_days WHERE project_id = $1`)
 		binary.BigEndian.PutUint64(first[:8], uint64(day*aDay.Milliseconds())<<16)
-		w.exec(`INSERT INTO journal (project_id, run_id, sequence, token, kind, unsafe, at) VALUES ($1, $2, 1, 1, '', FALSE, 0)`,
+		w.execStatement(`INSERT INTO journal (project_id, run_id, sequence, token, kind, unsafe, at) VALUES ($1, $2, 1, 1, '', FALSE, 0)`,
 			w.project.ID.String(), first.String())
 		left := func() int64 {
 			return w.queryCount(`SELECT count(*) FROM journal WHERE project_id = $1 AND run_id = '` + first.String() + `'`)
@@ -132,7 +132,7 @@ var deletionPromises = []promise{
 		}
 		before := [2]int64{left(first), left(second)}
 		for range 4 {
-			w.exec(`INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, 1, 0)`, first.project.ID.String())
+			w.execStatement(`INSERT INTO stored_days (project_id, day, bytes) VALUES ($1, 1, 0)`, first.project.ID.String())
 			w.NoError(errorOf(w.s.DropHistory(w.ctx, 365*aDay, 1)))
 			w.trimHistory(1)
 		}

@@ -184,7 +184,7 @@ var deliveryPromises = []promise{
 		run := w.connectorRun(first.Delivery.ID)
 		w.Equal(store.ConnectorRunFailed, run.Status)
 		w.Equal("given up", run.Error)
-		past, next := w.attempts(w.key(first.Delivery.ID))
+		past, next := w.listAttempts(w.key(first.Delivery.ID))
 		w.Len(past, 2)
 		w.Nil(next, "it has ended")
 		w.LessOrEqual(len(past[0].Response), store.MaxExcerpt)
@@ -208,7 +208,7 @@ var deliveryPromises = []promise{
 		w.Greater(after, before, "it counts as stored, too")
 		w.Len(second, 1, "a slot is free again")
 		w.Equal(2, second[0].Attempt)
-		past, next := w.attempts(w.key(first.Delivery.ID))
+		past, next := w.listAttempts(w.key(first.Delivery.ID))
 		w.Nil(next, "one is in progress")
 		w.Len(past, 1)
 		w.Equal(store.ErrorClassLost, past[0].ErrorClass)
@@ -399,7 +399,7 @@ var deliveryPromises = []promise{
 			return a
 		}
 		last := func(d store.ClaimedDelivery) store.PastAttempt {
-			past, _ := w.attempts(d.Delivery.Key())
+			past, _ := w.listAttempts(d.Delivery.Key())
 			return past[len(past)-1]
 		}
 		w.recordAttempts(answered(claimed[0], store.DeliveryDone))

@@ -37,8 +37,8 @@ var hurryPromises = []promise{
 		d := w.failedOnce(out)
 		w.awaitHint(store.TopicDelivery, w.environment.ID, func() { w.retryNow(d, nil, store.Accepted) })
 		w.retryNow(d, nil, store.Accepted) // it is due already
-		_, due := w.attempts(d.Key())
-		now := w.now()
+		_, due := w.listAttempts(d.Key())
+		now := w.readClock()
 		w.False(due.After(now))
 		w.Len(w.deliveriesOf(out), 1)
 		claimed := w.takeDue(10, 10)
@@ -147,8 +147,8 @@ var hurryPromises = []promise{
 			var r *replay.Refused
 			w.ErrorAs(err, &r)
 			w.Equal(reason, r.Reason, r.Detail)
-			_, due := w.attempts(d.Key())
-			now := w.now()
+			_, due := w.listAttempts(d.Key())
+			now := w.readClock()
 			w.True(due.After(now))
 		}
 	})},

@@ -14,16 +14,16 @@ import (
 var deploymentPromises = []promise{
 	{"a repeated beginning returns the first deployment", func(w *world) {
 		spec := w.newDeployment("one")
-		first := w.begin(spec)
+		first := w.beginDeployment(spec)
 		w.Equal(store.DeploymentPending, first.Status)
 		w.Equal(spec, first.DeploymentSpec)
-		w.Equal(first, w.begin(spec))
+		w.Equal(first, w.beginDeployment(spec))
 		w.Equal(first, w.deployment(spec.ID))
 		w.ErrorIs(errorOf(w.s.Deployment(w.ctx, w.key(uuid.New()))), store.ErrNotFound)
 	}},
 	{"a repeated beginning returns a terminal deployment", func(w *world) {
 		spec := w.deploy("one", "first")
-		w.Equal(store.DeploymentDeployed, w.begin(spec).Status)
+		w.Equal(store.DeploymentDeployed, w.beginDeployment(spec).Status)
 	}},
 	{"another source under the same ID is rejected", func(w *world) {
 		spec := w.beginNew("one")
@@ -43,7 +43,7 @@ var deploymentPromises = []promise{
 
 		again := first
 		again.Ref.ObjectUID = "another"
-		begun := w.begin(again)
+		begun := w.beginDeployment(again)
 		w.Equal(store.DeploymentPending, begun.Status)
 		w.Empty(begun.Message)
 		w.requireNone(w.s.BuildLog(w.ctx, first.Key()))
@@ -51,20 +51,20 @@ var deploymentPromises = []promise{
 		w.NoError(w.s.EndDeployment(w.ctx, first.Key(), store.DeploymentCancelled, "", "cancelled by a request"))
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, again.Ref))
 		again.Ref.ObjectUID = "a third"
-		w.Equal(store.DeploymentCancelled, w.begin(again).Status, "a deployment with an end of its own keeps it")
+		w.Equal(store.DeploymentCancelled, w.beginDeployment(again).Status, "a deployment with an end of its own keeps it")
 	}},
 	{"a later beginning supersedes", func(w *world) {
 		built, building := w.deploy("zero", "first"), w.newDeployment("one")
 		w.startBuild(building)
 		last := w.newDeployment("two")
-		begun := w.begin(last)
+		begun := w.beginDeployment(last)
 		superseded := w.deployment(building.ID)
 		w.Equal(store.DeploymentCancelled, superseded.Status)
 		w.Contains(superseded.Message, "superseded")
 		w.NotNil(superseded.EndedAt)
 		w.Greater(begun.Sequence, superseded.Sequence)
 		w.Equal(store.DeploymentDeployed, w.deployment(built.ID).Status)
-		w.begin(building)
+		w.beginDeployment(building)
 		w.Equal(store.DeploymentPending, w.deployment(last.ID).Status, "beginning the old one again supersedes nothing")
 
 		list := w.listDeployments(w.environment.Key())
@@ -73,25 +73,25 @@ var deploymentPromises = []promise{
 	}},
 	{"a deployment with a lost end is recorded as failed", func(w *world) {
 		open, lost := w.newDeployment("open"), w.newDeployment("lost")
-		w.begin(open)
+		w.beginDeployment(open)
 		lost.Lost = true
-		d := w.begin(lost)
+		d := w.beginDeployment(lost)
 		w.Equal(store.DeploymentFailed, d.Status)
 		w.Equal(store.FailureStoreRestored, d.FailureReason)
 		w.NotEmpty(d.Message)
 		w.NotNil(d.EndedAt)
 		w.Equal(d, w.deployment(lost.ID))
 		w.Equal(store.DeploymentPending, w.deployment(open.ID).Status)
-		w.Equal(d, w.begin(lost))
+		w.Equal(d, w.beginDeployment(lost))
 		w.ErrorIs(errorOf(w.s.Activate(w.ctx, store.Activation{Deployment: lost.Key()})), store.ErrConflict)
 	}},
 	{"a deployment that the store knows is not lost", func(w *world) {
 		spec := w.deploy("one", "first")
 		spec.Lost = true
-		w.Equal(store.DeploymentDeployed, w.begin(spec).Status)
+		w.Equal(store.DeploymentDeployed, w.beginDeployment(spec).Status)
 		pending := w.beginNew("two")
 		pending.Lost = true
-		w.Equal(store.DeploymentPending, w.begin(pending).Status)
+		w.Equal(store.DeploymentPending, w.beginDeployment(pending).Status)
 	}},
 	{"an ended deployment never changes", func(w *world) {
 		spec := w.startBuild(w.newDeployment("one"))
@@ -202,17 +202,17 @@ var activationPromises = []promise{
 		w.activateWith(store.Activation{
 			Deployment: one.Key(), Connectors: []store.Connector{connector}, Links: []store.Link{link},
 		})
-		route := w.route(connector.Key())
+		route := w.readRoute(connector.Key())
 		w.True(route.Connector.Enabled)
 		w.False(route.Connector.Retired)
 		w.Len(route.Links, 1)
 
 		w.deploy("two", "first")
-		retired := w.route(connector.Key())
+		retired := w.readRoute(connector.Key())
 		w.True(retired.Connector.Retired, "the code no longer names it")
 		w.Greater(retired.Connector.Version, route.Connector.Version)
 		w.deploy("three", "first")
-		w.Equal(retired.Connector.Version, w.route(connector.Key()).Connector.Version, "a retired connector is not retired again")
+		w.Equal(retired.Connector.Version, w.readRoute(connector.Key()).Connector.Version, "a retired connector is not retired again")
 		w.False(w.readConnector(w.connector.Key()).Retired, "connectors of users are not changed")
 	}},
 	{"links in code are from the last activation", func(w *world) {
@@ -231,7 +231,7 @@ var activationPromises = []promise{
 				Connectors: []store.Connector{connector}, Links: []store.Link{link(agent)},
 			})))
 		}
-		route := w.route(connector.Key())
+		route := w.readRoute(connector.Key())
 		w.Len(route.Links, 2)
 		w.Equal("second", route.Links[0].AgentName)
 		w.Equal(own.ID, route.Links[1].ID, "a link of a user stays")
@@ -250,10 +250,10 @@ var activationPromises = []promise{
 		w.Equal("sha256:wanted", w.readEnvironment(w.environment.Key()).WantedBundleDigest)
 		w.requireNone(w.s.Runners(w.ctx, w.environment.Key(), time.Hour))
 		w.Empty(w.claimAs("runner", 0, lease))
-		runners := w.runners(w.environment.Key(), time.Hour)
+		runners := w.listRunners(w.environment.Key(), time.Hour)
 		w.Len(runners, 1)
 		w.Equal("runner", runners[0].ID)
 		w.Equal([]string{"sha256:held"}, runners[0].Digests)
-		w.Empty(w.runners(w.environment.Key(), expired))
+		w.Empty(w.listRunners(w.environment.Key(), expired))
 	}},
 }

@@ -35,7 +35,7 @@ func (w *world) waiting(connector string) {
 			VALUES ($1, $2, $3, $4, $4, $4, 0, 1, 1)`: {id.String(), w.environment.ID.String(), connector},
 		`INSERT INTO destinations (project_id, connector_id, due_at, failures, paused_reason) VALUES ($1, $2, 1, 0, '')`: {connector},
 	} {
-		w.exec(statement, append([]any{w.project.ID.String()}, args...)...)
+		w.execStatement(statement, append([]any{w.project.ID.String()}, args...)...)
 	}
 }
 
@@ -69,7 +69,7 @@ var destinationPromises = []promise{
 		w.Equal("410 Gone", reason)
 		_, is = of[paused.ID].Paused(paused.Ref.Generation + 1)
 		w.False(is, "another generation is not paused")
-		_, next := w.attempts(w.key(w.deliveriesOf(failing)[0].ID))
+		_, next := w.listAttempts(w.key(w.deliveriesOf(failing)[0].ID))
 		w.NotNil(next, "the next attempt is due later")
 		w.sameAttempts(append(w.deliveriesOf(failing), w.deliveriesOf(paused)...))
 
@@ -158,7 +158,7 @@ var destinationPromises = []promise{
 		d = w.takeDue(1, 100)[0]
 		w.Equal(1, d.Delivery.Tries)
 		w.recordAttempts(attempted(d, store.DeliveryDone))
-		past, _ := w.attempts(w.key(w.deliveriesOf(out)[0].ID))
+		past, _ := w.listAttempts(w.key(w.deliveriesOf(out)[0].ID))
 		w.Len(past, 2)
 		w.Equal([]int{1, 2}, []int{past[0].Number, past[1].Number})
 	})},
@@ -170,7 +170,7 @@ func (w *world) sameAttempts(deliveries []store.ConnectorRun) {
 	w.NotEmpty(deliveries)
 	keys, want := []store.Key{w.key(uuid.New())}, map[store.Key]store.DeliveryAttempts{}
 	for _, d := range deliveries {
-		past, next := w.attempts(d.Key())
+		past, next := w.listAttempts(d.Key())
 		for i := range past {
 			past[i].Response = ""
 		}

@@ -28,7 +28,7 @@ var journalPromises = []promise{
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:2]))
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries[:2]), "again")
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(c), entries), "some again")
-		got := w.journal(c.Run.Key())
+		got := w.readJournal(c.Run.Key())
 		w.Equal(entries, w.undated(got))
 	})},
 	{"a gap is rejected", withAgent(func(w *world) {
@@ -85,7 +85,7 @@ var journalPromises = []promise{
 		w.ErrorIs(errs[3], store.ErrFenced)
 		w.NoError(errs[4])
 		for i, want := range [][]store.JournalEntry{{one, two, three}, {one, two}, {}, {}} {
-			w.Len(w.journal(claimed[i].Run.Key()), len(want), i)
+			w.Len(w.readJournal(claimed[i].Run.Key()), len(want), i)
 		}
 		w.Empty(w.s.AppendJournals(w.ctx, nil))
 		errs = w.s.AppendJournals(w.ctx, []store.JournalAppend{
@@ -124,7 +124,7 @@ var endingPromises = []promise{
 		w.Equal("done", run.Output)
 		w.Equal(first.Usage, run.Usage)
 		w.NotNil(run.EndedAt)
-		journal := w.journal(run.Key())
+		journal := w.readJournal(run.Key())
 		w.Equal(first.Journal, w.undated(journal))
 		w.NotNil(w.connectorRun(e.ConnectorRunID).EndedAt)
 	})},
@@ -196,7 +196,7 @@ var endingPromises = []promise{
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), 0))
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
-		lost := w.heartbeat(w.environment.Key(), heldClaims(leaseOf(c)), lease)
+		lost := w.renewLeases(w.environment.Key(), heldClaims(leaseOf(c)), lease)
 		w.Equal([]store.Lease{leaseOf(c)}, lost)
 		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
 	})},
@@ -297,6 +297,6 @@ var sweepPromises = []promise{
 	{"present runners and new blobs are kept", func(w *world) {
 		w.Empty(w.claim(0, lease))
 		w.NoError(errorOf(w.s.SweepExpired(w.ctx, 100)))
-		w.Len(w.runners(w.environment.Key(), time.Hour), 1)
+		w.Len(w.listRunners(w.environment.Key(), time.Hour), 1)
 	}},
 }

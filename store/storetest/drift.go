@@ -64,7 +64,7 @@ var driftPromises = []promise{
 		first := w.deploy("one", "first").ID
 		w.Empty(w.readDrift(first))
 		w.Empty(w.listDrifted())
-		now := w.now()
+		now := w.readClock()
 		w.recordDrift(driftReport(first, "get"), driftReport(uuid.New(), "get"))
 		drift := w.readDrift(first)
 		w.Len(drift, 1)

@@ -31,7 +31,7 @@ func (w *world) singles(n int) []store.Event {
 
 // updateRows changes rows of the project directly.
 func (w *world) updateRows(statement string, args ...any) {
-	w.exec(statement+` WHERE project_id = $1`, append([]any{w.project.ID.String()}, args...)...)
+	w.execStatement(statement+` WHERE project_id = $1`, append([]any{w.project.ID.String()}, args...)...)
 }
 
 // runIDs returns the IDs of claimed runs.
@@ -69,13 +69,13 @@ var heldPromises = []promise{
 		w.ErrorIs(answers[3], store.ErrFenced)
 		w.NoError(answers[4])
 		for i, want := range []int{1, 0, 1, 1} {
-			w.Len(w.journal(claimed[i].Run.Key()), want, i)
+			w.Len(w.readJournal(claimed[i].Run.Key()), want, i)
 		}
 		w.Equal(store.RunRunning, w.run(claimed[1].Run.ID).Status)
 	})},
 	{"the number of runners is limited, and unrecorded ones work", withAgent(func(w *world) {
 		for i := range store.MaxRunners {
-			w.exec(`INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests) VALUES ($1, $2, $3, 0, 1, '[]')`,
+			w.execStatement(`INSERT INTO runners (project_id, environment_id, id, seen_at, places, digests) VALUES ($1, $2, $3, 0, 1, '[]')`,
 				w.project.ID.String(), w.environment.ID.String(), "r-"+strconv.Itoa(i))
 		}
 		w.singles(2)
@@ -181,7 +181,7 @@ var heldPromises = []promise{
 	{"a heartbeat revives a swept claim until another runner has the run", withAgent(func(w *world) {
 		_, c := w.running(expired)
 		revived := func(hold time.Duration) bool {
-			return len(w.heartbeat(w.environment.Key(), heldClaims(leaseOf(c)), hold)) == 0
+			return len(w.renewLeases(w.environment.Key(), heldClaims(leaseOf(c)), hold)) == 0
 		}
 		w.Equal(1, w.sweep(10))
 		w.True(revived(expired))
@@ -201,7 +201,7 @@ var heldPromises = []promise{
 	{"a released claim is not revived", withAgent(func(w *world) {
 		_, c := w.running(lease)
 		w.NoError(w.s.Release(w.ctx, leaseOf(c), time.Hour))
-		lost := w.heartbeat(w.environment.Key(), heldClaims(leaseOf(c)), lease)
+		lost := w.renewLeases(w.environment.Key(), heldClaims(leaseOf(c)), lease)
 		w.Equal([]store.Lease{leaseOf(c)}, lost)
 		w.Equal(store.RunQueued, w.run(c.Run.ID).Status)
 	})},
@@ -218,7 +218,7 @@ var heldPromises = []promise{
 			return queued
 		}
 		w.Empty(attend())
-		runners := w.runners(w.environment.Key(), time.Minute)
+		runners := w.listRunners(w.environment.Key(), time.Minute)
 		w.Len(runners, 1, "a runner that never claimed is not recorded")
 		w.Equal("r", runners[0].ID)
 		w.singles(1)

@@ -145,7 +145,7 @@ var hintPromises = []promise{
 		})
 		spec := w.newDeployment("two")
 		watch(store.TopicDeployment, spec.ID, func() {
-			w.begin(spec)
+			w.beginDeployment(spec)
 		})
 		watch(store.TopicQueued, w.environment.ID, func() {
 			w.NoError(w.s.RequestPrefetch(w.ctx, w.environment.Key(), "sha256:wanted"))

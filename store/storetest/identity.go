@@ -91,7 +91,7 @@ var identityPromises = []promise{
 		begin := func(r store.ObjectRef) (d store.Deployment) {
 			again := spec
 			again.Ref = r
-			d = w.begin(again)
+			d = w.beginDeployment(again)
 			return d
 		}
 		older := spec.Ref
@@ -200,7 +200,7 @@ var identityPromises = []promise{
 		w.activateWith(store.Activation{
 			Deployment: w.build("one", "first").Key(), Connectors: []store.Connector{connector},
 		})
-		route := w.route(connector.Key())
+		route := w.readRoute(connector.Key())
 		listed := func() bool {
 			objects := w.listProjected()
 			for _, o := range objects {
@@ -214,7 +214,7 @@ var identityPromises = []promise{
 		connector.Ref.ObjectUID, connector.Ref.Generation = "mirror", 1
 		w.NoError(w.s.ClaimID(w.ctx, connector.Key(), connector.Ref))
 		w.True(listed())
-		w.Equal(route.Connector.Version, w.route(connector.Key()).Connector.Version, "nothing was deleted")
+		w.Equal(route.Connector.Version, w.readRoute(connector.Key()).Connector.Version, "nothing was deleted")
 	}},
 }
 
@@ -291,7 +291,7 @@ var duplicatePromises = []promise{
 		late := w.newLink("late", w.connector.ID, "first", origin.Add(-time.Hour))
 		w.duplicate(w.s.PutLink(w.ctx, late), w.links[0].Ref)
 		w.NoError(errorOf(w.s.Holder(w.ctx, late.Key())), "the claim stays")
-		w.Len(w.route(w.connector.Key()).Links, 2)
+		w.Len(w.readRoute(w.connector.Key()).Links, 2)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.links[0].Ref))
 		w.NoError(w.s.PutLink(w.ctx, late))
 		w.duplicate(w.s.PutLink(w.ctx, w.links[0]), late.Ref)
@@ -304,7 +304,7 @@ var duplicatePromises = []promise{
 		var many *store.TooManyLinksError
 		w.ErrorAs(w.s.PutLink(w.ctx, late), &many)
 		w.NoError(w.s.PutLink(w.ctx, w.links[0]), "one of the existing ones")
-		w.Len(w.route(w.connector.Key()).Links, store.MaxLinks)
+		w.Len(w.readRoute(w.connector.Key()).Links, store.MaxLinks)
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.links[0].Ref))
 		w.NoError(w.s.PutLink(w.ctx, late))
 	}},
@@ -313,7 +313,7 @@ var duplicatePromises = []promise{
 		moved := w.links[1]
 		moved.AgentName = "first"
 		w.duplicate(w.s.PutLink(w.ctx, moved), w.links[0].Ref)
-		route := w.route(w.connector.Key())
+		route := w.readRoute(w.connector.Key())
 		w.Len(route.Links, 1)
 		w.Greater(route.Connector.Version, version)
 	}},

@@ -56,7 +56,7 @@ var ingestPromises = []promise{
 	}},
 	{"an event with an expired secret is outdated", func(w *world) {
 		events := []store.Event{w.event(), w.singleEvent(), w.event()}
-		route := w.route(w.connector.Key())
+		route := w.readRoute(w.connector.Key())
 		before, after := route.Connector.UpdatedAt, route.Connector.UpdatedAt.Add(time.Hour) // by the database's clock
 		events[1].SecretNotAfter, events[2].SecretNotAfter = &before, &after
 		admissions := w.tryAccept(events...)

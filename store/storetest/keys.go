@@ -87,7 +87,7 @@ func (w *world) derived(digest, keyID string) {
 }
 
 func (w *world) acceptedSecrets() map[string]*time.Time {
-	route := w.route(w.connector.Key())
+	route := w.readRoute(w.connector.Key())
 	out := map[string]*time.Time{}
 	for _, s := range route.Connector.Secrets {
 		out[string(s.SHA256)] = s.NotAfter

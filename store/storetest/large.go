@@ -46,7 +46,7 @@ func (w *world) sameEntries(want, got []store.JournalEntry) {
 
 // recorded checks that every read of a run's journal returns these entries.
 func (w *world) recorded(run uuid.UUID, want []store.JournalEntry) {
-	got := w.journal(w.key(run))
+	got := w.readJournal(w.key(run))
 	w.sameEntries(want, got)
 	w.sameEntries(want, w.readPages(run, store.MaxEntries))
 	w.sameEntries(want, w.readPages(run, 2))
@@ -122,7 +122,7 @@ func drawSize(rt *rapid.T) int {
 // missing runs do while a table is missing.
 func (w *world) missing(table string, do func()) {
 	rename := func(from, to string) {
-		w.exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
+		w.execStatement(`ALTER TABLE ` + from + ` RENAME TO ` + to)
 	}
 	rename(table, "elsewhere")
 	do()

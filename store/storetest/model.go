@@ -462,7 +462,7 @@ func (m *model) compare(*rapid.T) {
 	for _, size := range []int{store.MaxEntries, 1} {
 		m.sameEntries(m.touched.journal, m.readPages(m.touched.ID, size))
 	}
-	journal := m.world.journal(m.key(m.touched.ID))
+	journal := m.world.readJournal(m.key(m.touched.ID))
 	m.Equal(m.touched.journal, m.undated(journal))
 	m.True(m.touched.output == m.run(m.touched.ID).Output)
 	m.touched = nil

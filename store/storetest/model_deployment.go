@@ -72,7 +72,7 @@ func (m *deploymentModel) beginDeployment(rt *rapid.T) {
 		rt.Skip("there is no environment")
 	}
 	d := &modelDeployment{spec: m.newDeployment("d-" + uuid.NewString()), status: store.DeploymentPending, begun: m.nextPosition()}
-	m.Equal(store.DeploymentPending, m.begin(d.spec).Status)
+	m.Equal(store.DeploymentPending, m.world.beginDeployment(d.spec).Status)
 	m.cancelOpen()
 	m.all = append(m.all, d)
 }
@@ -118,7 +118,7 @@ func (m *deploymentModel) beginAgain(rt *rapid.T) {
 		*d = modelDeployment{spec: d.spec, status: store.DeploymentPending, begun: m.nextPosition()}
 		d.spec.Ref.ObjectUID = uuid.NewString()
 	}
-	m.Equal(d.status, m.begin(d.spec).Status)
+	m.Equal(d.status, m.world.beginDeployment(d.spec).Status)
 }
 
 // checkMove makes a move in the model if it is allowed, and checks the error of the store.

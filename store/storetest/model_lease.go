@@ -13,7 +13,7 @@ import (
 func (m *model) heartbeat(rt *rapid.T) {
 	run, l := m.drawLease(rt)
 	hold := holding(rt)
-	lost := m.world.heartbeat(m.environment.Key(), heldClaims(l), hold)
+	lost := m.world.renewLeases(m.environment.Key(), heldClaims(l), hold)
 	revived := run.status == store.RunQueued && run.token == l.Token && run.runner != ""
 	switch {
 	case revived:

@@ -37,7 +37,7 @@ func (w *world) openRuns(c dice, n int, today time.Time, environments, deploymen
 		case run.status == store.RunAwaitingApproval:
 			wake = at
 		}
-		w.exec(`INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, fresh, deployment_id, attempt, lease_until,
+		w.execStatement(`INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, fresh, deployment_id, attempt, lease_until,
 				wake_at, concurrency_key, blocked, test_name, queued_at, started_at)
 			VALUES ($1, $2, $3, $4, $2, $5, $6, $7, $8, 1, $9, $10, $11, $12, $13, $14, $15)`,
 			w.project.ID.String(), run.id.String(), run.environment.String(), run.agent, string(run.status), c.IntN(3), !run.began, deployment, until,
@@ -66,7 +66,7 @@ func (w *world) manyQueued(after time.Time, n int) {
 			rows = append(rows, fmt.Sprintf(`('%s', '%s', '%s', 'second', '%s', 'queued', 1, %d)`, w.project.ID, id, w.environment.ID, id, at))
 		}
 		//nolint:gosec // ids that were made above
-		w.exec(`INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, queued_at) VALUES ` +
+		w.execStatement(`INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, queued_at) VALUES ` +
 			strings.Join(rows, ", "))
 	}
 }
@@ -75,7 +75,7 @@ var openRunPromises = []promise{
 	{"unrolled runs of a deleted day do not break statistics", withAgent(func(w *world) {
 		w.endEvents(1)
 		gone := store.Stamp(newUUIDv7(), w.startOfToday().AddDate(-1, 0, 0).UnixMicro(), 0).String()
-		w.exec(`INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids, connector_run_ids) VALUES ($1, $2, 1, $3, $3)`,
+		w.execStatement(`INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids, connector_run_ids) VALUES ($1, $2, 1, $3, $3)`,
 			w.project.ID.String(), gone, "{"+gone+"}")
 		w.EqualValues(1, w.runStatistics(store.StatisticsQuery{Environment: w.environment.Key(), AgentName: "first"}).Total())
 		runs, _ := w.runCount("first")

@@ -49,7 +49,7 @@ func (w *world) postRows(outbox, column string, perRow int, ids []uuid.UUID) {
 		if column != "run_ids" {
 			columns, values = column+`, run_ids`, `$3, '{}'`
 		}
-		w.exec(`INSERT INTO `+outbox+` (project_id, ended_id, posted_at, `+columns+`) VALUES ($1, $2, 1, `+values+`)`, //nolint:gosec // a table of ours
+		w.execStatement(`INSERT INTO `+outbox+` (project_id, ended_id, posted_at, `+columns+`) VALUES ($1, $2, 1, `+values+`)`, //nolint:gosec // a table of ours
 			w.project.ID.String(), texts[0], "{"+strings.Join(texts, ",")+"}")
 	}
 }
@@ -122,7 +122,7 @@ var outboxSharingPromises = []promise{
 		w.Positive(busy.queryCount(`SELECT count(*) FROM outbox_words WHERE project_id = $1`), "the project has a backlog")
 	}},
 	{"many runs of one project do not delay the statistics of another", func(w *world) {
-		now := w.now()
+		now := w.readClock()
 		twin := w.twinProject()
 		for _, column := range []string{"run_ids", "connector_run_ids"} {
 			for _, of := range [][2]*world{{w, twin}, {twin, w}} {
@@ -136,7 +136,7 @@ var outboxSharingPromises = []promise{
 		}
 	}},
 	{"many runs of a project do not delay the statistics of its connectors", func(w *world) {
-		now := w.now()
+		now := w.readClock()
 		w.postRows("outbox_rollups", "run_ids", 5_000, stampedIDs(now, 5_000))
 		w.updateRows(`UPDATE outbox_rollups SET connector_run_ids = $2`, "{"+newUUIDv7().String()+"}")
 		w.NoError(errorOf(w.s.RollUp(w.ctx, 1)))

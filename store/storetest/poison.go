@@ -15,7 +15,7 @@ import (
 // is the column of the row's ID.
 func (w *world) failWrites(event, table, column string, id uuid.UUID) (cure func()) {
 	exec := func(statement string) {
-		w.exec(statement)
+		w.execStatement(statement)
 	}
 	row := "OLD"
 	if event == "INSERT" {

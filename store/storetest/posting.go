@@ -59,7 +59,7 @@ var postingPromises = []promise{
 		w.ErrorAs(err, &aside)
 		w.Len(aside.Rows, 2)
 		w.Equal(3, n, "all of them would have been")
-		w.EqualValues(2, w.figures().OutboxAside)
+		w.EqualValues(2, w.readFigures().OutboxAside)
 		w.Len(others.deliveriesOf(c), 1, "the failing row is another one")
 		w.Zero(w.postDeliveries(), "two are set aside")
 		w.recordAttempts(attempted(w.takeDue(10, 10)[0], store.DeliveryDone))
@@ -136,7 +136,7 @@ var postingPromises = []promise{
 	{"a general failure sets no row aside", func(w *world) {
 		w.endWithOther(3)
 		rename := func(from, to string) {
-			w.exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
+			w.execStatement(`ALTER TABLE ` + from + ` RENAME TO ` + to)
 		}
 		for _, table := range []string{"deliveries", "destinations"} {
 			for _, limit := range []int{100, 1} {

@@ -111,7 +111,7 @@ var projectionPromises = []promise{
 		w.ErrorIs(errorOf(w.s.DefaultEnvironment(w.ctx, w.project.ID)), store.ErrNotFound)
 	}},
 	{"an older environment that comes late is no default", func(w *world) {
-		w.exec(`UPDATE environments SET created_at = created_at - 7200000000`)
+		w.execStatement(`UPDATE environments SET created_at = created_at - 7200000000`)
 		late := w.newEnvironment("late", origin.Add(-time.Hour))
 		w.NoError(w.s.PutEnvironment(w.ctx, late))
 		other := w.newEnvironment("other", origin.Add(time.Hour))
@@ -144,7 +144,7 @@ var connectorPromises = []promise{
 	{"a route has the connector with its links, oldest first", func(w *world) {
 		oldest := w.newLink("oldest", w.connector.ID, "third", origin.Add(-time.Hour))
 		w.NoError(w.s.PutLink(w.ctx, oldest))
-		route := w.route(w.connector.Key())
+		route := w.readRoute(w.connector.Key())
 		want := w.connector
 		want.Secrets = []store.AcceptedSecret{{SHA256: want.SecretDigest}}
 		want.Version, want.CreatedAt, want.UpdatedAt = route.Connector.Version, route.Connector.CreatedAt, route.Connector.UpdatedAt
@@ -245,7 +245,7 @@ var connectorPromises = []promise{
 		w.Nil(agents[1].Agent)
 	}},
 	{"agents with past runs only are listed up to a limit", withAgents(func(w *world) {
-		w.exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2)
+		w.execStatement(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2)
 			INSERT INTO agent_totals (project_id, environment_id, agent_name, test_name, runs, last_ended_at)
 			SELECT e.project_id, e.id, CASE n.i WHEN 2 THEN 'second' ELSE 'past-' || n.i END, '', n.i, n.i FROM environments e, n WHERE e.project_id = $1`, w.project.ID.String(), store.MaxPastAgents+3)
 		e := w.event()
@@ -334,16 +334,16 @@ var removalPromises = []promise{
 		w.NoError(w.s.Remove(w.ctx, w.project.ID, w.connector.Ref))
 		w.ErrorIs(errorOf(w.s.Route(w.ctx, w.connector.Key())), store.ErrNotFound)
 		w.NoError(w.s.PutConnector(w.ctx, w.connector))
-		w.Empty(w.route(w.connector.Key()).Links)
+		w.Empty(w.readRoute(w.connector.Key()).Links)
 	}},
 	{"a connector is disabled by ID and reference only", func(w *world) {
-		before := w.route(w.connector.Key())
+		before := w.readRoute(w.connector.Key())
 		w.True(before.Connector.Enabled)
 		stranger := w.connector.Ref
 		stranger.Name = "another"
 		w.ErrorAs(w.s.DisableConnector(w.ctx, w.connector.Key(), stranger), new(*store.IDTakenError))
 		w.NoError(w.s.DisableConnector(w.ctx, w.connector.Key(), w.connector.Ref))
-		after := w.route(w.connector.Key())
+		after := w.readRoute(w.connector.Key())
 		w.False(after.Connector.Enabled)
 		w.Greater(after.Connector.Version, before.Connector.Version, "gateways get a hint")
 		w.Equal(before.Connector.Secrets, after.Connector.Secrets)
@@ -351,12 +351,12 @@ var removalPromises = []promise{
 		w.Equal(after.Connector.Version, w.version(), "again: nothing is written")
 		w.NoError(w.s.DisableConnector(w.ctx, w.key(uuid.New()), w.connector.Ref), "nothing exists")
 		w.NoError(w.s.PutConnector(w.ctx, w.connector))
-		w.True(w.route(w.connector.Key()).Connector.Enabled)
+		w.True(w.readRoute(w.connector.Key()).Connector.Enabled)
 	}},
 	{"a deleted project's connectors are disabled, accepted events stay", withAgents(func(w *world) {
 		e := w.acceptEvent(w.event())
 		enabled := func() (bool, int64) {
-			route := w.route(w.connector.Key())
+			route := w.readRoute(w.connector.Key())
 			connector := w.readConnector(w.connector.Key())
 			w.Equal(route.Connector.Enabled, connector.Enabled)
 			return connector.Enabled, connector.Version
@@ -380,7 +380,7 @@ var removalPromises = []promise{
 	})},
 	{"an environment's runs are cancelled and its connectors disabled", func(w *world) {
 		d, pending := w.deploy("one", "first", "second"), w.newDeployment("two")
-		w.begin(pending)
+		w.beginDeployment(pending)
 		e := w.acceptEvent(w.event())
 		claimed := w.claim(1, lease)
 		w.Len(claimed, 1)
@@ -394,7 +394,7 @@ var removalPromises = []promise{
 		}
 		w.True(w.outcome(e.ConnectorRunID).Terminal())
 		w.ErrorIs(w.complete(completed(claimed[0])), store.ErrFenced)
-		route := w.route(w.connector.Key())
+		route := w.readRoute(w.connector.Key())
 		w.False(route.Connector.Enabled)
 		w.True(route.Connector.EnvironmentGone)
 		w.Greater(route.Connector.Version, version)

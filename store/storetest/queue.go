@@ -10,7 +10,7 @@ import (
 
 // queueFigures returns the open runs by state over all classes, without ages, and the ages in minutes.
 func (w *world) queueFigures() (runs map[store.QueueState]int64, minutes map[store.QueueState]int, running int64) {
-	figures := w.figures()
+	figures := w.readFigures()
 	w.Len(figures.Queued, len(store.QueueStates))
 	runs, minutes = map[store.QueueState]int64{}, map[store.QueueState]int{}
 	for state, classes := range figures.Queued {
@@ -43,7 +43,7 @@ var queuePromises = []promise{
 		e.Class = store.ClassInbound
 		w.accept(&e)
 		twin.acceptEvent(twin.singleEvent())
-		figures := w.figures()
+		figures := w.readFigures()
 		w.EqualValues(1, figures.Queued[store.QueueNoDeployment][store.ClassSync].Runs)
 		w.EqualValues(2, figures.Queued[store.QueueNoDeployment][store.ClassInbound].Runs)
 
@@ -56,14 +56,14 @@ var queuePromises = []promise{
 		w.Equal(queueDepths(1, 0, 1), runs)
 		w.EqualValues(1, running)
 
-		w.exec(`UPDATE runners SET seen_at = seen_at - $1`, (2 * store.RunnerPresence).Microseconds())
+		w.execStatement(`UPDATE runners SET seen_at = seen_at - $1`, (2 * store.RunnerPresence).Microseconds())
 		runs, _, running = w.queueFigures()
 		w.Equal(queueDepths(0, 1, 1), runs, "the runner is gone")
 		w.EqualValues(1, running)
 	}},
 	{"held concurrency keys and blocked runs are counted", func(w *world) {
 		keys := func() [2]int64 {
-			figures := w.figures()
+			figures := w.readFigures()
 			return [2]int64{figures.KeysHeld, figures.Blocked}
 		}
 		w.Equal([2]int64{}, keys())
@@ -82,7 +82,7 @@ var queuePromises = []promise{
 			of.accept(&first)
 			of.accept(&second)
 			for id, age := range map[string]time.Duration{first.Runs[0].ID.String(): 10 * time.Minute, second.Runs[0].ID.String(): 5 * time.Minute} {
-				w.exec(`UPDATE open_runs SET queued_at = queued_at - $1 WHERE project_id = $2 AND id = $3`,
+				w.execStatement(`UPDATE open_runs SET queued_at = queued_at - $1 WHERE project_id = $2 AND id = $3`,
 					(time.Duration(i+1) * age).Microseconds(), of.project.ID.String(), id)
 			}
 		}
@@ -94,7 +94,7 @@ var queuePromises = []promise{
 	}},
 	{"the age of the oldest outbox row is reported by consumer", func(w *world) {
 		minutes := func() map[store.OutboxConsumer]int {
-			figures := w.figures()
+			figures := w.readFigures()
 			out := map[store.OutboxConsumer]int{}
 			for consumer, age := range figures.OutboxAges {
 				out[consumer] = int(age.Minutes())
@@ -116,9 +116,9 @@ var queuePromises = []promise{
 			{store.ConsumerDeliveries, `INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'deliveries', $1, 0, $2)`, nil},
 		} {
 			ages[row.consumer] = 10 * (i + 1)
-			now := w.now()
+			now := w.readClock()
 			args := []any{w.project.ID.String(), now.Add(-time.Duration(ages[row.consumer])*time.Minute - 30*time.Second).UnixMicro()}
-			w.exec(row.insert, append(args, row.more...)...)
+			w.execStatement(row.insert, append(args, row.more...)...)
 			w.Equal(ages, minutes())
 		}
 	}},
@@ -135,6 +135,6 @@ var queuePromises = []promise{
 				w.Less(len(figures.Missing), 3, "%v", figures.Missing)
 			})
 		}
-		w.Empty(w.figures().Missing)
+		w.Empty(w.readFigures().Missing)
 	}},
 }

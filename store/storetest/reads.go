@@ -21,12 +21,12 @@ func (w *world) requireNone(found any, err error) {
 	w.Empty(found)
 }
 
-// exec changes the database directly.
-func (w *world) exec(statement string, args ...any) {
+// execStatement changes the database directly.
+func (w *world) execStatement(statement string, args ...any) {
 	w.NoError(errorOf(w.db.ExecContext(w.ctx, statement, args...)))
 }
 
-func (w *world) now() time.Time {
+func (w *world) readClock() time.Time {
 	now, err := w.s.Now(w.ctx)
 	w.NoError(err)
 	return now
@@ -56,7 +56,7 @@ func (w *world) readConnector(key store.Key) store.Connector {
 	return c
 }
 
-func (w *world) route(connector store.Key) store.Route {
+func (w *world) readRoute(connector store.Key) store.Route {
 	route, err := w.s.Route(w.ctx, connector)
 	w.NoError(err)
 	return route
@@ -74,13 +74,13 @@ func (w *world) buildLog(deployment store.Key) string {
 	return log
 }
 
-func (w *world) runners(environment store.Key, within time.Duration) []store.Runner {
+func (w *world) listRunners(environment store.Key, within time.Duration) []store.Runner {
 	runners, err := w.s.Runners(w.ctx, environment, within)
 	w.NoError(err)
 	return runners
 }
 
-func (w *world) heartbeat(environment store.Key, held []store.Held, hold time.Duration) []store.Lease {
+func (w *world) renewLeases(environment store.Key, held []store.Held, hold time.Duration) []store.Lease {
 	lost, err := w.s.Heartbeat(w.ctx, environment, held, hold)
 	w.NoError(err)
 	return lost
@@ -104,13 +104,13 @@ func (w *world) expireDeliveries(age time.Duration, limit int) int {
 	return n
 }
 
-func (w *world) figures() store.QueueFigures {
+func (w *world) readFigures() store.QueueFigures {
 	figures, err := w.s.QueueFigures(w.ctx)
 	w.NoError(err)
 	return figures
 }
 
-func (w *world) journal(run store.Key) []store.JournalEntry {
+func (w *world) readJournal(run store.Key) []store.JournalEntry {
 	entries, err := w.s.Journal(w.ctx, run)
 	w.NoError(err)
 	return entries
@@ -178,7 +178,7 @@ func (w *world) nextDelivery(claim store.DeliveryClaim) (in time.Duration, waits
 	return in, waits
 }
 
-func (w *world) attempts(delivery store.Key) (past []store.PastAttempt, next *time.Time) {
+func (w *world) listAttempts(delivery store.Key) (past []store.PastAttempt, next *time.Time) {
 	past, next, err := w.s.Attempts(w.ctx, delivery)
 	w.NoError(err)
 	return past, next

@@ -36,7 +36,7 @@ func (w *world) corruptRollups() {
 		`UPDATE connector_rollups SET runs = runs + 3, duration_us = 0 WHERE project_id = $1`,
 		`UPDATE connector_rollups SET trigger_type = 'outbound' WHERE project_id = $1 AND trigger_type = 'cron' AND grain <> 'hour'`,
 	} {
-		w.exec(statement, w.project.ID.String())
+		w.execStatement(statement, w.project.ID.String())
 	}
 }
 
@@ -130,7 +130,7 @@ var rebuildPromises = []promise{
 		w.deploy("one", "first")
 		w.endEvents(3)
 		w.rollUpAll(100)
-		w.exec(`INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
+		w.execStatement(`INSERT INTO connector_rollups (project_id, connector_id, grain, begins_at, trigger_type, status, runs, duration_us)
 			VALUES ($1, $2, 'hour', $3, 'webhook', 'completed', 5, 5)`, w.project.ID.String(), w.connector.ID.String(), old)
 		counted := int64(0)
 		for _, hour := range w.rebuild() {

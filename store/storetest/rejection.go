@@ -73,7 +73,7 @@ func rejectionsAreCounted(w *world) {
 	report := w.rejections()
 	w.Empty(report.Counts)
 	w.Empty(report.Samples)
-	now := w.now()
+	now := w.readClock()
 	sample := store.RejectionSample{
 		Ago: time.Minute, Code: "invalid_secret", Detail: "The secret is wrong.", Method: "POST", ContentType: "application/json",
 		UserAgent: "curl/8", Size: 17, RemoteAddr: "198.51.100.7",

@@ -155,7 +155,7 @@ var replayPromises = []promise{
 		for _, statement := range []string{
 			`DELETE FROM blob_chunks WHERE project_id = $1 AND blob_id = $2`, `DELETE FROM blobs WHERE project_id = $1 AND id = $2`,
 		} {
-			w.exec(statement, w.project.ID.String(), e.Files[1].Blob.String())
+			w.execStatement(statement, w.project.ID.String(), e.Files[1].Blob.String())
 		}
 		w.refusedReplay(e.ConnectorRunID, replay.Gone)
 		w.updateRows(`DELETE FROM inputs`)
@@ -237,7 +237,7 @@ var replayPromises = []promise{
 	{"a delivery is created again with a new ID, due at once", withAgent(func(w *world) {
 		out := w.outboundTo("results", automatic)
 		original := w.completedDelivery(out)
-		attempts, _ := w.attempts(original.Key())
+		attempts, _ := w.listAttempts(original.Key())
 		for range 2 { // also without the link
 			var again store.ConnectorRun
 			w.awaitHint(store.TopicDelivery, w.environment.ID, func() { again = w.replayRun(original.ID) })
@@ -257,7 +257,7 @@ var replayPromises = []promise{
 			}
 		}
 		w.Equal(original, w.connectorRun(original.ID))
-		unchanged, _ := w.attempts(original.Key())
+		unchanged, _ := w.listAttempts(original.Key())
 		w.Equal(attempts, unchanged)
 	})},
 	{"a delivery that would not be sent is rejected", withAgent(func(w *world) {

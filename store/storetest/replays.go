@@ -25,7 +25,7 @@ func (w *world) nextMillisecond() (now time.Time) {
 	begun, err := w.s.Now(w.ctx)
 	w.NoError(err)
 	for now = begun; now.UnixMilli() == begun.UnixMilli(); {
-		now = w.now()
+		now = w.readClock()
 	}
 	return now
 }
@@ -116,7 +116,7 @@ var replaysPromises = []promise{
 		w.Equal(n.ID, r.ID)
 		w.Equal(w.connector.Key(), r.Connector())
 		w.True(n.Filter.Since.Equal(r.Filter.Since))
-		clock := w.now()
+		clock := w.readClock()
 		w.True(r.Filter.Until.Before(n.Filter.Until))
 		w.False(r.Filter.Until.After(clock), "later ones are not included, whatever the caller's clock says")
 		w.Equal(n.Filter.Statuses, r.Filter.Statuses)

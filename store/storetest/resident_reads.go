@@ -29,7 +29,7 @@ func (r *resident) describeEvent(run store.ConnectorRun) string {
 		r.NoError(err)
 		return text + " " + string(in.Data)
 	}
-	attempts, next := r.attempts(run.Key())
+	attempts, next := r.listAttempts(run.Key())
 	for _, a := range attempts {
 		text += fmt.Sprint(" ", a.Number, ":", a.StatusCode)
 	}
@@ -118,7 +118,7 @@ func (r *resident) recordReads() {
 	for _, listed := range runs {
 		run := r.run(listed.ID)
 		r.Equal(run.Status, listed.Status)
-		journal := r.journal(run.Key())
+		journal := r.readJournal(run.Key())
 		_, body, err := r.s.RunInput(r.ctx, run.Key())
 		input := r.readAll(body, err)
 		lines = append(lines, fmt.Sprint("run ", run.AgentName, run.Status, run.ErrorCode, run.Error, run.Output, run.Attempt, len(journal), len(input)))

@@ -28,7 +28,7 @@ func (w *world) dropHistory(age time.Duration) (n int) {
 			break
 		}
 	}
-	w.exec(`UPDATE blobs SET created_at = created_at - $1 WHERE mark = ''`, (2 * aDay).Microseconds())
+	w.execStatement(`UPDATE blobs SET created_at = created_at - $1 WHERE mark = ''`, (2 * aDay).Microseconds())
 	w.NoError(errorOf(w.s.SweepExpired(w.ctx, 100)))
 	return n
 }
@@ -65,7 +65,7 @@ var retentionPromises = []promise{
 		w.Equal(store.RunCompleted, w.run(e.Runs[0].ID).Status)
 		oldest, err := w.s.OldestHistory(w.ctx)
 		w.NoError(err)
-		w.WithinDuration(w.now(), oldest.Deletable, 2*aDay)
+		w.WithinDuration(w.readClock(), oldest.Deletable, 2*aDay)
 
 		// As seen in four days.
 		w.Positive(w.dropHistory(-4 * aDay))

@@ -27,15 +27,15 @@ var schemaPromises = []promise{
 func foreignMigrations(w *world) {
 	w.NoError(w.s.Ping(w.ctx))
 	w.NoError(w.s.Migrate(w.ctx), "a second call is no error")
-	w.exec(`UPDATE schema_fingerprints SET fingerprint = 'of another text'`)
+	w.execStatement(`UPDATE schema_fingerprints SET fingerprint = 'of another text'`)
 	w.refusesSchema()
 }
 
 // missingFingerprint: a database without fingerprints counts as one of other migrations.
 func missingFingerprint(w *world) {
-	w.exec(`DELETE FROM schema_fingerprints`)
+	w.execStatement(`DELETE FROM schema_fingerprints`)
 	w.refusesSchema()
-	w.exec(`DROP TABLE schema_fingerprints`)
+	w.execStatement(`DROP TABLE schema_fingerprints`)
 	w.refusesSchema()
 }
 
@@ -71,7 +71,7 @@ func excludingMigrations(w *world) {
 	control, uid := w.s.ForCluster("cluster"), uuid.New()
 	w.NoError(w.s.HoldCluster(w.ctx, "cluster", uid))
 	w.migrateFurther()
-	w.exec(`UPDATE schema_compat SET oldest = (SELECT MAX(version) FROM schema_fingerprints)`)
+	w.execStatement(`UPDATE schema_compat SET oldest = (SELECT MAX(version) FROM schema_fingerprints)`)
 	err := w.s.Migrate(w.ctx)
 	w.ErrorIs(err, store.ErrNewerSchema)
 	err = w.s.Ping(w.ctx)
@@ -103,7 +103,7 @@ func excludingMigrations(w *world) {
 	} {
 		w.ErrorIs(change(), store.ErrNewerSchema, name)
 	}
-	w.exec(`UPDATE schema_compat SET oldest = 1`)
+	w.execStatement(`UPDATE schema_compat SET oldest = 1`)
 	w.ErrorIs(w.s.PutProject(w.ctx, w.project), store.ErrNewerSchema, "until the next check")
 	w.NoError(w.s.Ping(w.ctx))
 	w.NoError(w.s.PutProject(w.ctx, w.project))

@@ -351,7 +351,7 @@ func (w *world) manyPast(begin time.Time, n int) {
 				w.project.ID, id, w.environment.ID, id, at, at))
 		}
 		//nolint:gosec // ids that were made above
-		w.exec(`INSERT INTO ended_runs (project_id, id, environment_id, agent_name, input_id, status, token, attempt, runner_id, error_code,
+		w.execStatement(`INSERT INTO ended_runs (project_id, id, environment_id, agent_name, input_id, status, token, attempt, runner_id, error_code,
 			error, output, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, queued_at, ended_at) VALUES ` + strings.Join(rows, ", "))
 	}
 	w.recordDay(begin)

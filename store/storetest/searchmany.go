@@ -31,7 +31,7 @@ var manyWords = map[string]func(n int) bool{
 func (w *world) manyIndexed(runs int) []uuid.UUID {
 	begin := time.Now().UTC().Truncate(24 * time.Hour)
 	w.manyPast(begin, runs)
-	w.exec(fmt.Sprintf(`UPDATE ended_runs SET output = 'all' || CASE WHEN (queued_at - %[1]d) / 1000 < %[2]d THEN ' old' ELSE '' END
+	w.execStatement(fmt.Sprintf(`UPDATE ended_runs SET output = 'all' || CASE WHEN (queued_at - %[1]d) / 1000 < %[2]d THEN ' old' ELSE '' END
 		|| CASE WHEN (queued_at - %[1]d) / 1000 %% 2 = 0 THEN ' even' ELSE ' odd' END || CASE WHEN (queued_at - %[1]d) / 1000 %% 40 = 7 THEN ' seldom' ELSE '' END`,
 		begin.UnixMicro(), oldRuns))
 	ids := w.listAllRuns(store.RunQuery{ProjectID: w.project.ID, Limit: 1000})
@@ -42,7 +42,7 @@ func (w *world) manyIndexed(runs int) []uuid.UUID {
 		for i, id := range some {
 			texts[i] = id.String()
 		}
-		w.exec(`INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, 0)`,
+		w.execStatement(`INSERT INTO outbox_words (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, 0)`,
 			w.project.ID.String(), texts[0], "{"+strings.Join(texts, ",")+"}")
 	}
 	for w.indexRuns(10) > 0 {

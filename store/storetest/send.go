@@ -246,7 +246,7 @@ var sendPromises = []promise{
 		run := w.sending(3)
 		large := `"` + strings.Repeat("x", store.MaxInlineInput) + `"`
 		sent := w.sendPayload(payloadOf(run, "tell", 1, large))
-		w.exec(`ALTER TABLE blob_chunks RENAME TO away`)
+		w.execStatement(`ALTER TABLE blob_chunks RENAME TO away`)
 		w.Equal(sent, w.sendPayload(payloadOf(run, "tell", 1, large)), "again")
 		w.requireRejected(payloadOf(run, "other", 2, large), store.ErrNotFound)
 		w.requireRejected(payloadOf(run, "tell", 4, large), store.ErrInvalid)
@@ -256,7 +256,7 @@ var sendPromises = []promise{
 		w.NoError(w.s.Release(w.ctx, leaseOf(run), 0))
 		w.claim(1, lease)
 		w.requireRejected(payloadOf(run, "tell", 2, large), store.ErrFenced)
-		w.exec(`ALTER TABLE away RENAME TO blob_chunks`)
+		w.execStatement(`ALTER TABLE away RENAME TO blob_chunks`)
 	})},
 	{"sends and notices have one hop more than their event, and its traceparent", withAgents(func(w *world) {
 		w.outboundTo("results", automatic)
@@ -424,7 +424,7 @@ var sendPromises = []promise{
 		w.NoError(w.s.PutLink(w.ctx, late), "its connector is unknown")
 		w.NoError(w.s.PutLink(w.ctx, other))
 		w.NoError(w.s.PutConnector(w.ctx, c))
-		route := w.route(c.Key())
+		route := w.readRoute(c.Key())
 		w.Len(route.Links, 1)
 		w.Equal(other.ID, route.Links[0].ID)
 		var many *store.TooManyOutboundLinksError
@@ -441,13 +441,13 @@ var sendPromises = []promise{
 		w.updateRows(`UPDATE links SET agent_name = CASE WHEN id = $2 THEN 'first' ELSE agent_name END`, last.ID.String())
 		last.AgentName = "first"
 		is := func(what string) {
-			w.Len(w.route(store.Key{ProjectID: w.project.ID, ID: last.ConnectorID}).Links, 1, what)
+			w.Len(w.readRoute(store.Key{ProjectID: w.project.ID, ID: last.ConnectorID}).Links, 1, what)
 		}
 		w.NoError(w.s.PutLink(w.ctx, *last))
 		last.Outbound = &automatic
 		w.NoError(w.s.PutLink(w.ctx, *last))
 		is("a change of the link")
-		route := w.route(store.Key{ProjectID: w.project.ID, ID: last.ConnectorID})
+		route := w.readRoute(store.Key{ProjectID: w.project.ID, ID: last.ConnectorID})
 		c := route.Connector
 		c.Config = timeoutSettings(77)
 		w.NoError(w.s.PutConnector(w.ctx, c))

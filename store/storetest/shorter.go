@@ -15,8 +15,8 @@ import (
 // keepsSince sets the project's retention so that history is kept from a time, which moves with the
 // clock.
 func (w *world) keepsSince(at time.Time) {
-	now := w.now()
-	w.exec(`UPDATE projects SET history_us = $1 WHERE project_id = $2`, now.Sub(at).Microseconds(), w.project.ID)
+	now := w.readClock()
+	w.execStatement(`UPDATE projects SET history_us = $1 WHERE project_id = $2`, now.Sub(at).Microseconds(), w.project.ID)
 }
 
 // everyTenMinutes inserts a connector run every ten minutes for three days, with rollups.
@@ -73,7 +73,7 @@ var shorterPromises = []promise{
 			all = slices.DeleteFunc(all, func(run pastConnectorRun) bool { return store.TimeOf(run.id).Before(edge) })
 			c := dice{rand.New(rand.NewPCG(11, 12))} //nolint:gosec // a test is the same each time
 			for range 40 {
-				now := w.now()
+				now := w.readClock()
 				w.pageAgrees(all, w.connectorPage(c, all, now, []uuid.UUID{w.connector.ID}), now)
 			}
 		}
@@ -140,7 +140,7 @@ var shorterPromises = []promise{
 		w.rebuildKeeps()
 		w.Equal(20, w.trimHistory(20), "some of the first day")
 		w.rebuildKeeps()
-		w.exec(`UPDATE connector_rollups SET runs = runs + 3 WHERE project_id = $1 AND grain = 'hour' AND begins_at >= $2`,
+		w.execStatement(`UPDATE connector_rollups SET runs = runs + 3 WHERE project_id = $1 AND grain = 'hour' AND begins_at >= $2`,
 			w.project.ID.String(), first.AddDate(0, 0, 2).UnixMicro())
 		w.rebuildKeeps() // days and months still match the hours
 		w.EqualValues(3*24*6, w.queryCount(`SELECT sum(runs) FROM connector_rollups WHERE project_id = $1 AND grain = 'hour'`))

@@ -45,7 +45,7 @@ func (p pastRun) insertInto(w *world) {
 		}
 		return *v
 	}
-	w.exec(`INSERT INTO ended_runs (project_id, id, environment_id, connector_id, agent_name, input_id, status, deployment_id, token,
+	w.execStatement(`INSERT INTO ended_runs (project_id, id, environment_id, connector_id, agent_name, input_id, status, deployment_id, token,
 			attempt, runner_id, error_code, error, output, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, test_name,
 			guardrail_outcome, queued_at, started_at, ended_at)
 		VALUES ($1, $2, $3, $4, $5, $2, $6, $7, 1, 1, '', '', '', '', $8, $9, 0, 0, $10, $11, $12, $13, $14, $15)`,
@@ -53,7 +53,7 @@ func (p pastRun) insertInto(w *world) {
 		p.usage.InputTokens, p.usage.OutputTokens, p.usage.TotalTokens, p.testName, p.outcome, queued.UnixMicro(), value(started), ended.UnixMicro())
 	w.recordDay(queued)
 	p.writeCalls(w)
-	w.exec(`INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
+	w.execStatement(`INSERT INTO outbox_rollups (project_id, ended_id, posted_at, run_ids) VALUES ($1, $2, 1, $3)`,
 		w.project.ID.String(), p.id.String(), "{"+p.id.String()+"}")
 }
 
@@ -294,7 +294,7 @@ var statisticsPromises = []promise{
 	{"a rolled back end is not rolled up", withAgent(func(w *world) {
 		w.endEvents(3)
 		rename := func(from, to string) {
-			w.exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
+			w.execStatement(`ALTER TABLE ` + from + ` RENAME TO ` + to)
 		}
 		rename("agent_totals", "elsewhere")
 		w.Error(errorOf(w.s.RollUp(w.ctx, 10)))

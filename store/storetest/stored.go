@@ -50,7 +50,7 @@ func (w *world) uncounted() (ends int, bytes int64) {
 // postUncounted adds outbox rows of 7 stored bytes each, posted at a time.
 func (w *world) postUncounted(project uuid.UUID, postedAt int64, rows int) {
 	for range rows {
-		w.exec(`INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'storage', $2, 7, $3)`,
+		w.execStatement(`INSERT INTO outbox (project_id, consumer, ended_id, bytes, posted_at) VALUES ($1, 'storage', $2, 7, $3)`,
 			project.String(), newUUIDv7().String(), postedAt)
 	}
 }
@@ -150,7 +150,7 @@ var storedPromises = []promise{
 		w.endEvents(3)
 		ends, bytes := w.uncounted()
 		rename := func(from, to string) {
-			w.exec(`ALTER TABLE ` + from + ` RENAME TO ` + to)
+			w.execStatement(`ALTER TABLE ` + from + ` RENAME TO ` + to)
 		}
 		rename("stored_bytes", "elsewhere")
 		w.Error(errorOf(w.s.CountStored(w.ctx, 10)))

@@ -239,8 +239,8 @@ func (w *world) newDeployment(name string) store.DeploymentSpec {
 	}
 }
 
-// begin begins a deployment.
-func (w *world) begin(spec store.DeploymentSpec) store.Deployment {
+// beginDeployment begins a deployment.
+func (w *world) beginDeployment(spec store.DeploymentSpec) store.Deployment {
 	d, err := w.s.BeginDeployment(w.ctx, spec)
 	w.NoError(err)
 	return d
@@ -249,13 +249,13 @@ func (w *world) begin(spec store.DeploymentSpec) store.Deployment {
 // beginNew begins a new deployment.
 func (w *world) beginNew(name string) store.DeploymentSpec {
 	spec := w.newDeployment(name)
-	w.begin(spec)
+	w.beginDeployment(spec)
 	return spec
 }
 
 // startBuild begins a deployment and its build.
 func (w *world) startBuild(spec store.DeploymentSpec) store.DeploymentSpec {
-	w.begin(spec)
+	w.beginDeployment(spec)
 	w.NoError(w.s.StartBuild(w.ctx, spec.Key(), ""))
 	return spec
 }
@@ -314,7 +314,7 @@ func (w *world) deploy(name string, agents ...string) store.DeploymentSpec {
 }
 
 // version returns the current version of the connector.
-func (w *world) version() int64 { return w.route(w.connector.Key()).Connector.Version }
+func (w *world) version() int64 { return w.readRoute(w.connector.Key()).Connector.Version }
 
 // event returns an event with a run for each link.
 func (w *world) event() store.Event { return w.eventAt(w.version()) }
@@ -404,7 +404,7 @@ func (w *world) complete(c store.Completion) error {
 
 // journalOf reads the journal of a claimed run.
 func (w *world) journalOf(c store.Claimed) []store.JournalEntry {
-	entries := w.journal(c.Run.Key())
+	entries := w.readJournal(c.Run.Key())
 	w.EqualValues(len(entries), c.JournalLength)
 	return w.undated(entries)
 }

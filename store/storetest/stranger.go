@@ -130,7 +130,7 @@ var projectionStrangers = map[string]func(s *stranger){
 		c := s.connector
 		c.ProjectID, c.SecretDigest = s.project, []byte("another secret")
 		s.NoError(s.s.PutConnector(s.ctx, c))
-		route := s.route(c.Key())
+		route := s.readRoute(c.Key())
 		s.False(route.Connector.Enabled, "its project has no such environment")
 		s.Len(route.Connector.Secrets, 1)
 		s.Empty(route.Links)
@@ -219,7 +219,7 @@ var projectionStrangers = map[string]func(s *stranger){
 	"BeginDeployment": func(s *stranger) {
 		spec := s.building
 		spec.ProjectID = s.project
-		s.Equal(store.DeploymentPending, s.begin(spec).Status, "one of its own")
+		s.Equal(store.DeploymentPending, s.beginDeployment(spec).Status, "one of its own")
 	},
 	"Deployment":      func(s *stranger) { s.requireNotFound(errorOf(s.s.Deployment(s.ctx, s.key(s.building.ID)))) },
 	"ListDeployments": func(s *stranger) { s.requireNone(s.s.ListDeployments(s.ctx, s.key(s.environment.ID))) },

@@ -22,7 +22,7 @@ var runStrangers = map[string]func(s *stranger){
 		c := s.connector
 		c.ProjectID = s.project
 		s.NoError(s.s.PutConnector(s.ctx, c))
-		route := s.route(c.Key())
+		route := s.readRoute(c.Key())
 		e.ConnectorVersion = route.Connector.Version
 		admissions := s.tryAccept(e)
 		s.requireNotFound(admissions[0].Err) // it has no such blob
@@ -42,7 +42,7 @@ var runStrangers = map[string]func(s *stranger){
 		s.Equal([]store.Lease{held}, got.Lost)
 	},
 	"Heartbeat": func(s *stranger) {
-		lost := s.heartbeat(s.key(s.environment.ID), heldClaims(s.someLease()), lease)
+		lost := s.renewLeases(s.key(s.environment.ID), heldClaims(s.someLease()), lease)
 		s.Equal([]store.Lease{s.someLease()}, lost)
 	},
 	"CheckClaim": func(s *stranger) { s.requireNotFound(s.s.CheckClaim(s.ctx, s.someLease())) },
@@ -69,7 +69,7 @@ var runStrangers = map[string]func(s *stranger){
 	},
 	"Actions": func(s *stranger) { s.requireNone(s.s.Actions(s.ctx, s.key(s.environment.ID), []string{"first"})) },
 	"Attempts": func(s *stranger) {
-		attempts, next := s.attempts(s.key(s.delivery.Delivery.ID))
+		attempts, next := s.listAttempts(s.key(s.delivery.Delivery.ID))
 		s.Empty(attempts)
 		s.Nil(next)
 	},

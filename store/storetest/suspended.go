@@ -24,7 +24,7 @@ var suspensionPromises = []promise{
 		w.Equal(store.RunAwaitingApproval, w.run(c.Run.ID).Status)
 		w.Zero(w.sweep(10))
 		w.Empty(w.claim(5, lease))
-		w.Len(w.heartbeat(w.environment.Key(), heldClaims(leaseOf(c)), lease), 1)
+		w.Len(w.renewLeases(w.environment.Key(), heldClaims(leaseOf(c)), lease), 1)
 		w.ErrorIs(w.complete(completed(c)), store.ErrFenced)
 		w.ErrorIs(w.s.Release(w.ctx, leaseOf(c), 0), store.ErrFenced)
 

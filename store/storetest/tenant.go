@@ -56,7 +56,7 @@ var tenantPromises = []promise{
 			world       *world
 			own, others store.Lease
 		}{{w, leaseOf(mine[0]), leaseOf(other[0])}, {twin, leaseOf(other[0]), leaseOf(mine[0])}} {
-			w.Equal([]store.Lease{of.others}, w.heartbeat(of.world.environment.Key(), heldClaims(of.own, of.others), expired))
+			w.Equal([]store.Lease{of.others}, w.renewLeases(of.world.environment.Key(), heldClaims(of.own, of.others), expired))
 		}
 		w.NoError(w.s.AppendJournal(w.ctx, leaseOf(mine[0]), []store.JournalEntry{newEntry(1, store.JournalToolStarted, true)}))
 		w.Equal(2, w.sweep(10))
@@ -174,7 +174,7 @@ func (w *world) newVictim() *victim {
 	v.delivery = w.underWayTo(w.outboundTo("results", automatic))
 	v.uploaded = w.storeUpload("an upload of theirs")
 	v.building = v.newUploaded("two", v.uploaded)
-	w.begin(v.building)
+	w.beginDeployment(v.building)
 	w.NoError(w.s.StartBuild(w.ctx, v.building.Key(), ""))
 	w.NoError(w.s.AppendBuildLog(w.ctx, v.building.Key(), 0, "theirs"))
 	v.token = store.Token{SHA256: []byte("theirs"), Kind: store.TokenRunner, ProjectID: w.project.ID, EnvironmentID: w.environment.ID}
@@ -219,7 +219,7 @@ func (w *world) newVictim() *victim {
 func (w *world) renameRuns(from, to store.Event) {
 	of := w.project.ID.String()
 	exec := func(statement string, args ...any) {
-		w.exec(statement, args...)
+		w.execStatement(statement, args...)
 	}
 	was, is := from.ConnectorRunID.String(), to.ConnectorRunID.String()
 	exec(`UPDATE inputs SET id = $3 WHERE project_id = $1 AND id = $2`, of, was, is)

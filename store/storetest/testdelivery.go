@@ -77,7 +77,7 @@ var testDeliveryPromises = []promise{
 		w.Equal(store.ConnectorRunCompleted, ended.Status)
 		w.Equal(store.DeliverTest, ended.Kind)
 		w.Empty(ended.RunIDs)
-		attempts, next := w.attempts(made.Key())
+		attempts, next := w.listAttempts(made.Key())
 		w.Nil(next)
 		w.Len(attempts, 2)
 		w.Equal([]store.ConnectorRun{ended}, w.deliveriesOf(c))

@@ -102,7 +102,7 @@ var tickPromises = []promise{
 		w.Equal(c.Key(), t.Route.Connector.Key())
 		w.Equal(c.EnvironmentID, t.Route.Connector.EnvironmentID)
 		w.JSONEq(string(c.Config), string(t.Route.Connector.Config))
-		route := w.route(c.Key())
+		route := w.readRoute(c.Key())
 		w.Equal(route.Connector.Version, t.Route.Connector.Version)
 		w.Equal(route.Live, t.Route.Live)
 		w.Len(t.Route.Links, 2)
@@ -247,10 +247,10 @@ var tickPromises = []promise{
 			w.Equal(crons[4-i].ID, t.Route.Connector.ID)
 		}
 		w.Equal(due.Ticks[0].At, *due.Next)
-		w.GreaterOrEqual(w.figures().TickAge, 5*time.Hour)
+		w.GreaterOrEqual(w.readFigures().TickAge, 5*time.Hour)
 	}},
 	{"the age of ticks is that of the oldest due one", func(w *world) {
-		late := func() time.Duration { return w.figures().TickAge }
+		late := func() time.Duration { return w.readFigures().TickAge }
 		w.Zero(late())
 		c := w.putCron("nightly")
 		w.planned(c, -time.Hour)
@@ -284,7 +284,7 @@ var tickPromises = []promise{
 		w.deployKeyed("one", keyedBy{"first": {Expression: "input.key", Drop: true}}, "first", "second")
 		w.putCron("nightly", "first", "second")
 		t := w.onlyDueTick()
-		route := w.route(t.Route.Connector.Key())
+		route := w.readRoute(t.Route.Connector.Key())
 		w.NotEmpty(route.Concurrency)
 		w.Equal(route.Concurrency, t.Route.Concurrency)
 		w.True(t.Route.Live)

@@ -46,7 +46,7 @@ func (w *world) requireKept(spec store.DeploymentSpec, why string) {
 
 // goneSince sets the time of all deletions.
 func (w *world) goneSince(age time.Duration) {
-	w.exec(`UPDATE departed SET gone_at = $1`, time.Now().Add(-age).UnixMicro())
+	w.execStatement(`UPDATE departed SET gone_at = $1`, time.Now().Add(-age).UnixMicro())
 }
 
 func (w *world) requireDeleted(spec store.DeploymentSpec) {
@@ -105,8 +105,8 @@ var deploymentDeparturePromises = []promise{
 		spec := w.build("one", "first")
 		w.activateWith(store.Activation{Deployment: spec.Key(), Connectors: []store.Connector{w.codeConnector("of-code")}})
 		w.removeDeployment(spec)
-		w.exec(`UPDATE deployments SET status = 'failed' WHERE project_id = $1 AND id = $2`, w.project.ID.String(), spec.ID.String())
-		w.exec(`UPDATE environments SET live_deployment_id = NULL, live_activated_at = NULL WHERE project_id = $1`, w.project.ID.String())
+		w.execStatement(`UPDATE deployments SET status = 'failed' WHERE project_id = $1 AND id = $2`, w.project.ID.String(), spec.ID.String())
+		w.execStatement(`UPDATE environments SET live_deployment_id = NULL, live_activated_at = NULL WHERE project_id = $1`, w.project.ID.String())
 		w.requireKept(spec, "its connector is in effect")
 		w.deploy("two", "first")
 		w.requireDeleted(spec)

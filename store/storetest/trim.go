@@ -21,7 +21,7 @@ type bygone struct {
 
 // forgets sets a retention that has passed, as seen in some days.
 func (w *world) forgets() {
-	now := w.now()
+	now := w.readClock()
 	w.keepsSince(now.Add(4 * aDay))
 }
 
@@ -73,7 +73,7 @@ var readsOfHistory = map[string]func(b *bygone){
 		b.requireNotFound(err)
 	},
 	"Attempts": func(b *bygone) {
-		attempts, next := b.attempts(b.key(b.delivery))
+		attempts, next := b.listAttempts(b.key(b.delivery))
 		b.Empty(attempts)
 		b.Nil(next)
 	},
@@ -191,7 +191,7 @@ var trimPromises = []promise{
 		other := w.twinProject()
 		w.history()
 		other.history()
-		now := w.now()
+		now := w.readClock()
 		overdue := func() int {
 			by, err := w.s.ProjectHistoryOverdue(w.ctx)
 			w.NoError(err)
@@ -279,7 +279,7 @@ var trimPromises = []promise{
 		w.announce(run, 1, 1)
 		w.Zero(w.expireRuns(store.MaxOpen, 10))
 		w.forgets()
-		w.Len(w.journal(w.key(run.Run.ID)), 1)
+		w.Len(w.readJournal(w.key(run.Run.ID)), 1)
 		_, body, err := w.s.RunInput(w.ctx, w.key(run.Run.ID))
 		w.NotEmpty(w.readAll(body, err))
 		w.Positive(w.expireRuns(store.MaxOpen, 10))

@@ -32,7 +32,7 @@ func (w *world) newUploaded(name, digest string) store.DeploymentSpec {
 
 // beginUploaded begins a deployment of an upload.
 func (w *world) beginUploaded(name, digest string) store.Key {
-	d := w.begin(w.newUploaded(name, digest))
+	d := w.beginDeployment(w.newUploaded(name, digest))
 	w.Equal("upload", d.SourceType)
 	w.Equal(digest, d.UploadDigest)
 	return d.Key()

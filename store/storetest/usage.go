@@ -31,7 +31,7 @@ func drawCalls(c dice, at time.Time) (calls []store.Calls) {
 // writeCalls inserts the calls of a run as its journal does.
 func (p pastRun) writeCalls(w *world) {
 	for i, call := range p.calls {
-		w.exec(`INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens,
+		w.execStatement(`INSERT INTO model_calls (project_id, run_id, sequence, model, input_tokens, output_tokens, thinking_tokens,
 				cached_input_tokens, total_tokens, currency, cost_nanos, at)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`, w.project.ID.String(), p.id.String(), i+1, call.Model, call.Usage.InputTokens,
 			call.Usage.OutputTokens, call.Usage.ThinkingTokens, call.Usage.CachedInputTokens, call.Usage.TotalTokens, string(call.Cost.Currency),
@@ -119,7 +119,7 @@ var usagePromises = []promise{
 		}
 		calls := w.runCalls(key)
 		w.Equal([]store.Calls{costing(1, 0), costing(1, 5)}, ofNoDay(calls))
-		w.LessOrEqual(w.now().Sub(calls[0].Day.Begin()), 2*aDay)
+		w.LessOrEqual(w.readClock().Sub(calls[0].Day.Begin()), 2*aDay)
 		w.Empty(w.callsOfAgent(), "rollups cover ended runs")
 		w.NoError(w.s.Release(w.ctx, leaseOf(run), 0))
 		run = w.claim(1, lease)[0]
@@ -173,7 +173,7 @@ var usagePromises = []promise{
 		w.Equal([]store.Calls{costing(2, 14)}, w.callsOfAgent())
 	})},
 	{"with very many models the most expensive stay separate", withAgent(func(w *world) {
-		now := w.now()
+		now := w.readClock()
 		const runs, each = 5, store.MaxRunModels + 8
 		var nanos int64
 		for i := range runs {
@@ -213,7 +213,7 @@ var usagePromises = []promise{
 		w.EqualValues(runs*each, w.queryCount(`SELECT count(*) FROM model_calls WHERE project_id = $1`), "which keep their names")
 	})},
 	{"the separate models of a run are the same before and after the rollup", withAgent(func(w *world) {
-		now := w.now()
+		now := w.readClock()
 		for i, models := range []int{store.MaxRunModels + 8, 3, 1} {
 			run := pastRun{id: store.Stamp(newUUIDv7(), now.UnixMicro(), i), environment: w.environment.ID, agent: "first", status: store.RunCompleted}
 			for m := range models {
@@ -229,7 +229,7 @@ var usagePromises = []promise{
 		w.Equal(before, w.callsOfAgent())
 	})},
 	{"sums above the maximum are the maximum", withAgent(func(w *world) {
-		now := w.now()
+		now := w.readClock()
 		dear := store.Calls{Model: "openai/one", Day: store.DayOf(now), Number: 1, Usage: store.TokenUsage{InputTokens: 1 << 60, OutputTokens: 3}, Cost: store.Cost{Currency: store.USD, Nanos: 1 << 60}}
 		for i := range 3 {
 			pastRun{
