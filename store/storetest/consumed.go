@@ -41,7 +41,7 @@ func (w *world) manyWaiting(runs int) {
 			texts[i] = id.String()
 		}
 		for _, outbox := range []string{"outbox_rollups", "outbox_words"} {
-			w.execStatement(`INSERT INTO `+outbox+` (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, $4)`, //nolint:gosec // our table
+			w.execStatement(`INSERT INTO `+outbox+` (project_id, ended_id, run_ids, posted_at) VALUES ($1, $2, $3, $4)`,
 				w.project.ID.String(), texts[0], "{"+strings.Join(texts, ",")+"}", postedAt)
 		}
 	}

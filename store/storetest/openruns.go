@@ -65,7 +65,6 @@ func (w *world) manyQueued(after time.Time, n int) {
 			id := store.Stamp(newUUIDv7(), at, 0)
 			rows = append(rows, fmt.Sprintf(`('%s', '%s', '%s', 'second', '%s', 'queued', 1, %d)`, w.project.ID, id, w.environment.ID, id, at))
 		}
-		//nolint:gosec // ids that were made above
 		w.execStatement(`INSERT INTO open_runs (project_id, id, environment_id, agent_name, input_id, status, class, queued_at) VALUES ` +
 			strings.Join(rows, ", "))
 	}

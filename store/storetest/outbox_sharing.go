@@ -49,7 +49,7 @@ func (w *world) postRows(outbox, column string, perRow int, ids []uuid.UUID) {
 		if column != "run_ids" {
 			columns, values = column+`, run_ids`, `$3, '{}'`
 		}
-		w.execStatement(`INSERT INTO `+outbox+` (project_id, ended_id, posted_at, `+columns+`) VALUES ($1, $2, 1, `+values+`)`, //nolint:gosec // a table of ours
+		w.execStatement(`INSERT INTO `+outbox+` (project_id, ended_id, posted_at, `+columns+`) VALUES ($1, $2, 1, `+values+`)`,
 			w.project.ID.String(), texts[0], "{"+strings.Join(texts, ",")+"}")
 	}
 }

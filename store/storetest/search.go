@@ -350,7 +350,6 @@ func (w *world) manyPast(begin time.Time, n int) {
 			rows = append(rows, fmt.Sprintf(`('%s', '%s', '%s', 'first', '%s', 'completed', 1, 1, '', '', '', '', 0, 0, 0, 0, 0, %d, %d)`,
 				w.project.ID, id, w.environment.ID, id, at, at))
 		}
-		//nolint:gosec // ids that were made above
 		w.execStatement(`INSERT INTO ended_runs (project_id, id, environment_id, agent_name, input_id, status, token, attempt, runner_id, error_code,
 			error, output, input_tokens, output_tokens, thinking_tokens, cached_input_tokens, total_tokens, queued_at, ended_at) VALUES ` + strings.Join(rows, ", "))
 	}
