@@ -19,7 +19,6 @@ import (
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -94,7 +93,7 @@ func (s *API) uploadDeployment(ctx context.Context, c *rest.Caller, in *Deployme
 	if err := checkEnvironment(c, environment, in.SkipTests); err != nil {
 		return rest.Response[Deployment]{}, err
 	}
-	if err := quota.Refusal(s.Uploads.Take(c.ProjectID, 1), errManyUploads(http.StatusTooManyRequests), errManyUploads(http.StatusServiceUnavailable)); err != nil {
+	if err := rest.LimitProblem(s.Uploads.Take(c.ProjectID, 1), "too many concurrent uploads; try again", uploadRetry); err != nil {
 		return rest.Response[Deployment]{}, err
 	}
 	defer s.Uploads.Give(c.ProjectID, 1)
@@ -110,16 +109,6 @@ func (s *API) uploadDeployment(ctx context.Context, c *rest.Caller, in *Deployme
 
 func uploadedSource(digest string) v1alpha1.DeploymentSource {
 	return v1alpha1.DeploymentSource{Bundle: &v1alpha1.DeploymentBundleSource{Digest: v1alpha1.UploadDigest(digest)}}
-}
-
-func errManyUploads(status int) rest.Problem {
-	code := httpserver.CodeBusy
-	if status == http.StatusTooManyRequests {
-		code = httpserver.CodeRateLimited
-	}
-	p := rest.NewProblem(status, code, "too many concurrent uploads; try again")
-	p.RetryAfter = uploadRetry
-	return p
 }
 
 // withUploadTime returns a context with its own timeout, which also ends if the client disconnects.

@@ -6,13 +6,11 @@ package history
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/apiserver/rest"
-	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/internal/search"
 	"github.com/agentplatform/agentplatform/store"
@@ -45,7 +43,7 @@ func (s *Searches) Begin(ctx context.Context, c *rest.Caller, text string) (of *
 	if text == "" {
 		return nil, func() {}, nil
 	}
-	if err := quota.Refusal(s.Slots.Take(c.ProjectID, 1), errManySearches(http.StatusTooManyRequests), errManySearches(http.StatusServiceUnavailable)); err != nil {
+	if err := rest.LimitProblem(s.Slots.Take(c.ProjectID, 1), "too many concurrent searches; try again", searchRetry); err != nil {
 		return nil, nil, err
 	}
 	end = func() { s.Slots.Give(c.ProjectID, 1) }
@@ -70,16 +68,6 @@ func (s *Searches) searchFor(ctx context.Context, text string) (*store.Search, e
 		of.TestName = cmp.Or(name, store.BaseRuns)
 	}
 	return of, nil
-}
-
-func errManySearches(status int) rest.Problem {
-	code := httpserver.CodeBusy
-	if status == http.StatusTooManyRequests {
-		code = httpserver.CodeRateLimited
-	}
-	p := rest.NewProblem(status, code, "too many concurrent searches; try again")
-	p.RetryAfter = searchRetry
-	return p
 }
 
 // SearchedRun returns the searchable parts of a run, which getRun also shows.

@@ -4,10 +4,8 @@ package rest
 
 import (
 	"context"
-	"net/http"
 	"time"
 
-	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -48,7 +46,7 @@ func (s *Service) waitForHistoryRead(ctx context.Context, c *Caller, in any) (en
 func (s *Service) WaitForHistoryRead(ctx context.Context, c *Caller) (end func(), err error) {
 	turn, err := s.HistoryReads.Wait(ctx, c.ProjectID, 1)
 	if err != nil {
-		return nil, quota.Refusal(err, errTooManyHistoryReads(http.StatusTooManyRequests), errTooManyHistoryReads(http.StatusServiceUnavailable))
+		return nil, LimitProblem(err, "too many concurrent requests for lists and statistics; try again", historyReadRetry)
 	}
 	return turn.End, nil
 }
@@ -56,14 +54,4 @@ func (s *Service) WaitForHistoryRead(ctx context.Context, c *Caller) (end func()
 // SearchTimeLeft returns the remaining time of a search, which starts when its request arrives.
 func (s *Service) SearchTimeLeft(ctx context.Context) time.Duration {
 	return trailOf(ctx).arrived.Add(SearchTime).Sub(s.Now())
-}
-
-func errTooManyHistoryReads(status int) Problem {
-	code := httpserver.CodeBusy
-	if status == http.StatusTooManyRequests {
-		code = httpserver.CodeRateLimited
-	}
-	p := NewProblem(status, code, "too many concurrent requests for lists and statistics; try again")
-	p.RetryAfter = historyReadRetry
-	return p
 }

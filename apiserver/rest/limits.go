@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -62,4 +63,13 @@ func (s *Service) takeRequest(ctx context.Context, c *Caller, refused bool) erro
 	p := NewProblem(http.StatusTooManyRequests, httpserver.CodeRateLimited, fmt.Sprintf(detail, verdict.Limit))
 	p.RetryAfter = max(reset, time.Second)
 	return p
+}
+
+// LimitProblem returns the response if err says that the project (429) or all projects together (503) have reached a limit. It
+// returns any other err as it is.
+func LimitProblem(err error, detail string, retryAfter time.Duration) error {
+	project := NewProblem(http.StatusTooManyRequests, httpserver.CodeRateLimited, detail)
+	all := NewProblem(http.StatusServiceUnavailable, httpserver.CodeBusy, detail)
+	project.RetryAfter, all.RetryAfter = retryAfter, retryAfter
+	return quota.Refusal(err, project, all)
 }

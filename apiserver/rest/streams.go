@@ -14,9 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
-	"github.com/agentplatform/agentplatform/internal/httpserver"
 	"github.com/agentplatform/agentplatform/internal/pause"
-	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -55,7 +53,7 @@ type Stream struct {
 // OpenStream returns the response of an endpoint that streams events. The stream ends when it is complete, the reader is gone
 // or has lost its permission, the facade stops, or after streamTime.
 func (s *Service) OpenStream(ctx context.Context, c *Caller, stream Stream) (Response[func(huma.Context)], error) {
-	err := quota.Refusal(s.Streams.Take(c.ProjectID, stream.Slots), errManyStreams(http.StatusTooManyRequests), errManyStreams(http.StatusServiceUnavailable))
+	err := LimitProblem(s.Streams.Take(c.ProjectID, stream.Slots), "too many open streams of events; close one or retry later", streamRetry)
 	if err != nil {
 		return Response[func(huma.Context)]{}, err
 	}
@@ -70,16 +68,6 @@ func (s *Service) OpenStream(ctx context.Context, c *Caller, stream Stream) (Res
 			s.Logger.WarnContext(within, "a stream of events broke off", "endpoint", c.Endpoint.ID, "object", stream.Key, "error", err)
 		}
 	}}, nil
-}
-
-func errManyStreams(status int) Problem {
-	code := httpserver.CodeBusy
-	if status == http.StatusTooManyRequests {
-		code = httpserver.CodeRateLimited
-	}
-	p := NewProblem(status, code, "too many open streams of events; close one or retry later")
-	p.RetryAfter = streamRetry
-	return p
 }
 
 // openStream is a stream with a reader.

@@ -21,7 +21,6 @@ import (
 
 	"github.com/agentplatform/agentplatform/apiserver/rest"
 	"github.com/agentplatform/agentplatform/internal/httpserver"
-	"github.com/agentplatform/agentplatform/internal/quota"
 	"github.com/agentplatform/agentplatform/store"
 )
 
@@ -100,7 +99,7 @@ func (s *API) downloadFile(ctx context.Context, c *rest.Caller, id rest.ID, name
 	if err != nil {
 		return rest.Response[func(huma.Context)]{}, err
 	}
-	if err := quota.Refusal(s.Files.Take(c.ProjectID, 1), errManyFiles(http.StatusTooManyRequests), errManyFiles(http.StatusServiceUnavailable)); err != nil {
+	if err := rest.LimitProblem(s.Files.Take(c.ProjectID, 1), "too many concurrent file downloads; try again", fileRetry); err != nil {
 		return rest.Response[func(huma.Context)]{}, err
 	}
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), fileTime)
@@ -125,16 +124,6 @@ func (s *API) downloadFile(ctx context.Context, c *rest.Caller, id rest.ID, name
 			s.Service.Logger.WarnContext(ctx.Context(), "sending a file of a run", "run", run.ID, "file", name, "error", err)
 		}
 	}}, nil
-}
-
-func errManyFiles(status int) rest.Problem {
-	code := httpserver.CodeBusy
-	if status == http.StatusTooManyRequests {
-		code = httpserver.CodeRateLimited
-	}
-	p := rest.NewProblem(status, code, "too many concurrent file downloads; try again")
-	p.RetryAfter = fileRetry
-	return p
 }
 
 // openFile opens a file and reads its first bytes, so that a missing file is noticed before the response starts.
