@@ -46,18 +46,10 @@ func (h *Handler) appendBuildLog(w http.ResponseWriter, r *http.Request, token s
 
 // streamUpload streams the uploaded source of the token's deployment.
 func (h *Handler) streamUpload(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	var body io.ReadCloser
-	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the call
-	defer cancel()
-	if err := h.callStore(ctx, token.ProjectID, func(turn context.Context) (err error) {
-		defer context.AfterFunc(turn, cancel)()
-		body, err = h.opts.Store.OpenUpload(ctx, token.Deployment())
-		return err
-	}); err != nil {
-		return err
-	}
-	defer body.Close()
-	return copyStream(w, "application/octet-stream", h.readFairly(ctx, cancel, token.ProjectID, body))
+	return h.streamBlob(w, r, token, func(ctx, _ context.Context) (string, io.ReadCloser, error) {
+		body, err := h.opts.Store.OpenUpload(ctx, token.Deployment())
+		return anyBytes, body, err
+	})
 }
 
 func (h *Handler) putBundle(w http.ResponseWriter, r *http.Request, token store.Token) error {

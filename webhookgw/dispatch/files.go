@@ -17,16 +17,13 @@ import (
 
 // listFiles lists the attachments of a run's input.
 func (h *Handler) listFiles(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	id, err := runIDParam(r)
+	run, err := h.ownedRun(r, token)
 	if err != nil {
-		return err
-	}
-	if err := h.verifyOwned(r.Context(), id, token); err != nil {
 		return err
 	}
 	var files []store.File
 	if err := h.callStore(r.Context(), token.ProjectID, func(ctx context.Context) (err error) {
-		files, err = h.opts.Store.RunFiles(ctx, token.Run(id))
+		files, err = h.opts.Store.RunFiles(ctx, run)
 		return err
 	}); err != nil {
 		return err
@@ -48,27 +45,16 @@ func wireFiles(files []store.File) dispatchapi.Files {
 
 // streamFile streams an accepted attachment of a run's input.
 func (h *Handler) streamFile(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	id, err := runIDParam(r)
-	if err != nil {
-		return err
-	}
 	number, err := strconv.Atoi(chi.URLParam(r, "number"))
 	if err != nil {
 		return store.ErrNotFound
 	}
-	if err := h.verifyOwned(r.Context(), id, token); err != nil {
+	run, err := h.ownedRun(r, token)
+	if err != nil {
 		return err
 	}
-	var body io.ReadCloser
-	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the call
-	defer cancel()
-	if err := h.callStore(ctx, token.ProjectID, func(turn context.Context) (err error) {
-		defer context.AfterFunc(turn, cancel)()
-		_, body, err = h.opts.Store.OpenRunFile(ctx, token.Run(id), number)
-		return err
-	}); err != nil {
-		return err
-	}
-	defer body.Close()
-	return copyStream(w, "application/octet-stream", h.readFairly(ctx, cancel, token.ProjectID, body))
+	return h.streamBlob(w, r, token, func(ctx, _ context.Context) (string, io.ReadCloser, error) {
+		_, body, err := h.opts.Store.OpenRunFile(ctx, run, number)
+		return anyBytes, body, err
+	})
 }

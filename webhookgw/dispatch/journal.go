@@ -155,18 +155,15 @@ func (h *Handler) checkClaim(ctx context.Context, lease store.Lease) error {
 
 // leaseOfQuery returns the claim of a request without a body.
 func (h *Handler) leaseOfQuery(r *http.Request, token store.Token) (store.Lease, error) {
-	id, err := runIDParam(r)
+	run, err := h.ownedRun(r, token)
 	if err != nil {
-		return store.Lease{}, err
-	}
-	if err := h.verifyOwned(r.Context(), id, token); err != nil {
 		return store.Lease{}, err
 	}
 	fence, err := strconv.ParseInt(r.URL.Query().Get("token"), 10, 64)
 	if err != nil {
 		return store.Lease{}, httpserver.NewProblem(http.StatusUnprocessableEntity, httpserver.CodeInvalid, "token is the number of the claim.")
 	}
-	return store.Lease{Run: token.Run(id), Token: fence}, nil
+	return store.Lease{Run: run, Token: fence}, nil
 }
 
 func wireEntries(entries []store.JournalEntry) []dispatchapi.JournalEntry {

@@ -87,42 +87,33 @@ func (h *Handler) release(w http.ResponseWriter, r *http.Request, token store.To
 
 // readLease decodes a request about a claim on a run of the token's environment.
 func (h *Handler) readLease(w http.ResponseWriter, r *http.Request, token store.Token, limit int64, into any, fence func() int64) (store.Lease, error) {
-	id, err := runIDParam(r)
+	run, err := h.ownedRun(r, token)
 	if err != nil {
-		return store.Lease{}, err
-	}
-	if err := h.verifyOwned(r.Context(), id, token); err != nil {
 		return store.Lease{}, err
 	}
 	if err := decodeRequest(w, r, limit, into); err != nil {
 		return store.Lease{}, err
 	}
-	return store.Lease{Run: token.Run(id), Token: fence()}, nil
+	return store.Lease{Run: run, Token: fence()}, nil
 }
 
 func (h *Handler) streamInput(w http.ResponseWriter, r *http.Request, token store.Token) error {
-	id, err := runIDParam(r)
+	run, err := h.ownedRun(r, token)
 	if err != nil {
 		return err
 	}
-	if err := h.verifyOwned(r.Context(), id, token); err != nil {
-		return err
+	return h.streamBlob(w, r, token, func(ctx, _ context.Context) (string, io.ReadCloser, error) {
+		return h.opts.Store.RunInput(ctx, run)
+	})
+}
+
+// ownedRun returns the run in the path of a request. It returns ErrNotFound if the run is missing or belongs to another environment.
+func (h *Handler) ownedRun(r *http.Request, token store.Token) (store.Key, error) {
+	id, err := runIDParam(r)
+	if err != nil {
+		return store.Key{}, err
 	}
-	var (
-		contentType string
-		body        io.ReadCloser
-	)
-	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the call
-	defer cancel()
-	if err := h.callStore(ctx, token.ProjectID, func(turn context.Context) (err error) {
-		defer context.AfterFunc(turn, cancel)()
-		contentType, body, err = h.opts.Store.RunInput(ctx, token.Run(id))
-		return err
-	}); err != nil {
-		return err
-	}
-	defer body.Close()
-	return copyStream(w, contentType, h.readFairly(ctx, cancel, token.ProjectID, body))
+	return token.Run(id), h.verifyOwned(r.Context(), id, token)
 }
 
 // verifyOwned returns ErrNotFound if a run is missing or belongs to another environment.
@@ -172,21 +163,13 @@ func (h *Handler) ownedRuns(ctx context.Context, ids []uuid.UUID, token store.To
 
 func (h *Handler) streamBundle(w http.ResponseWriter, r *http.Request, token store.Token) error {
 	digest := chi.URLParam(r, "digest")
-	var body io.ReadCloser
-	ctx, cancel := context.WithCancel(r.Context()) // the body lasts longer than the call
-	defer cancel()
-	if err := h.callStore(ctx, token.ProjectID, func(turn context.Context) (err error) {
-		defer context.AfterFunc(turn, cancel)()
+	return h.streamBlob(w, r, token, func(ctx, turn context.Context) (string, io.ReadCloser, error) {
 		if err := h.opts.Store.NamesBundle(turn, token.Environment(), digest); err != nil {
-			return err
+			return "", nil, err
 		}
-		body, err = h.opts.Store.OpenBundle(ctx, token.ProjectID, digest)
-		return err
-	}); err != nil {
-		return err
-	}
-	defer body.Close()
-	return copyStream(w, "application/zstd", h.readFairly(ctx, cancel, token.ProjectID, body))
+		body, err := h.opts.Store.OpenBundle(ctx, token.ProjectID, digest)
+		return "application/zstd", body, err
+	})
 }
 
 func writeNoContent(w http.ResponseWriter, err error) error {

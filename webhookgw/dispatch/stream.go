@@ -51,6 +51,28 @@ func withDeadline(w http.ResponseWriter) http.ResponseWriter {
 	return httpserver.AnswerWithin(w, responseTimeout)
 }
 
+// anyBytes is the content type of blobs of any type.
+const anyBytes = "application/octet-stream"
+
+// streamBlob opens a blob in the project's turn and streams it. The blob lasts longer than the turn, so open opens it with ctx.
+func (h *Handler) streamBlob(
+	w http.ResponseWriter, r *http.Request, token store.Token, open func(ctx, turn context.Context) (contentType string, blob io.ReadCloser, err error),
+) error {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	var contentType string
+	var blob io.ReadCloser
+	if err := h.callStore(ctx, token.ProjectID, func(turn context.Context) (err error) {
+		defer context.AfterFunc(turn, cancel)()
+		contentType, blob, err = open(ctx, turn)
+		return err
+	}); err != nil {
+		return err
+	}
+	defer blob.Close()
+	return copyStream(w, contentType, h.readFairly(ctx, cancel, token.ProjectID, blob))
+}
+
 // copyStream copies a body. After its start, an error breaks the response, so that the client sees that
 // it is incomplete.
 func copyStream(w http.ResponseWriter, contentType string, body io.Reader) error {
