@@ -4,6 +4,7 @@ package script
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"go.starlark.net/starlark"
@@ -23,8 +24,9 @@ var implementations = map[string]implementation{
 	"base64.encode": encodeBase64, "base64.decode": decodeBase64,
 	"url.escape": escapeURL, "url.query": encodeQuery, "url.parse": parseURL,
 	"hash.sha256": hashText, "hmac.sha256": signText,
-	"math.ceil": computeCeil, "math.floor": computeFloor, "math.round": computeRound, "math.sqrt": computeSqrt, "math.pow": computePower, "math.exp": computeExp, "math.log": computeLog,
-	"math.sin": computeSine, "math.cos": computeCosine, "math.asin": computeArcSine, "math.atan2": computeAngle, "math.radians": computeRadians,
+	"math.ceil": computeCeil, "math.floor": computeFloor, "math.round": computeRound, "math.sqrt": ofFloat(math.Sqrt), "math.pow": ofFloats(math.Pow),
+	"math.exp": ofFloat(math.Exp), "math.log": ofFloat(math.Log), "math.sin": ofFloat(math.Sin), "math.cos": ofFloat(math.Cos), "math.asin": ofFloat(math.Asin),
+	"math.atan2": ofFloats(math.Atan2), "math.radians": ofFloat(toRadians),
 	"uuid.new": newUUID, "random.int": randomInt,
 	"time.now": currentTime, "time.parse": parseTime, "time.format": formatTime, "time.add": addTime, "time.unix": unixTime,
 	"env": variable, "http.request": sendRequest("", 1), "http.save": sendRequest("", 0),

@@ -76,33 +76,17 @@ func roundDecimal(f float64, digits int) float64 {
 	return back
 }
 
-func computeSqrt(_ *call, a *arguments) (starlark.Value, error) {
-	return finiteFloat(a, math.Sqrt(a.floatArg(0)))
+// ofFloat returns the built-in function that computes f.
+func ofFloat(f func(float64) float64) implementation {
+	return func(_ *call, a *arguments) (starlark.Value, error) { return finiteFloat(a, f(a.floatArg(0))) }
 }
-func computePower(_ *call, a *arguments) (starlark.Value, error) {
-	return finiteFloat(a, math.Pow(a.floatArg(0), a.floatArg(1)))
+
+// ofFloats returns the built-in function that computes f.
+func ofFloats(f func(x, y float64) float64) implementation {
+	return func(_ *call, a *arguments) (starlark.Value, error) { return finiteFloat(a, f(a.floatArg(0), a.floatArg(1))) }
 }
-func computeExp(_ *call, a *arguments) (starlark.Value, error) {
-	return finiteFloat(a, math.Exp(a.floatArg(0)))
-}
-func computeLog(_ *call, a *arguments) (starlark.Value, error) {
-	return finiteFloat(a, math.Log(a.floatArg(0)))
-}
-func computeSine(_ *call, a *arguments) (starlark.Value, error) {
-	return finiteFloat(a, math.Sin(a.floatArg(0)))
-}
-func computeCosine(_ *call, a *arguments) (starlark.Value, error) {
-	return finiteFloat(a, math.Cos(a.floatArg(0)))
-}
-func computeArcSine(_ *call, a *arguments) (starlark.Value, error) {
-	return finiteFloat(a, math.Asin(a.floatArg(0)))
-}
-func computeAngle(_ *call, a *arguments) (starlark.Value, error) {
-	return finiteFloat(a, math.Atan2(a.floatArg(0), a.floatArg(1)))
-}
-func computeRadians(_ *call, a *arguments) (starlark.Value, error) {
-	return finiteFloat(a, a.floatArg(0)*math.Pi/180)
-}
+
+func toRadians(degrees float64) float64 { return degrees * math.Pi / 180 }
 
 // random returns the next 32 bytes that the call draws: SHA-256 of its seed and a counter.
 func (c *call) drawRandom() [sha256.Size]byte {
