@@ -104,7 +104,6 @@ func TestMetrics_Gateway(t *testing.T) {
 // lazy is a text that is computed when it is needed.
 type lazy func() string
 
-// String implements fmt.Stringer.
 func (l lazy) String() string { return l() }
 
 // TestMetrics_SyncWaiting: while a sync webhook waits, and by its outcome.

@@ -390,7 +390,6 @@ type syncBuffer struct {
 	out   *bytes.Buffer
 }
 
-// Write implements io.Writer.
 func (b *syncBuffer) Write(p []byte) (int, error) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()

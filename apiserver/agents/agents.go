@@ -70,7 +70,6 @@ type Agent struct {
 	VariantOf           *string         `json:"variant_of" doc:"The agent whose A/B variant this is; null if it is no variant."`
 }
 
-// Doc describes the type.
 func (Agent) Doc() string { return "An agent in a list." }
 
 // AgentDetails is the REST shape of one agent.
@@ -87,7 +86,6 @@ type AgentDetails struct {
 	costs.Costing
 }
 
-// Doc describes the type.
 func (AgentDetails) Doc() string {
 	return "An agent with its configuration, statistics and linked connectors."
 }
@@ -105,7 +103,6 @@ type AgentStats struct {
 	P95DurationMS     *int64   `json:"p95_duration_ms" doc:"95th percentile of these durations in milliseconds, accurate to 1 %; null if there are none."`
 }
 
-// Doc describes the type.
 func (AgentStats) Doc() string { return "Counts and durations of an agent's runs in the window." }
 
 // AgentConnector is a connector that is linked to an agent.
@@ -118,7 +115,6 @@ type AgentConnector struct {
 	Enabled bool               `json:"enabled" doc:"Whether the connector is enabled."`
 }
 
-// Doc describes the type.
 func (AgentConnector) Doc() string { return "A connector that is linked to an agent." }
 
 // MCPDrift is the drift of an MCP server of an agent.
@@ -128,7 +124,6 @@ type MCPDrift struct {
 	Since  time.Time `json:"since" doc:"When a runner first saw a difference."`
 }
 
-// Doc describes the type.
 func (MCPDrift) Doc() string {
 	return "An MCP server whose tools differ from the ones that the live deployment pins. Runs see the pinned descriptions. A new deployment pins the tools again."
 }
@@ -141,7 +136,6 @@ type Judge struct {
 	Evaluations  int64    `json:"evaluations" doc:"Number of runs that the judge has scored."`
 }
 
-// Doc describes the type.
 func (Judge) Doc() string { return "The average scores of a judge for an agent." }
 
 // AgentsQuery selects agents.
@@ -340,7 +334,6 @@ func showAgent(a store.AgentSummary) Agent {
 // AgentDeployment reports whether the live deployment has an agent.
 type AgentDeployment string
 
-// Schema describes the type.
 func (AgentDeployment) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "AgentDeploymentStatus", "Whether the live deployment has the agent.", "deployed", "not_deployed")
 }

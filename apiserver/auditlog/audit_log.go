@@ -47,7 +47,6 @@ type AuditEntry struct {
 	After         rest.Object `json:"after" doc:"The object after the call, without secrets; null if it does not exist."`
 }
 
-// Doc describes the type.
 func (AuditEntry) Doc() string {
 	return "An entry of the audit log: the actor, the operation, the object, the source and the outcome."
 }
@@ -61,7 +60,6 @@ type AuditActor struct {
 	OwnerName *string        `json:"owner_name" doc:"The name of the key's owner."`
 }
 
-// Doc describes the type.
 func (AuditActor) Doc() string { return "The actor of an audit log entry." }
 
 // AuditObject is the object of an entry.
@@ -71,7 +69,6 @@ type AuditObject struct {
 	Name *string `json:"name" doc:"The object's name."`
 }
 
-// Doc describes the type.
 func (AuditObject) Doc() string { return "The object of an audit log entry." }
 
 // AuditLog is a page of the audit log, newest first.
@@ -80,7 +77,6 @@ type AuditLog struct {
 	NextCursor *string      `json:"next_cursor" doc:"The cursor of the next page; null on the last page."`
 }
 
-// Doc describes the type.
 func (AuditLog) Doc() string { return "A page of the audit log." }
 
 // AuditLogQuery selects a page.
@@ -144,7 +140,6 @@ func showAuditEntry(e store.AuditEntry) AuditEntry {
 // AuditActorKind is how an actor acted.
 type AuditActorKind string
 
-// Schema describes the type.
 func (AuditActorKind) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "AuditActorKind", "The way in which an actor acted: through this API, with a command of the platform operator, or by writing "+
 		"an object through the Kubernetes API.", "api_key", "command", "kubernetes")

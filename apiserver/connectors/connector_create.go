@@ -24,7 +24,6 @@ type ConnectorCreate struct {
 	Config  ConnectorConfigInput `json:"config,omitempty" doc:"The connector's configuration, whose fields depend on type and mode. Default: all defaults. A cron connector needs a schedule."`
 }
 
-// Doc describes the type.
 func (ConnectorCreate) Doc() string { return "The connector to create." }
 
 // ConnectorCreateInput is the request that creates a connector.

@@ -15,7 +15,6 @@ import (
 // OutboundMode is when a link sends.
 type OutboundMode string
 
-// Schema describes the type.
 func (OutboundMode) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "OutboundMode", "When a link sends something: automatic sends the result of each run when it ends; agent_tool lets the agent "+
 		"send a payload with a tool while it runs; middleware lets the agent's middleware send a payload with send_connector.",
@@ -25,7 +24,6 @@ func (OutboundMode) Schema(r huma.Registry) *huma.Schema {
 // LinkStatus is a status whose results an automatic link sends.
 type LinkStatus string
 
-// Schema describes the type.
 func (LinkStatus) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "LinkStatus", "What an automatic link sends: results of runs with this status; delivery_failed sends reports of failed deliveries of "+
 		"the environment's other connectors.", v1alpha1.LinkCompleted.EnumValue(), v1alpha1.LinkFailed.EnumValue(), v1alpha1.LinkCancelled.EnumValue(),
@@ -35,7 +33,6 @@ func (LinkStatus) Schema(r huma.Registry) *huma.Schema {
 // DeliveringState is the state of deliveries.
 type DeliveringState string
 
-// Schema describes the type.
 func (DeliveringState) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "DeliveringState", "The state of an outbound connector's deliveries. failing: at least the last five attempts have failed; one delivery at a time "+
 		"is retried until one succeeds, and the others wait. rejecting: the destination rejected the last delivery; new deliveries are still sent. "+

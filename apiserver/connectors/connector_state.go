@@ -27,7 +27,6 @@ type Delivering struct {
 	Since  *time.Time      `json:"since" doc:"When the state began; null until the platform has recorded it."`
 }
 
-// Doc describes the type.
 func (Delivering) Doc() string { return "The state of an outbound connector's deliveries." }
 
 // deliveringStopped is the state of a connector that does not work.

@@ -21,7 +21,6 @@ type ConnectorUpdate struct {
 	Config  ConnectorConfigInput `json:"config,omitempty" doc:"The whole configuration; omitted fields get their defaults. Empty or masked credentials keep their stored values. The project's own secret is also kept if it is omitted and authentication does not change."`
 }
 
-// Doc describes the type.
 func (ConnectorUpdate) Doc() string {
 	return "The fields of a connector to change. Other fields keep their values."
 }

@@ -73,7 +73,6 @@ type Connector struct {
 	UpdatedAt      time.Time             `json:"updated_at" doc:"When the connector was last changed."`
 }
 
-// Doc describes the type.
 func (Connector) Doc() string { return "A connector links agents to the outside world." }
 
 func (c Connector) Audited() store.AuditObject {

@@ -25,7 +25,6 @@ type OutboundLink struct {
 	Statuses           []LinkStatus `json:"statuses" doc:"The statuses that are sent (automatic); empty for other modes."`
 }
 
-// Doc describes the type.
 func (OutboundLink) Doc() string { return "The rules for sending an agent's results." }
 
 // OutboundLinkInput are the rules for sending an agent's results in a request.
@@ -36,7 +35,6 @@ type OutboundLinkInput struct {
 	Statuses           []LinkStatus `json:"statuses,omitempty" maxItems:"4" doc:"Only results of runs that ended as completed, failed or cancelled; delivery_failed sends reports of failed deliveries. Default: completed."`
 }
 
-// Doc describes the type.
 func (OutboundLinkInput) Doc() string { return "The rules to set for sending an agent's results." }
 
 // sources are the connectors of an environment that start runs. Links can name them.

@@ -50,7 +50,6 @@ type Link struct {
 	UpdatedAt      time.Time `json:"updated_at" doc:"When the link was last changed."`
 }
 
-// Doc describes the type.
 func (Link) Doc() string {
 	return "A link connects an agent to a connector: events of the connector start the agent, or the connector sends the agent's results."
 }
@@ -65,7 +64,6 @@ type LinkCreate struct {
 	LinkSettings
 }
 
-// Doc describes the type.
 func (LinkCreate) Doc() string { return "The link to create." }
 
 // LinkSettings are the settings of a link that can change.
@@ -77,7 +75,6 @@ type LinkSettings struct {
 // LinkUpdate has the new settings of a link.
 type LinkUpdate struct{ LinkSettings }
 
-// Doc describes the type.
 func (LinkUpdate) Doc() string {
 	return "The new settings of a link, which replace all current settings."
 }
@@ -338,7 +335,6 @@ type UnreadyAgent struct {
 	Message        string `json:"message" doc:"Why the link is not in effect, with the remedy."`
 }
 
-// Doc describes the type.
 func (UnreadyAgent) Doc() string {
 	return "A linked agent whose link is not in effect, with the reason."
 }

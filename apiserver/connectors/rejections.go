@@ -43,7 +43,6 @@ type Rejection struct {
 	UserAgent     *string   `json:"user_agent" doc:"The User-Agent header; null if there was none."`
 }
 
-// Doc describes the type.
 func (Rejection) Doc() string { return "A request that a connector rejected." }
 
 // RejectionReport has the requests that a connector rejected.
@@ -54,7 +53,6 @@ type RejectionReport struct {
 	Since  time.Time        `json:"since" doc:"The start of the seven days that are counted, in UTC."`
 }
 
-// Doc describes the type.
 func (RejectionReport) Doc() string { return "The requests that a connector rejected." }
 
 var listRejections = rest.Handle((*Rejections).listRejections, rest.Endpoint{

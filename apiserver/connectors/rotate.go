@@ -20,7 +20,6 @@ type RotateSecret struct {
 	GraceSeconds *int32 `json:"grace_seconds,omitempty" minimum:"0" maximum:"31536000" doc:"How long the earlier secrets stay valid after this rotation, in seconds; 0 ends them at once. The connector keeps this value for later rotations. Default: the connector's value, at first 86400."`
 }
 
-// Doc describes the type.
 func (RotateSecret) Doc() string { return "The options of a secret rotation." }
 
 // RotateSecretInput is the request that rotates a secret.

@@ -38,7 +38,6 @@ const (
 	unknownRate  CostUnknown = "no_rate"
 )
 
-// Schema describes the type.
 func (CostUnknown) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "CostUnknown", "Why there is no cost: no model has a known price; the prices are in several currencies (use the parameter "+
 		"convert_costs_to if there is one); or the exchange rate of a day is unknown.", string(unknownPrice), string(differing), string(unknownRate))
@@ -59,7 +58,6 @@ type ModelUsage struct {
 	Costing
 }
 
-// Doc describes the type.
 func (ModelUsage) Doc() string { return "The usage of one model by runs." }
 
 // CostsQuery selects the currency of costs.
@@ -216,7 +214,6 @@ type TokenUsage struct {
 	TotalTokens       int64 `json:"total_tokens" doc:"All tokens."`
 }
 
-// Doc describes the type.
 func (TokenUsage) Doc() string { return "Counts of model tokens." }
 
 // Cost is an amount of money.
@@ -225,7 +222,6 @@ type Cost struct {
 	Amount   float64  `json:"amount" doc:"The amount in this currency." example:"0.0042"`
 }
 
-// Doc describes the type.
 func (Cost) Doc() string { return "An amount of money." }
 
 // NewCost returns the REST shape of a cost.
@@ -237,7 +233,6 @@ func NewCost(cost store.Cost) Cost {
 // Currency is an ISO 4217 currency code.
 type Currency string
 
-// Schema describes the type.
 func (Currency) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "Currency", "An ISO 4217 currency code.", "EUR", "USD")
 }

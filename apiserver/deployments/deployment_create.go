@@ -24,7 +24,6 @@ type DeploymentCreate struct {
 	Branch rest.Change[string] `json:"branch,omitempty" minLength:"1" maxLength:"255" doc:"The branch. Default: the environment's branch, else the repository's default branch." example:"main"`
 }
 
-// Doc describes the type.
 func (DeploymentCreate) Doc() string { return "The version to deploy." }
 
 // TransformSchema implements huma.SchemaTransformer: the body can be null.

@@ -13,7 +13,6 @@ import (
 // DeploymentStatus is the status of a deployment.
 type DeploymentStatus string
 
-// Schema describes the type.
 func (DeploymentStatus) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "DeploymentStatus", "The status of a deployment. deployed, failed and cancelled are final.",
 		"pending", "building", "deployed", "failed", "cancelled")
@@ -22,7 +21,6 @@ func (DeploymentStatus) Schema(r huma.Registry) *huma.Schema {
 // DeploymentPhase is the phase of a building deployment.
 type DeploymentPhase string
 
-// Schema describes the type.
 func (DeploymentPhase) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "DeploymentPhase", "The phase of a building deployment.", "fetching", "packing", "testing", "connecting")
 }
@@ -30,7 +28,6 @@ func (DeploymentPhase) Schema(r huma.Registry) *huma.Schema {
 // FailureReason is the reason of a failed deployment.
 type FailureReason string
 
-// Schema describes the type.
 func (FailureReason) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "FailureReason", "Why a deployment failed. model_provider_missing: an agent names a model whose provider the "+
 		"project does not have. store_restored: it is newer than the backup that the store was restored from.",
@@ -40,7 +37,6 @@ func (FailureReason) Schema(r huma.Registry) *huma.Schema {
 // CommitState is the state of a commit at the Git provider.
 type CommitState string
 
-// Schema describes the type.
 func (CommitState) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "CommitState", "The state of a commit at the Git provider.", "pending", "success", "failure", "error")
 }
@@ -48,7 +44,6 @@ func (CommitState) Schema(r huma.Registry) *huma.Schema {
 // SourceType is the source of the code of a deployment.
 type SourceType string
 
-// Schema describes the type.
 func (SourceType) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "SourceType", "The source of a deployment's code.", "git", "upload")
 }
@@ -56,7 +51,6 @@ func (SourceType) Schema(r huma.Registry) *huma.Schema {
 // ConnectorAction is the action of a deployment on a connector.
 type ConnectorAction string
 
-// Schema describes the type.
 func (ConnectorAction) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "ConnectorAction", "The action of a deployment on a connector of its code.",
 		"created", "updated", "unchanged", "retired", "skipped", "failed")

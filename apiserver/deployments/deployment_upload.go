@@ -163,7 +163,6 @@ type notedBody struct {
 	err error
 }
 
-// Read implements io.Reader.
 func (b *notedBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
 	if err != nil {

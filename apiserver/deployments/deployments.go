@@ -81,7 +81,6 @@ type Deployment struct {
 	CommitStatus rest.Null[CommitStatus] `json:"commit_status" doc:"The commit status at the Git provider; null if none was reported yet, and once the Kubernetes object of the deployment is deleted."`
 }
 
-// Doc describes the type.
 func (Deployment) Doc() string {
 	return "A version of the project's code that was built for an environment, with its outcome."
 }
@@ -92,7 +91,6 @@ type DeploymentItem struct {
 	FailedTestCount int `json:"failed_test_count" doc:"How many test cases failed."`
 }
 
-// Doc describes the type.
 func (DeploymentItem) Doc() string { return "A deployment in a list." }
 
 // DeploymentSource is the source of the code.
@@ -105,7 +103,6 @@ type DeploymentSource struct {
 	Author        *string    `json:"author" doc:"The commit's author."`
 }
 
-// Doc describes the type.
 func (DeploymentSource) Doc() string { return "The source of a deployment's code." }
 
 // DeploymentAgent is an agent of a deployment.
@@ -117,7 +114,6 @@ type DeploymentAgent struct {
 	VariantOf   *string `json:"variant_of" doc:"The agent whose A/B variant this is; null if it is no variant."`
 }
 
-// Doc describes the type.
 func (DeploymentAgent) Doc() string { return "An agent of a deployment." }
 
 // CommitStatus is the commit status of a deployment at the Git provider.
@@ -126,7 +122,6 @@ type CommitStatus struct {
 	Error *string                `json:"error" doc:"Why the current state was not reported; null if it was."`
 }
 
-// Doc describes the type.
 func (CommitStatus) Doc() string { return "The commit status at the Git provider." }
 
 // TestResult is the result of a test case.
@@ -145,7 +140,6 @@ type TestResult struct {
 	costs.Costing
 }
 
-// Doc describes the type.
 func (TestResult) Doc() string { return "The result of a test case of a deployment." }
 
 // ConnectorResult is the outcome of a deployment for a connector in its code.
@@ -156,7 +150,6 @@ type ConnectorResult struct {
 	Error       *string         `json:"error" doc:"Why the action failed; else null."`
 }
 
-// Doc describes the type.
 func (ConnectorResult) Doc() string {
 	return "The outcome of a deployment for a connector of the project's code."
 }

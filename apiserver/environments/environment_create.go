@@ -25,7 +25,6 @@ type EnvironmentCreate struct {
 	CopyFrom  *rest.ID                 `json:"copy_from_environment_id,omitempty" doc:"The environment whose variables and OAuth apps are copied."`
 }
 
-// Doc describes the type.
 func (EnvironmentCreate) Doc() string { return "The environment to create." }
 
 // EnvironmentSettingsInput has settings of an environment in a request.
@@ -33,7 +32,6 @@ type EnvironmentSettingsInput struct {
 	Runner RunnerSettingsInput `json:"runner,omitempty" doc:"The pool of runner pods."`
 }
 
-// Doc describes the type.
 func (EnvironmentSettingsInput) Doc() string { return "The settings of an environment to set." }
 
 // RunnerSettingsInput has settings of the runner pool in a request.
@@ -45,7 +43,6 @@ type RunnerSettingsInput struct {
 	Limits      map[string]rest.Quantity `json:"limits,omitempty" maxProperties:"8" doc:"All resource limits of a pod, as Kubernetes quantities, at most the plan's limits. Default: the plan's limits." example:"{\"memory\":\"1Gi\"}"`
 }
 
-// Doc describes the type.
 func (RunnerSettingsInput) Doc() string { return "The settings of the runner pool to set." }
 
 // EnvironmentCreateInput is the request that creates an environment.

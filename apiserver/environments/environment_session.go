@@ -23,7 +23,6 @@ type TestSession struct {
 	ExpiresAt time.Time `json:"expires_at" doc:"When the session expires unless it is renewed."`
 }
 
-// Doc describes the type.
 func (TestSession) Doc() string { return "A test session in an environment." }
 
 // TestSessionRequest is a session to start or renew.
@@ -32,7 +31,6 @@ type TestSessionRequest struct {
 	TTLSeconds int    `json:"ttl_seconds,omitempty" minimum:"10" maximum:"3600" default:"300" doc:"Duration of the session from now, in seconds."`
 }
 
-// Doc describes the type.
 func (TestSessionRequest) Doc() string { return "The test session to start or renew." }
 
 // TestSessionInput is the request that begins or renews a session.

@@ -17,7 +17,6 @@ type EnvironmentUpdate struct {
 	Settings  EnvironmentSettingsInput `json:"settings,omitempty" doc:"The settings. Omitted settings keep their values."`
 }
 
-// Doc describes the type.
 func (EnvironmentUpdate) Doc() string { return "The fields of an environment to change." }
 
 // EnvironmentUpdateInput is the request that changes an environment.

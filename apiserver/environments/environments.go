@@ -59,7 +59,6 @@ type Environment struct {
 	UpdatedAt         time.Time              `json:"updated_at" doc:"When the environment was last changed."`
 }
 
-// Doc describes the type.
 func (Environment) Doc() string { return "An environment in which agents are deployed and run." }
 
 func (e Environment) Audited() store.AuditObject {
@@ -76,7 +75,6 @@ type EnvironmentSettings struct {
 	Runner RunnerSettings `json:"runner" doc:"The pool of runner pods."`
 }
 
-// Doc describes the type.
 func (EnvironmentSettings) Doc() string { return "The settings of an environment." }
 
 // RunnerSettings are the settings of the runner pool.
@@ -88,7 +86,6 @@ type RunnerSettings struct {
 	Limits      map[string]string `json:"limits" doc:"Resource limits of a pod, as Kubernetes quantities."`
 }
 
-// Doc describes the type.
 func (RunnerSettings) Doc() string { return "The settings of the pool of runner pods." }
 
 var listEnvironments = rest.Handle((*API).listEnvironments, rest.Endpoint{
@@ -218,7 +215,6 @@ func (e *Environment) Texts() []*string { return rest.PresentTexts(e.Message) }
 // EnvironmentKind is the purpose of an environment.
 type EnvironmentKind string
 
-// Schema describes the type.
 func (EnvironmentKind) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "EnvironmentKind", "The purpose of an environment.", "standard", "test")
 }

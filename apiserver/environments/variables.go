@@ -43,7 +43,6 @@ type Variable struct {
 	SecretRef rest.Null[KeyOf] `json:"secret_ref" doc:"The key of a Secret that holds the value, as secretKeyRef in the Environment object; null if there is none."`
 }
 
-// Doc describes the type.
 func (Variable) Doc() string { return "A variable of an environment." }
 
 // KeyOf is a key of a Secret.
@@ -52,13 +51,11 @@ type KeyOf struct {
 	Key  string `json:"key" doc:"The key in the Secret."`
 }
 
-// Doc describes the type.
 func (KeyOf) Doc() string { return "A key of a Kubernetes Secret." }
 
 // KeyOfInput is a KeyOf in a request.
 type KeyOfInput KeyOf
 
-// Doc describes the type.
 func (KeyOfInput) Doc() string { return "A key of a Kubernetes Secret, as a response showed it." }
 
 // VariableInput is a variable in a request.
@@ -69,7 +66,6 @@ type VariableInput struct {
 	SecretRef rest.Change[KeyOfInput] `json:"secret_ref,omitempty" doc:"The value from a response. Only secretKeyRef in the Environment object can set it."`
 }
 
-// Doc describes the type.
 func (VariableInput) Doc() string { return "A variable to set." }
 
 // VariablesInput is the request that replaces the variables of an environment.

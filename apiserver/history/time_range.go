@@ -13,7 +13,6 @@ import (
 // AgentTimeRange is a window of statistics and lists of runs.
 type AgentTimeRange string
 
-// Schema describes the type.
 func (AgentTimeRange) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "AgentTimeRange", "A window that ends now, or a calendar period in UTC. all has no start.",
 		"24h", "7d", "30d", "90d", "today", "this_month", "last_month", "this_year", "all")
@@ -22,7 +21,6 @@ func (AgentTimeRange) Schema(r huma.Registry) *huma.Schema {
 // RunStatusFilter is a status that filters agent runs.
 type RunStatusFilter string
 
-// Schema describes the type.
 func (RunStatusFilter) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "RunStatusFilter", "A status to filter agent runs by. No run is scheduled or awaiting_approval in this release.",
 		"queued", "running", "completed", "failed", "cancelled")

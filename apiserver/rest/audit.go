@@ -196,10 +196,8 @@ type heldAnswer struct {
 	body   bytes.Buffer
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (h *heldAnswer) WriteHeader(status int) { h.status = status }
 
-// Write implements http.ResponseWriter.
 func (h *heldAnswer) Write(p []byte) (int, error) { return h.body.Write(p) }
 
 // Unwrap supports http.ResponseController.

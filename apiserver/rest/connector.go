@@ -21,7 +21,6 @@ type ConnectorPath struct {
 // ConnectorType is the type of a connector.
 type ConnectorType string
 
-// Schema describes the type.
 func (ConnectorType) Schema(r huma.Registry) *huma.Schema {
 	var values []string
 	for _, t := range v1alpha1.ConnectorTypes {

@@ -28,7 +28,6 @@ func (n *Name) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
 	return []error{&huma.ErrorDetail{Location: at.String(), Message: message}}
 }
 
-// Schema describes the type.
 func (Name) Schema(huma.Registry) *huma.Schema {
 	return huma.SchemaFromType(nil, reflect.TypeFor[string]())
 }

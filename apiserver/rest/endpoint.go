@@ -188,7 +188,6 @@ type Done struct {
 	OK bool `json:"ok" doc:"Whether the call took effect." example:"true"`
 }
 
-// Doc describes the type.
 func (Done) Doc() string { return "The response of a call that returns no object." }
 
 // NewResponse responds with a body that has no ETag, such as a list.

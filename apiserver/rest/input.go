@@ -54,7 +54,6 @@ func (id ID) String() string { return uuid.UUID(id).String() }
 // IsZero reports whether the ID is not set.
 func (id ID) IsZero() bool { return uuid.UUID(id) == uuid.Nil }
 
-// Schema describes the type.
 func (ID) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: idFormat, Examples: []any{"2b1f6c1e-6d0c-4d2a-9a53-6a0b8d9b7f10"}}
 }
@@ -65,7 +64,6 @@ type Moment struct {
 	Given bool
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler.
 func (m *Moment) UnmarshalText(text []byte) (err error) {
 	if m.At, err = time.Parse(time.RFC3339Nano, string(text)); err != nil {
 		return errors.New(messageTime)
@@ -77,7 +75,6 @@ func (m *Moment) UnmarshalText(text []byte) (err error) {
 	return nil
 }
 
-// Schema describes the type.
 func (Moment) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "date-time"}
 }

@@ -109,7 +109,6 @@ func listAnd(words []string) string {
 // Permission is a permission in a response.
 type Permission string
 
-// Schema describes the type.
 func (Permission) Schema(r huma.Registry) *huma.Schema {
 	var names []string
 	for _, p := range v1alpha1.Permissions() {

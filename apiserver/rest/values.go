@@ -25,7 +25,6 @@ func (n Null[T]) MarshalJSON() ([]byte, error) { return json.Marshal(n.Value) }
 // UnmarshalJSON reads a value or null.
 func (n *Null[T]) UnmarshalJSON(data []byte) error { return json.Unmarshal(data, &n.Value) }
 
-// Schema describes the type.
 func (Null[T]) Schema(r huma.Registry) *huma.Schema {
 	t := reflect.TypeFor[T]()
 	s := *r.Schema(t, true, t.Name())
@@ -48,7 +47,6 @@ func OptionalWord[T ~string, S ~string](s S) Null[T] {
 // Quantity is the quantity of a compute resource.
 type Quantity string
 
-// Schema describes the type.
 func (Quantity) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Pattern: v1alpha1.QuantityPattern, PatternDescription: "a quantity such as 500m, 2 or 1Gi", Examples: []any{"1Gi"}}
 }
@@ -65,7 +63,6 @@ func (c *Change[T]) UnmarshalJSON(data []byte) error {
 	return c.To.UnmarshalJSON(data)
 }
 
-// Schema describes the type.
 func (Change[T]) Schema(r huma.Registry) *huma.Schema {
 	t := reflect.TypeFor[T]()
 	s := *r.Schema(t, false, t.Name()) // huma explains errors of this form, but not errors of alternatives
@@ -106,7 +103,6 @@ func (o *Object) UnmarshalJSON(data []byte) error {
 	return (*json.RawMessage)(o).UnmarshalJSON(data)
 }
 
-// Schema describes the type.
 func (Object) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeObject, AdditionalProperties: true, Nullable: true}
 }

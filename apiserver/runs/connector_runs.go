@@ -64,7 +64,6 @@ type ConnectorRun struct {
 	NextAttemptAt *time.Time              `json:"next_attempt_at" doc:"Outbound: when the next attempt is due; null during an attempt, after the last attempt, and for other modes."`
 }
 
-// Doc describes the type.
 func (ConnectorRun) Doc() string {
 	return "An event that a connector received, a tick of its schedule, or a delivery."
 }
@@ -80,7 +79,6 @@ type Attempt struct {
 	ResponseExcerpt *string   `json:"response_excerpt" doc:"Beginning of the response body; null in lists, if there was no body, and if the project had reached its storage limit."`
 }
 
-// Doc describes the type.
 func (Attempt) Doc() string { return "A delivery attempt." }
 
 // ConnectorRunList is a page of connector runs, newest first.
@@ -91,7 +89,6 @@ type ConnectorRunList struct {
 	Offset int            `json:"offset" doc:"Number of newer connector runs before this page."`
 }
 
-// Doc describes the type.
 func (ConnectorRunList) Doc() string { return "A page of connector runs." }
 
 // ConnectorRunPath names a connector run.

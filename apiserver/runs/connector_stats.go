@@ -26,7 +26,6 @@ type ConnectorStats struct {
 	LastRunStatus     rest.Null[ConnectorRunStatus] `json:"last_run_status" doc:"The status of the newest stored connector run; null if there is none."`
 }
 
-// Doc describes the type.
 func (ConnectorStats) Doc() string { return "Statistics of a connector's runs in the window." }
 
 var getConnectorStats = rest.Handle((*ConnectorRuns).getConnectorStats, rest.Endpoint{

@@ -48,7 +48,6 @@ type ReplayCreate struct {
 	RatePerMinute int64         `json:"rate_per_minute,omitempty" default:"600" minimum:"1" maximum:"6000" doc:"Maximum number of replays in a minute."`
 }
 
-// Doc describes the type.
 func (ReplayCreate) Doc() string { return "The connector runs to replay, and the rate." }
 
 // ReplayCreateInput is the request that starts a bulk replay.
@@ -84,7 +83,6 @@ type Replay struct {
 	EndedAt       *time.Time       `json:"ended_at" doc:"When the replay ended."`
 }
 
-// Doc describes the type.
 func (Replay) Doc() string { return "A bulk replay of a connector's runs, or the result of a dry run." }
 
 func (r Replay) Audited() store.AuditObject {

@@ -15,7 +15,6 @@ import (
 // RunStatus is the status of an agent run.
 type RunStatus string
 
-// Schema describes the type.
 func (RunStatus) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "RunStatus", "The status of an agent run. completed, failed and cancelled are final.",
 		"scheduled", "queued", "running", "awaiting_approval", "completed", "failed", "cancelled")
@@ -24,7 +23,6 @@ func (RunStatus) Schema(r huma.Registry) *huma.Schema {
 // ConnectorRunStatus is the status of a connector run.
 type ConnectorRunStatus string
 
-// Schema describes the type.
 func (ConnectorRunStatus) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "ConnectorRunStatus", "The status of an event or a delivery. pending: the next delivery attempt is due later. "+
 		"An event has failed if one of its agent runs failed, else completed if one completed, else all were cancelled. "+
@@ -35,7 +33,6 @@ func (ConnectorRunStatus) Schema(r huma.Registry) *huma.Schema {
 // TriggerType is the cause of a connector run.
 type TriggerType string
 
-// Schema describes the type.
 func (TriggerType) Schema(r huma.Registry) *huma.Schema {
 	var values []string
 	for _, t := range store.TriggerTypes {
@@ -47,7 +44,6 @@ func (TriggerType) Schema(r huma.Registry) *huma.Schema {
 // EndedStatus is a final status of a connector run.
 type EndedStatus string
 
-// Schema describes the type.
 func (EndedStatus) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "EndedStatus", "The final status of a connector run.", "completed", "failed", "skipped", "cancelled")
 }
@@ -55,7 +51,6 @@ func (EndedStatus) Schema(r huma.Registry) *huma.Schema {
 // ReplayStatus is the status of a replay.
 type ReplayStatus string
 
-// Schema describes the type.
 func (ReplayStatus) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "ReplayStatus", "The status of a replay. completed, cancelled and failed are final. dry_run: only the matches were counted.",
 		"running", "completed", "cancelled", "failed", "dry_run")
@@ -64,7 +59,6 @@ func (ReplayStatus) Schema(r huma.Registry) *huma.Schema {
 // DeliveryKind is what a delivery carries.
 type DeliveryKind string
 
-// Schema describes the type.
 func (DeliveryKind) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "DeliveryKind", "What a delivery carries: the result of a run, a payload that a run sends with a tool, a report of another failed "+
 		"delivery, or a test.", string(store.DeliverResult), string(store.DeliverPayload), string(store.DeliverFailure), string(store.DeliverTest))
@@ -73,7 +67,6 @@ func (DeliveryKind) Schema(r huma.Registry) *huma.Schema {
 // TimeRange is a window that ends now.
 type TimeRange string
 
-// Schema describes the type.
 func (TimeRange) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "TimeRange", "A window that ends now.", "1h", "6h", "24h", "7d", "30d")
 }
@@ -81,7 +74,6 @@ func (TimeRange) Schema(r huma.Registry) *huma.Schema {
 // SpanKind is the kind of a step.
 type SpanKind string
 
-// Schema describes the type.
 func (SpanKind) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "SpanKind", "The kind of a step. run: the run itself. agent, model, tool, mcp: an agent, a model request, a call of a tool "+
 		"or of an MCP server. effect: an effect or a read of a script. middleware, hook, guardrail, step: a script or a check. wait: a pause "+
@@ -91,7 +83,6 @@ func (SpanKind) Schema(r huma.Registry) *huma.Schema {
 // LogLevel is the severity of a log line.
 type LogLevel string
 
-// Schema describes the type.
 func (LogLevel) Schema(r huma.Registry) *huma.Schema {
 	return rest.Enumeration(r, "LogLevel", "The severity of a log line.", "debug", "info", "warning", "error")
 }

@@ -35,7 +35,6 @@ type Span struct {
 	Output     any                         `json:"output" doc:"The answer of a model or the result of a call as JSON; {\"omitted_bytes\": n} if it is large."`
 }
 
-// Doc describes the type.
 func (Span) Doc() string { return "A step of a run." }
 
 // SpanEvent is something that happened during a step.
@@ -45,7 +44,6 @@ type SpanEvent struct {
 	Attributes rest.Object `json:"attributes" doc:"More about the event, as in attributes of steps."`
 }
 
-// Doc describes the type.
 func (SpanEvent) Doc() string { return "Something that happened during a step." }
 
 // LogLine is a log line of a run.
@@ -58,7 +56,6 @@ type LogLine struct {
 	SpanID   string      `json:"span_id" doc:"The step that wrote the line."`
 }
 
-// Doc describes the type.
 func (LogLine) Doc() string { return "A log line of a run." }
 
 // maxTraceJournal limits the journal that a request reads, in bytes of its entries. At most store.MaxJournalPage of them are in

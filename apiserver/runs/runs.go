@@ -71,7 +71,6 @@ type SavedFile struct {
 	MIMEType string `json:"mime_type" doc:"The type that the sender of the file declared." example:"application/pdf"`
 }
 
-// Doc describes the type.
 func (SavedFile) Doc() string { return "A file that a run saved." }
 
 // Run is the REST shape of an agent run.
@@ -107,7 +106,6 @@ type Run struct {
 	costs.Costing
 }
 
-// Doc describes the type.
 func (Run) Doc() string { return "A run of an agent.\n\n" + runerror.Describe() }
 
 // RunPath names a run.
@@ -141,7 +139,6 @@ type RunList struct {
 	NextCursor *string `json:"next_cursor" doc:"The cursor of the next page; null on the last page."`
 }
 
-// Doc describes the type.
 func (RunList) Doc() string { return "A page of runs." }
 
 var listRuns = rest.Handle((*API).listRuns, rest.Endpoint{

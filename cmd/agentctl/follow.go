@@ -114,7 +114,6 @@ type syncWriter struct {
 	w     io.Writer
 }
 
-// Write implements io.Writer.
 func (s *syncWriter) Write(p []byte) (int, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

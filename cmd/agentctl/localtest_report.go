@@ -27,7 +27,6 @@ const (
 	testJUnit testOutput = "junit"
 )
 
-// String implements pflag.Value.
 func (o *testOutput) String() string { return string(*o) }
 
 // Set accepts json, yaml and junit.

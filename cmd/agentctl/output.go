@@ -32,7 +32,6 @@ func (o *output) bindFlags(flags *pflag.FlagSet) {
 	flags.VarP(o, "output", "o", "print the response of the REST API as json or yaml instead of text")
 }
 
-// String implements pflag.Value.
 func (o *output) String() string { return string(*o) }
 
 // Set accepts json and yaml.

@@ -73,7 +73,6 @@ func control(sequence string) string { return mark + sequence + mark }
 // sequences matches the permitted sequences: colors, the column of the cursor, and clearing the rest of its line.
 var sequences = regexp.MustCompile(`^\[[0-9]*[mGK]$`)
 
-// Write implements io.Writer.
 func (t *terminal) Write(p []byte) (int, error) {
 	var shown strings.Builder
 	rest := string(p)

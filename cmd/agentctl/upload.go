@@ -93,7 +93,6 @@ type progressReader struct {
 	out        io.Writer
 }
 
-// Read implements io.Reader.
 func (p *progressReader) Read(piece []byte) (int, error) {
 	n, err := p.ReadCloser.Read(piece)
 	p.done += n

@@ -160,7 +160,6 @@ const CodeToolUnavailable = "tool_unavailable"
 // ToolError is an error of a tool with a code. The model sees the message.
 type ToolError struct{ Code, Message string }
 
-// Error implements error.
 func (e *ToolError) Error() string { return e.Message }
 
 // ChangeContext changes values of the run's context when the call ends; a nil deletes one.
@@ -174,7 +173,6 @@ type Stop struct {
 	Unpublished bool `json:"unpublished,omitempty"`
 }
 
-// Error implements error.
 func (s *Stop) Error() string { return "the run was stopped by a script" }
 
 // The beginnings of owners of effects and steps that belong to no call of a model.

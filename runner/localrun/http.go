@@ -46,7 +46,6 @@ type transport struct {
 	observer *observer
 }
 
-// RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	o := t.observer
 	o.hideHeaders(req.Header)

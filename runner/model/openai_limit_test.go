@@ -18,7 +18,6 @@ import (
 // answering is a client that records the body of a request and answers it.
 type answering struct{ sent map[string]any }
 
-// RoundTrip implements http.RoundTripper.
 func (a *answering) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := json.NewDecoder(req.Body).Decode(&a.sent); err != nil {
 		return nil, err

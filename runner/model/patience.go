@@ -61,7 +61,6 @@ type heardBody struct {
 	silence *time.Timer
 }
 
-// Read implements io.Reader.
 func (b *heardBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
@@ -73,7 +72,6 @@ func (b *heardBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements io.Closer.
 func (b *heardBody) Close() error {
 	b.silence.Stop()
 	defer b.cancel(nil)

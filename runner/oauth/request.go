@@ -115,7 +115,6 @@ var (
 // boundedTransport reads answers as a whole, up to a limit: the library hides the errors of reads.
 type boundedTransport struct{ next http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (t boundedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
 	req.Header.Set("Accept", "application/json")

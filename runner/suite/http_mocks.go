@@ -21,7 +21,6 @@ import (
 // is sent.
 type mockTransport []bundle.HTTPMock
 
-// RoundTrip implements http.RoundTripper.
 func (m mockTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		defer func() { _ = req.Body.Close() }() // as a transport must

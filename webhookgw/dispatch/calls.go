@@ -124,5 +124,4 @@ func (h *Handler) readFairly(ctx context.Context, cancel context.CancelFunc, pro
 
 type readerFunc func(p []byte) (int, error)
 
-// Read implements io.Reader.
 func (read readerFunc) Read(p []byte) (int, error) { return read(p) }

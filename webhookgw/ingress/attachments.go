@@ -169,7 +169,6 @@ type limitedReader struct {
 	err        error // the final error of the reader
 }
 
-// Read implements io.Reader.
 func (c *limitedReader) Read(p []byte) (int, error) {
 	if int64(len(p)) > c.left+1 {
 		p = p[:c.left+1]

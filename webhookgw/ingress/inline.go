@@ -91,7 +91,6 @@ func (j *inlineFiles) finishBody() error {
 	return nil
 }
 
-// Read implements io.Reader.
 func (j *inlineFiles) Read(p []byte) (int, error) {
 	for j.out.Len() == 0 || len(j.piece) > 0 && j.out.Len() < jsonPiece && j.err == nil {
 		if j.err != nil {
@@ -237,7 +236,6 @@ type base64Text struct {
 	out     bytes.Buffer
 }
 
-// Read implements io.Reader.
 func (e *base64Text) Read(p []byte) (int, error) {
 	for e.out.Len() == 0 {
 		if e.ended {

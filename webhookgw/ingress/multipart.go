@@ -152,7 +152,6 @@ func (p *multipartReader) readFile(raw *multipart.Part, field string, data io.Re
 // failingReader returns its error after the last byte, except io.EOF.
 type failingReader struct{ err error }
 
-// Read implements io.Reader.
 func (f failingReader) Read([]byte) (int, error) {
 	if f.err == nil || errors.Is(f.err, io.ErrUnexpectedEOF) {
 		return 0, io.EOF
@@ -167,7 +166,6 @@ type partData struct {
 	raw   io.Reader // the encoded bytes
 }
 
-// Read implements io.Reader.
 func (d *partData) Read(to []byte) (int, error) {
 	n, err := d.data.Read(to)
 	d.parts.hashBytes(to[:n])
@@ -201,7 +199,6 @@ type boundedReader struct {
 	err  error
 }
 
-// Read implements io.Reader.
 func (b *boundedReader) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err

@@ -21,7 +21,6 @@ import (
 // error, because a handshake is no event.
 type challenge string
 
-// Error implements error.
 func (challenge) Error() string { return "the request is a handshake" }
 
 // canBeHandshake reports whether a request can be a handshake, by its headers.

@@ -40,7 +40,6 @@ type formedInput struct{}
 func (formedInput) refused() bool  { return false }
 func (formedInput) problem() error { return nil }
 
-// Read implements io.Reader.
 func (u *bodyUpload) Read(piece []byte) (int, error) {
 	if u.err != nil {
 		return 0, u.err
@@ -62,7 +61,6 @@ func (u *bodyUpload) refused() bool {
 // incomplete body does not look complete.
 type unrefusedUpload struct{ *bodyUpload }
 
-// Read implements io.Reader.
 func (a unrefusedUpload) Read(piece []byte) (int, error) {
 	n, err := a.bodyUpload.Read(piece)
 	if a.refused() {

@@ -46,7 +46,6 @@ type statusRecorder struct {
 	status int
 }
 
-// RoundTrip implements http.RoundTripper.
 func (r *statusRecorder) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := r.next.RoundTrip(req)
 	if err == nil {

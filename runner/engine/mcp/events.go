@@ -30,7 +30,6 @@ type events struct {
 	err   error
 }
 
-// Read implements io.Reader.
 func (e *events) Read(p []byte) (int, error) {
 	for e.out.Len() == 0 {
 		if e.err != nil {
@@ -44,7 +43,6 @@ func (e *events) Read(p []byte) (int, error) {
 	return e.out.Read(p)
 }
 
-// Close implements io.Closer.
 func (e *events) Close() error { return e.body.Close() }
 
 // readEvent reads one event into out. It returns io.EOF after the answer.

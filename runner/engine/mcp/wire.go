@@ -93,7 +93,6 @@ type wire struct {
 	tokens *oauth.Source // nil without credentials
 }
 
-// RoundTrip implements http.RoundTripper.
 func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	head, err := readHead(req)
 	if err != nil {
