@@ -15,34 +15,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/runner/oauth"
 	"github.com/agentplatform/agentplatform/runner/oauth/oauthtest"
 )
 
-// clock is a clock that tests move.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // newApps returns apps behind the guard, which allows test servers, with a clock.
-func newApps(t *testing.T, rules egress.Rules, timeout time.Duration) (*oauth.Apps, *clock) {
+func newApps(t *testing.T, rules egress.Rules, timeout time.Duration) (*oauth.Apps, *clocktesting.FakeClock) {
 	t.Helper()
-	now := &clock{now: time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)}
+	now := clocktesting.NewFakeClock(time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC))
 	client := egress.New(rules).Client(egress.Tool, egress.ClientOptions{MaxResponse: 8 << 20})
 	t.Cleanup(client.CloseIdleConnections)
 	return oauth.NewApps(oauth.AppsConfig{HTTP: client, Now: now.Now, Timeout: timeout}), now
@@ -104,10 +87,10 @@ func TestSource_KeepsTokenUntilItsEnd(t *testing.T) {
 				return token
 			}
 			require.Equal(t, oauthtest.Token(1), use())
-			now.pass(row.used)
+			now.Step(row.used)
 			require.Equal(t, oauthtest.Token(1), use())
 			if row.more > 0 {
-				now.pass(row.more)
+				now.Step(row.more)
 				require.Equal(t, oauthtest.Token(1), use(), "it is renewed in the background")
 				renewed, err := apps.Source(s.App("crm")).Replace(t.Context(), oauthtest.Token(1), nil)
 				require.NoError(t, err)
@@ -282,23 +265,23 @@ func TestSource_PausesAfterFailures(t *testing.T) {
 		}
 		requests++
 		require.Len(t, s.Requests(), requests)
-		now.pass(pause*time.Second - time.Nanosecond)
+		now.Step(pause*time.Second - time.Nanosecond)
 		_, err := source.Replace(t.Context(), token, nil)
 		require.Error(t, err)
 		require.Len(t, s.Requests(), requests, "it pauses for %d s", pause)
-		now.pass(time.Nanosecond)
+		now.Step(time.Nanosecond)
 	}
-	now.pass(time.Hour)
+	now.Step(time.Hour)
 	_, err = source.Replace(t.Context(), token, nil)
 	require.Error(t, err)
-	now.pass(time.Second)
+	now.Step(time.Second)
 	failing.Store(false)
 	next, err := source.Replace(t.Context(), token, nil)
 	require.NoError(t, err)
 	failing.Store(true)
 	_, err = source.Replace(t.Context(), next, nil)
 	require.Error(t, err)
-	now.pass(time.Second)
+	now.Step(time.Second)
 	failing.Store(false)
 	_, err = source.Replace(t.Context(), next, nil)
 	require.NoError(t, err, "a success ends the growth of the pause")
@@ -314,11 +297,11 @@ func TestSource_UsesTokenWhileRenewalFails(t *testing.T) {
 	first, err := source.Token(t.Context())
 	require.NoError(t, err)
 	s.Answer = text(503, "c4nary")
-	now.pass(3599 * time.Second)
+	now.Step(3599 * time.Second)
 	token, err := source.Token(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, first, token)
-	now.pass(time.Second)
+	now.Step(time.Second)
 	_, err = source.Token(t.Context())
 	require.Error(t, err, "it has ended")
 }
@@ -343,14 +326,14 @@ func TestSource_RenewsInBackground(t *testing.T) {
 		<-answer
 		return false
 	}
-	now.pass(3570 * time.Second)
+	now.Step(3570 * time.Second)
 	for range 3 {
 		token, err := source.Token(caller)
 		require.NoError(t, err)
 		require.Equal(t, first, token)
 	}
 	<-asked
-	now.pass(30 * time.Second)
+	now.Step(30 * time.Second)
 	_, err = source.Token(caller)
 	require.ErrorIs(t, err, context.Canceled, "the token has ended")
 	tokens := make(chan string)

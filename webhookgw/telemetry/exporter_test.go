@@ -27,6 +27,7 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	trace "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/metrics"
@@ -231,24 +232,6 @@ func newCollector(t *testing.T, status int) (url string, requests <-chan request
 	return server.URL, got
 }
 
-// clock is a clock that tests move.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) advance(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // timers has functions that an Exporter wants to call later. Tests call them.
 type timers struct {
 	mu    sync.Mutex
@@ -275,8 +258,8 @@ func (t *timers) fireAll() {
 }
 
 // newExporter returns an exporter that may reach this machine.
-func newExporter(f *fakeStore, registry prometheus.Registerer) (*Exporter, *clock) {
-	c := &clock{now: time.Unix(5000, 0)}
+func newExporter(f *fakeStore, registry prometheus.Registerer) (*Exporter, *clocktesting.FakeClock) {
+	c := clocktesting.NewFakeClock(time.Unix(5000, 0))
 	f.delays = map[uuid.UUID]time.Duration{}
 	return New(Options{
 		Store: f, Keys: fakeKeys{}, Logger: slog.New(slog.DiscardHandler), Now: c.Now, Metrics: metrics.NewGateway(registry),
@@ -418,7 +401,7 @@ func TestExporter_RepeatsFailedRequests(t *testing.T) {
 		require.NotContains(t, f.lastClaim().Without, due.ProjectID)
 		exportAll(t, e)
 		require.Contains(t, f.lastClaim().Without, due.ProjectID, "it pauses")
-		now.advance(wait)
+		now.Step(wait)
 	}
 	require.Empty(t, f.ended)
 	require.Equal(t, map[string]float64{"dropped": 3, "exported": 0, "failed": 6}, countsOf(t, registry))

@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/egress"
@@ -152,24 +153,6 @@ func textResult(text string) string {
 	return `{"content":[{"type":"text","text":` + string(data) + `}]}`
 }
 
-// clock is a clock that tests set.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // testAuthorities has the certificate of all servers of httptest.
 var testAuthorities = sync.OnceValue(func() *x509.CertPool {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
@@ -188,9 +171,9 @@ func guarded() *http.Client {
 }
 
 // newClient returns a client with a clock, which waits for nothing between repetitions.
-func newClient(t *testing.T, change ...func(*mcp.Config)) (*mcp.Client, *clock) {
+func newClient(t *testing.T, change ...func(*mcp.Config)) (*mcp.Client, *clocktesting.FakeClock) {
 	t.Helper()
-	now := &clock{now: time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)}
+	now := clocktesting.NewFakeClock(time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC))
 	cfg := mcp.Config{HTTP: guarded(), Now: now.Now, Sleep: func(ctx context.Context, _ time.Duration) error { return ctx.Err() }}
 	for _, c := range change {
 		c(&cfg)

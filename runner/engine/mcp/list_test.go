@@ -131,13 +131,13 @@ func TestTools_PinnedToolsDrift(t *testing.T) {
 	_, err = call()
 	require.NoError(t, err)
 	require.Equal(t, lists, f.requests("POST tools/list"), "the list is not old yet")
-	now.pass(10 * time.Minute)
+	now.Step(10 * time.Minute)
 	_, err = call()
 	require.NoError(t, err)
 	require.Equal(t, []mcp.Comparison{{Subject: mcp.Subject{Server: "crm"}, Drifted: []string{"get"}}}, compared.takeAll())
 	require.Equal(t, "Gets", tool.Description)
 	f.tools = "[]"
-	now.pass(10 * time.Minute)
+	now.Step(10 * time.Minute)
 	_, err = call()
 	require.NoError(t, err, "the list before had it")
 	executed := f.ledger()
@@ -168,7 +168,7 @@ func TestLive_UsesListForItsTTL(t *testing.T) {
 				pass time.Duration
 				want int
 			}{{0, 1}, {row.want - time.Second, 1}, {time.Second, 2}} {
-				now.pass(step.pass)
+				now.Step(step.pass)
 				listed, err := c.Live(t.Context(), server)
 				require.NoError(t, err)
 				require.Len(t, listed.Tools, 1)

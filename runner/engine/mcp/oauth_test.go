@@ -142,7 +142,7 @@ func TestOAuth_HidesReplacedTokens(t *testing.T) {
 			}
 			f.answer = func(w http.ResponseWriter, r *http.Request, call request) {
 				for range 10 {
-					now.pass(time.Hour)
+					now.Step(time.Hour)
 					if _, err := c.TokensOf(server)(t.Context()); err != nil {
 						t.Error(err)
 					}
@@ -175,7 +175,7 @@ func TestOAuth_RenewsTokens(t *testing.T) {
 	require.Equal(t, []string{"client:very-secret"}, a.basic)
 	call()
 	require.Equal(t, 1, a.issued, "the token is used again")
-	now.pass(time.Hour)
+	now.Step(time.Hour)
 	call()
 	require.Equal(t, 2, a.issued, "after its end")
 	a.mu.Lock()

@@ -47,7 +47,7 @@ func TestPeers_AreLimited(t *testing.T) {
 		result <- err
 	}()
 	<-started
-	now.pass(time.Second)
+	now.Step(time.Second)
 	for i := range mcp.MaxPeers + 10 {
 		c.TokensOf(tenantServer(t, f, fmt.Sprint(i)))
 	}
@@ -67,7 +67,7 @@ func TestPeers_EvictionClosesSession(t *testing.T) {
 	c, now := newClient(t)
 	_, err := c.List(t.Context(), f.server(t))
 	require.NoError(t, err)
-	now.pass(time.Second)
+	now.Step(time.Second)
 	for i := range mcp.MaxPeers {
 		c.TokensOf(tenantServer(t, f, fmt.Sprint(i)))
 	}
@@ -83,10 +83,10 @@ func TestPeers_AreForgottenWhenIdle(t *testing.T) {
 	c.TokensOf(tenantServer(t, f, "a"))
 	_, err := c.List(t.Context(), f.server(t))
 	require.NoError(t, err)
-	now.pass(time.Hour - time.Second)
+	now.Step(time.Hour - time.Second)
 	c.CloseIdle()
 	require.Equal(t, 2, c.Peers())
-	now.pass(time.Second)
+	now.Step(time.Second)
 	c.CloseIdle()
 	require.Zero(t, c.Peers())
 }

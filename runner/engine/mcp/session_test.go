@@ -71,7 +71,7 @@ func TestSession_ChecksSessionBeforeCall(t *testing.T) {
 			_, err := c.Call(t.Context(), server, "get", nil, false)
 			require.NoError(t, err)
 			f.forget("") // the server restarts
-			now.pass(row.idle)
+			now.Step(row.idle)
 			got, err := c.Call(t.Context(), server, "get", nil, row.repeatable)
 			require.NoError(t, err)
 			require.Contains(t, fmt.Sprint(got), row.want)
@@ -116,11 +116,11 @@ func TestSession_IsSharedAndClosed(t *testing.T) {
 	}
 	calls.Wait()
 	require.Equal(t, 1, f.opened)
-	now.pass(5*time.Minute - time.Second)
+	now.Step(5*time.Minute - time.Second)
 	c.CloseIdle()
 	c.Wait()
 	require.Zero(t, f.requests("DELETE "))
-	now.pass(time.Second)
+	now.Step(time.Second)
 	c.CloseIdle()
 	c.Wait()
 	require.Equal(t, 1, f.requests("DELETE "))
