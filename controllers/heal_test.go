@@ -16,8 +16,9 @@ import (
 )
 
 var _ = Describe("A child that a user deletes", func() {
-	It("is re-created without a change of its owner, because it is watched", func(ctx SpecContext) {
-		t := start().team(ctx)
+	var t *team
+	BeforeEach(func(ctx SpecContext) {
+		t = start().team(ctx)
 		DeferCleanup(t.clear)
 		Expect(t.client.Create(ctx, &v1alpha1.Connector{ObjectMeta: t.at("ask"), Spec: v1alpha1.ConnectorSpec{
 			Environment: "dev", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
@@ -27,6 +28,9 @@ var _ = Describe("A child that a user deletes", func() {
 			child := foreign(row.kind, t.at(row.child))
 			t.eventually(ctx, child, func() bool { return metav1.GetControllerOf(child) != nil })
 		}
+	}, NodeTimeout(time.Minute))
+
+	It("is re-created without a change of its owner, because it is watched", func(ctx SpecContext) {
 		for _, row := range children {
 			By(row.kind + " " + row.child)
 			child := foreign(row.kind, t.at(row.child))
@@ -46,16 +50,6 @@ var _ = Describe("A child that a user deletes", func() {
 	}, SpecTimeout(2*time.Minute))
 
 	It("gets the label of the cache back", func(ctx SpecContext) {
-		t := start().team(ctx)
-		DeferCleanup(t.clear)
-		Expect(t.client.Create(ctx, &v1alpha1.Connector{ObjectMeta: t.at("ask"), Spec: v1alpha1.ConnectorSpec{
-			Environment: "dev", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
-		}})).To(Succeed())
-		t.deploy(ctx, "v1", "main")
-		for _, row := range children {
-			child := foreign(row.kind, t.at(row.child))
-			t.eventually(ctx, child, func() bool { return metav1.GetControllerOf(child) != nil })
-		}
 		for _, row := range children {
 			By(row.kind + " " + row.child)
 			child := foreign(row.kind, t.at(row.child))

@@ -50,25 +50,33 @@ func (b *bundle) send(token, path string, data []byte) (int, string) {
 	return resp.StatusCode, problem.Code
 }
 
+// startBuild starts the build of a deployment, with a token.
+func (b *bundle) startBuild(token string) store.Key {
+	id := uuid.New()
+	build := store.Key{ProjectID: b.project, ID: id}
+	_, err := b.store.BeginDeployment(b.t.Context(), store.DeploymentSpec{
+		Ref: ref("Deployment", "built", 1), ID: id, ProjectID: b.project, EnvironmentID: b.environment, Fingerprint: "f", SourceType: "git",
+	})
+	require.NoError(b.t, err)
+	require.NoError(b.t, b.store.StartBuild(b.t.Context(), build, ""))
+	require.NoError(b.t, b.store.PutToken(b.t.Context(), store.Token{
+		SHA256: secrets.Digest(token), Kind: store.TokenBuild, ProjectID: b.project, EnvironmentID: b.environment, DeploymentID: &id,
+	}))
+	return build
+}
+
 // TestBuildToken_StaysWithinStoreLimits: the log and all other reports of a build are limited.
 func TestBuildToken_StaysWithinStoreLimits(t *testing.T) {
 	t.Parallel()
-	b, id := setup(t), uuid.New()
+	b := setup(t)
 	const token = "build-token"
-	_, err := b.store.BeginDeployment(t.Context(), store.DeploymentSpec{
-		Ref: ref("Deployment", "hostile", 1), ID: id, ProjectID: b.project, EnvironmentID: b.environment, Fingerprint: "f", SourceType: "git",
-	})
-	require.NoError(t, err)
-	require.NoError(t, b.store.StartBuild(t.Context(), store.Key{ProjectID: b.project, ID: id}, ""))
-	require.NoError(t, b.store.PutToken(t.Context(), store.Token{
-		SHA256: secrets.Digest(token), Kind: store.TokenBuild, ProjectID: b.project, EnvironmentID: b.environment, DeploymentID: &id,
-	}))
+	build := b.startBuild(token)
 	chunk := strings.Repeat("l", dispatchapi.MaxBuildLog)
 	for number := range int64(4) {
 		status, _ := b.tell(token, "/v1/build/log", dispatchapi.BuildLog{Number: number, Chunk: chunk})
 		require.Equal(t, http.StatusNoContent, status)
 	}
-	log, err := b.store.BuildLog(t.Context(), store.Key{ProjectID: b.project, ID: id})
+	log, err := b.store.BuildLog(t.Context(), build)
 	require.NoError(t, err)
 	require.LessOrEqual(t, len(log), dispatchapi.MaxBuildLog)
 	require.True(t, strings.HasSuffix(log, "the log is cut off here\n"))
@@ -100,16 +108,9 @@ func TestBuildToken_StaysWithinStoreLimits(t *testing.T) {
 // TestBuildToken_StoresOneBundle: each bundle replaces the previous one, until the build has ended.
 func TestBuildToken_StoresOneBundle(t *testing.T) {
 	t.Parallel()
-	b, id := setup(t), uuid.New()
+	b := setup(t)
 	const token = "build-token"
-	_, err := b.store.BeginDeployment(t.Context(), store.DeploymentSpec{
-		Ref: ref("Deployment", "greedy", 1), ID: id, ProjectID: b.project, EnvironmentID: b.environment, Fingerprint: "f", SourceType: "git",
-	})
-	require.NoError(t, err)
-	require.NoError(t, b.store.StartBuild(t.Context(), store.Key{ProjectID: b.project, ID: id}, ""))
-	require.NoError(t, b.store.PutToken(t.Context(), store.Token{
-		SHA256: secrets.Digest(token), Kind: store.TokenBuild, ProjectID: b.project, EnvironmentID: b.environment, DeploymentID: &id,
-	}))
+	b.startBuild(token)
 	port, err := dispatchapi.NewClient(dispatchapi.Options{URL: "http://" + b.gateway.InternalAddr(), Token: token})
 	require.NoError(t, err)
 	stored := func(content string) error {

@@ -67,14 +67,19 @@ func sending(t *testing.T) (b *bundle, out store.Connector, arrived <-chan arriv
 	return b, out, arrivals, verify
 }
 
+// sendResults links an outbound connector to the agent "hello".
+func (b *bundle) sendResults(out store.Connector) {
+	require.NoError(b.t, b.store.PutLink(b.t.Context(), store.Link{
+		Ref: ref("ConnectorLink", uuid.NewString(), 1), ID: uuid.New(), ProjectID: b.project, ConnectorID: out.ID,
+		AgentName: "hello", Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.Unix(1, 0),
+	}))
+}
+
 // TestOutbound_DeliversResult: from the request to the signed delivery, with one gateway.
 func TestOutbound_DeliversResult(t *testing.T) {
 	t.Parallel()
 	b, out, arrived, verify := sending(t)
-	require.NoError(t, b.store.PutLink(t.Context(), store.Link{
-		Ref: ref("ConnectorLink", uuid.NewString(), 1), ID: uuid.New(), ProjectID: b.project, ConnectorID: out.ID,
-		AgentName: "hello", Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.Unix(1, 0),
-	}))
+	b.sendResults(out)
 	in := b.connector("sync", nil, "hello")
 	b.runner(func(run dispatchapi.Run) dispatchapi.CompleteRequest {
 		return dispatchapi.CompleteRequest{Token: run.Token, Status: string(store.RunCompleted), Output: "42"}
@@ -95,10 +100,7 @@ func TestOutbound_DeliversResult(t *testing.T) {
 func TestOutbound_ContinuesTrace(t *testing.T) {
 	t.Parallel()
 	b, out, arrived, _ := sending(t)
-	require.NoError(t, b.store.PutLink(t.Context(), store.Link{
-		Ref: ref("ConnectorLink", uuid.NewString(), 1), ID: uuid.New(), ProjectID: b.project, ConnectorID: out.ID,
-		AgentName: "hello", Outbound: &store.OutboundPolicy{Mode: store.LinkAutomatic}, ObjectCreatedAt: time.Unix(1, 0),
-	}))
+	b.sendResults(out)
 	in := b.connector("sync", nil, "hello")
 	claimed := make(chan string, 1)
 	b.runner(func(run dispatchapi.Run) dispatchapi.CompleteRequest {

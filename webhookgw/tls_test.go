@@ -3,11 +3,9 @@
 package webhookgw
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -77,17 +75,5 @@ func certificate(t *testing.T) (caFile string, files httpserver.TLSFiles) {
 
 // serveTLS runs a second gateway with the store until the test ends.
 func (b *bundle) serveTLS(files httpserver.TLSFiles) *Gateway {
-	gateway, err := New(Options{
-		Store: b.store, PublicAddr: "127.0.0.1:0", InternalAddr: "127.0.0.1:0", PublicTLS: files, InternalTLS: files,
-		Grace: 10 * time.Second, Logger: slog.New(slog.DiscardHandler),
-	})
-	require.NoError(b.t, err)
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- gateway.Run(ctx) }()
-	b.t.Cleanup(func() {
-		stop()
-		require.NoError(b.t, <-ended)
-	})
-	return gateway
+	return b.serveWith(b.store, func(o *Options) { o.PublicTLS, o.InternalTLS = files, files })
 }

@@ -100,9 +100,7 @@ func TestSender_SlowProjectsLeaveSlots(t *testing.T) {
 		hogs.projects[i] = uuid.New()
 	}
 	s.opts.Store = hogs
-	s.opts.WithTimeout = func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
-		return context.WithCancel(ctx)
-	}
+	s.opts.WithTimeout = withoutTimeout
 	s.run()
 	<-hogs.served
 	s.Trip(t.Context(), t)
@@ -145,12 +143,9 @@ func (h *hogs) RecordAttempts(ctx context.Context, attempts []store.Attempt) err
 	return h.Store.RecordAttempts(ctx, attempts)
 }
 
-// TestSender_SlowConnectorsLeaveSlots: each connector gets half of what the others leave.
-func TestSender_SlowConnectorsLeaveSlots(t *testing.T) {
-	t.Parallel()
-	const all, atOnce = 300, 128 // more than a process holds for a connector
-	to, hung, came := newSink(t, answers(http.StatusOK)), make(chan struct{}), make(chan struct{}, 2*all)
-	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+// newHangingServer returns a destination that reports each request to came and responds when hung is closed.
+func newHangingServer(t *testing.T, came chan<- struct{}, hung <-chan struct{}) *httptest.Server {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client disconnects
 		came <- struct{}{}
 		select {
@@ -158,7 +153,20 @@ func TestSender_SlowConnectorsLeaveSlots(t *testing.T) {
 		case <-r.Context().Done():
 		}
 	}))
-	t.Cleanup(slow.Close)
+	t.Cleanup(server.Close)
+	return server
+}
+
+func withoutTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithCancel(ctx)
+}
+
+// TestSender_SlowConnectorsLeaveSlots: each connector gets half of what the others leave.
+func TestSender_SlowConnectorsLeaveSlots(t *testing.T) {
+	t.Parallel()
+	const all, atOnce = 300, 128 // more than a process holds for a connector
+	to, hung, came := newSink(t, answers(http.StatusOK)), make(chan struct{}), make(chan struct{}, 2*all)
+	slow := newHangingServer(t, came, hung)
 	defer close(hung)
 	s := newScene(t, slow.URL, "")
 	another := func(name, url string) {
@@ -175,9 +183,7 @@ func TestSender_SlowConnectorsLeaveSlots(t *testing.T) {
 	for range all {
 		s.Trip(t.Context(), t)
 	}
-	s.opts.WithTimeout = func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
-		return context.WithCancel(ctx)
-	}
+	s.opts.WithTimeout = withoutTimeout
 	s.run()
 	for range 2 * atOnce {
 		<-came

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -85,21 +84,11 @@ func TestSender_LargeDeliveriesHaveOwnQueue(t *testing.T) {
 	t.Parallel()
 	const all, atOnce, waiting = 200, 3, 8
 	to, hung, came := newSink(t, answers(http.StatusOK)), make(chan struct{}), make(chan struct{}, all)
-	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client disconnects
-		came <- struct{}{}
-		select {
-		case <-hung:
-		case <-r.Context().Done():
-		}
-	}))
-	t.Cleanup(slow.Close)
+	slow := newHangingServer(t, came, hung)
 	s := newScene(t, to.URL, "")
 	p := &pile{Store: s.opts.Store, project: uuid.New(), url: slow.URL, left: all, recording: make(chan struct{}, 10*all)}
 	s.opts.Store = p
-	s.opts.WithTimeout = func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
-		return context.WithCancel(ctx)
-	}
+	s.opts.WithTimeout = withoutTimeout
 	stop := s.run()
 	for range atOnce {
 		<-came
@@ -132,21 +121,11 @@ func TestSender_HangingConnectorDelaysNoOtherLarge(t *testing.T) {
 	t.Parallel()
 	const atOnce = 3
 	to, hung, came := newSink(t, answers(http.StatusOK)), make(chan struct{}), make(chan struct{}, 1000)
-	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client disconnects
-		came <- struct{}{}
-		select {
-		case <-hung:
-		case <-r.Context().Done():
-		}
-	}))
-	t.Cleanup(slow.Close)
+	slow := newHangingServer(t, came, hung)
 	s := newScene(t, to.URL, "")
 	p := &pile{Store: largeStore{s.opts.Store}, project: s.Project, url: slow.URL, left: 100, recording: make(chan struct{}, 1000)}
 	s.opts.Store = p
-	s.opts.WithTimeout = func(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
-		return context.WithCancel(ctx)
-	}
+	s.opts.WithTimeout = withoutTimeout
 	stop := s.run()
 	for range atOnce {
 		<-came
@@ -160,7 +139,7 @@ func TestSender_HangingConnectorDelaysNoOtherLarge(t *testing.T) {
 	stop()
 }
 
-// largeStore is a store with large results only.
+// largeStore is a store with large results only, whose blobs do not exist.
 type largeStore struct{ delivery.Store }
 
 func (l largeStore) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {

@@ -384,23 +384,11 @@ func TestSender_StopEndsAttempts(t *testing.T) {
 	require.Equal(t, store.DeliveryDone, s.recorded(1)[0].Outcome, "it was recorded before the sender ended")
 }
 
-// forgetful is a store without outputs.
-type forgetful struct{ delivery.Store }
-
-func (f forgetful) ClaimDeliveries(ctx context.Context, claim store.DeliveryClaim) ([]store.ClaimedDelivery, error) {
-	claimed, err := f.Store.ClaimDeliveries(ctx, claim)
-	for i := range claimed {
-		gone := uuid.New()
-		claimed[i].OutputBlob = &gone
-	}
-	return claimed, err
-}
-
 // TestSender_MissingOutputFails: a missing output is not retried, because it does not come back.
 func TestSender_MissingOutputFails(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, "https://a.example", "")
-	s.opts.Store = forgetful{s.opts.Store}
+	s.opts.Store = largeStore{s.opts.Store}
 	s.run()
 	s.Trip(t.Context(), t)
 	a := s.recorded(1)[0]
