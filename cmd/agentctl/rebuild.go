@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
-	"github.com/agentplatform/agentplatform/cmd/internal/audit"
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -53,8 +52,7 @@ func rebuildRollups(ctx context.Context, out io.Writer, of open.Options) error {
 		shown day
 		all   int64
 	)
-	command := audit.Command{Name: "store rebuild-rollups", Object: store.AuditObject{Kind: "store"}}
-	err = audit.Run(ctx, db, command, func(ctx context.Context) error {
+	err = auditCommand(ctx, db, "store rebuild-rollups", store.AuditObject{Kind: "store"}, func(ctx context.Context) error {
 		return db.RebuildRollups(ctx, func(hour store.RollupHour) {
 			all += hour.Runs
 			if of := (day{hour.Project, hour.Begin.Format(time.DateOnly)}); of != shown {

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/agentplatform/agentplatform/cmd/internal/audit"
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
 	"github.com/agentplatform/agentplatform/store"
 )
@@ -71,7 +70,7 @@ func (o *adoptOptions) adoptStore(ctx context.Context, out io.Writer) error {
 	defer db.Close()
 	object := store.AuditObject{Kind: "cluster", ID: uid}
 	if o.finish {
-		err := audit.Run(ctx, db, audit.Command{Name: "store adopt --finish", Object: object}, func(ctx context.Context) error {
+		err := auditCommand(ctx, db, "store adopt --finish", object, func(ctx context.Context) error {
 			return db.FinishAdoption(ctx, uid)
 		})
 		if err != nil {
@@ -81,7 +80,7 @@ func (o *adoptOptions) adoptStore(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	adopted := 0
-	err = audit.Run(ctx, db, audit.Command{Name: "store adopt", Object: object}, func(ctx context.Context) (err error) {
+	err = auditCommand(ctx, db, "store adopt", object, func(ctx context.Context) (err error) {
 		adopted, err = adoptStore(ctx, db, uid, o.wait)
 		return err
 	})
