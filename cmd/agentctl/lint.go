@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -198,4 +200,95 @@ func formatCount(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// readRepository returns the project of a repository that a build accepts. It prints warnings and problems to messages. The
+// error of a repository with problems ends with the consequence, such as "nothing was run".
+func readRepository(dir string, messages io.Writer, consequence string) (*bundle.Project, error) {
+	project, problems, err := checkRepository(dir)
+	if err != nil {
+		return nil, err
+	}
+	printWarnings(messages, dir, findMisnamed(dir))
+	if len(problems) > 0 {
+		printProblems(messages, dir, problems)
+		return nil, fmt.Errorf("%s in the repository; %s", formatCount(len(problems), "problem"), consequence)
+	}
+	return project, nil
+}
+
+// warnModels returns a warning for each model provider without an address and a key on this machine. The project is nil if it
+// could not be read.
+func warnModels(project *bundle.Project, getenv func(string) string) (warnings bundle.Problems) {
+	if project == nil {
+		return nil
+	}
+	var seen []string
+	for _, a := range project.Agents {
+		for _, use := range a.Models() {
+			prefixes := addProvider(nil, use.Reference)
+			if len(prefixes) == 0 || slices.Contains(seen, prefixes[0]) {
+				continue
+			}
+			seen = append(seen, prefixes[0])
+			name := variablePrefix(prefixes[0])
+			if getenv(name+"_BASE_URL") != "" || getenv(name+"_API_KEY") != "" {
+				continue
+			}
+			variables := name + "_BASE_URL and " + name + "_API_KEY"
+			if prefixes[0] == openAI {
+				variables = name + "_API_KEY"
+			}
+			warnings = append(warnings, bundle.Problem{Position: a.At(use.Keys...), Message: fmt.Sprintf(
+				"this machine has no key for %s, so run, and tests without a mock, cannot ask the model; set %s", use.Reference, variables)})
+		}
+	}
+	return warnings
+}
+
+// variablePrefix returns the begin of the names of the environment variables for a provider.
+func variablePrefix(provider string) string {
+	return strings.ToUpper(strings.ReplaceAll(provider, "-", "_"))
+}
+
+// errEnough ends the walk through a folder.
+var errEnough = errors.New("more files than a repository may have")
+
+// findMisnamed returns warnings about files that no build reads, but whose names look as if it should. It ignores errors,
+// because reading the repository reports them.
+func findMisnamed(dir string) bundle.Problems {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil
+	}
+	defer root.Close()
+	top, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil
+	}
+	var paths []string
+	for _, entry := range top {
+		if !entry.IsDir() || !bundle.IsLayoutFolder(entry.Name()) && bundle.SuggestFolder(entry.Name()) == "" {
+			continue
+		}
+		_ = fs.WalkDir(root.FS(), entry.Name(), func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case len(paths) >= bundle.MaxFiles:
+				return errEnough
+			case entry.Type().IsRegular():
+				paths = append(paths, path)
+			}
+			return nil
+		}) // A partial result is fine.
+	}
+	return bundle.MisnamedFolders(paths)
+}
+
+// printWarnings prints warnings about a repository in a folder, one per line.
+func printWarnings(out io.Writer, dir string, warnings bundle.Problems) {
+	for _, w := range inFolder(dir, warnings) {
+		fmt.Fprintf(out, "warning: %s: %s\n", paintAs(out, bold, printable(w.Position.String())), printable(w.Message))
+	}
 }

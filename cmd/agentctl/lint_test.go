@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -177,4 +178,86 @@ func TestLint_ChecksVariablesOfAnEnvironment(t *testing.T) {
 	_, _, err = run(t, "lint", dir, "--environment", "production")
 	require.ErrorContains(t, err, "--server")
 	require.Equal(t, exitFailed, exitCode(err))
+}
+
+// Lint warns once of each provider without a key on this machine.
+func TestWarnModels_WarnsOfMissingKeys(t *testing.T) {
+	t.Parallel()
+	dir := repository(t,
+		"agents/a.yaml", "name: a\nmodel: openai/gpt-5\nfallback_model: my-own/large\n", "agents/b.yaml", "name: b\nmodel: openai/gpt-5-mini\n",
+		"agents/c.yaml", "name: c\nmodel: scripted/c\n", "models/c.yaml", "steps: [{text: hi}]\n")
+	project, problems, err := checkRepository(dir)
+	require.NoError(t, err)
+	require.Empty(t, problems)
+	const (
+		first  = "agents/a.yaml:2:1: this machine has no key for openai/gpt-5, so run, and tests without a mock, cannot ask the model; set OPENAI_API_KEY"
+		second = "agents/a.yaml:3:1: this machine has no key for my-own/large, so run, and tests without a mock, cannot ask the model; set MY_OWN_BASE_URL and MY_OWN_API_KEY"
+	)
+	for name, c := range map[string]struct {
+		known []string
+		want  string
+	}{
+		"none":    {nil, first + "\n" + second},
+		"key":     {[]string{"OPENAI_API_KEY"}, second},
+		"address": {[]string{"MY_OWN_BASE_URL"}, first},
+		"both":    {[]string{"OPENAI_BASE_URL", "MY_OWN_API_KEY"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			warnings := warnModels(project, func(name string) string {
+				for _, known := range c.known {
+					if known == name {
+						return "x"
+					}
+				}
+				return ""
+			})
+			if c.want == "" {
+				require.Empty(t, warnings)
+				return
+			}
+			require.EqualError(t, warnings, c.want)
+		})
+	}
+	require.Empty(t, warnModels(nil, func(string) string { return "" }))
+}
+
+// FindMisnamed warns about names that look like a name of the layout.
+func TestFindMisnamed_WarnsAboutSimilarNames(t *testing.T) {
+	t.Parallel()
+	dir := folderWith(t, map[string]string{
+		"agents/hello.yaml": helloAgent, "connector/orders.yaml": "x", "tool/other.star": "x", "docs/agent/a.yaml": "x", "README.md": "x",
+	})
+	want := "warning: " + filepath.Join(dir, "connector") + ": is not read: the name of the folder is connectors; rename it if you meant that folder\n" +
+		"warning: " + filepath.Join(dir, "tool") + ": is not read: the name of the folder is tools; rename it if you meant that folder\n"
+	for _, command := range []string{"lint", "test"} {
+		_, messages, err := run(t, command, dir)
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(messages, want), "%s: %s", command, messages)
+	}
+	out, messages, err := run(t, "lint", dir, "-o", "json")
+	require.NoError(t, err)
+	require.JSONEq(t, "[]", out, "nothing is wrong")
+	require.Contains(t, messages, want)
+
+	p := newProject(t)
+	p.kind = "test"
+	p.addDeployment(`"status":"deployed","is_live":true`)
+	p.streams = []func(http.ResponseWriter, string){endedAtOnce}
+	_, messages, err = p.agentctl("deploy", "--upload", dir)
+	require.NoError(t, err)
+	require.True(t, strings.HasPrefix(messages, want), messages)
+
+	says, changed, stop := p.runDev(dir, unchanged)
+	says.waitFor(t, "live in staging")
+	writeTestFile(t, filepath.Join(dir, "agents/hello.yaml"), helloAgent+"description: Better\n")
+	changed <- struct{}{}
+	for strings.Count(says.content(), "live in staging") < 2 {
+		<-says.more
+	}
+	require.NoError(t, stop())
+	require.Equal(t, 1, strings.Count(says.content(), want), "the warning appears once")
+
+	_, messages, err = run(t, "lint", folderWith(t, map[string]string{"agent/hello.yaml": helloAgent}))
+	require.Equal(t, exitOutcome, exitCode(err), "there is no agent")
+	require.Contains(t, messages, "agent: is not read: the name of the folder is agents")
 }

@@ -19,7 +19,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/testenv/scripttest"
+	"github.com/agentplatform/agentplatform/runner/localrun"
+	"github.com/agentplatform/agentplatform/runner/oauth/oauthtest"
 )
 
 func TestMain(m *testing.M) {
@@ -322,4 +325,134 @@ func TestRun_ShowsTimes(t *testing.T) {
 	require.NoError(t, cmd.ExecuteContext(t.Context()))
 	require.Equal(t, "agent a\n     1.00s \n     4.00s model scripted/a, turn 1, 1.00s, 1 + 1 tokens: done\ncompleted in 5.00s: 1 answer of models, 0 tool calls, 2 tokens\n",
 		strings.Replace(stderr.String(), "agent a\n", "agent a\n     1.00s \n", 1))
+}
+
+// appFiles are a repository whose HTTP tool and MCP server name an OAuth app.
+var appFiles = []string{
+	"agents/desk.yaml", "name: desk\nmodel: scripted/desk\ntools: [orders.look_up]\nmcp_servers:\n  - {name: crm, url: '${CRM_URL}/mcp', oauth_app: my-crm}\n",
+	"models/desk.yaml", "steps:\n- {turn: 1, tool_calls: [{name: orders_look_up}, {name: get_customer, arguments: {id: 7}}]}\n- {match: '(?s)(.*)', text: '${1}'}\n",
+	"tools/orders.yaml", "base_url: ${SHOP_URL}\noauth_app: my-crm\ntools: {look_up: {description: L, request: GET /orders}}\n",
+}
+
+// A run gets the token of an app that environment variables configure. No output and no recorded case has it.
+func TestRun_AuthorizesWithOAuthApp(t *testing.T) {
+	authority := oauthtest.NewServer(t)
+	protect := func(next http.HandlerFunc) string {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !authority.Accepts(r) {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			next(w, r)
+		}))
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	shop := protect(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "paid, "+r.Header.Get("Authorization"))
+	})
+	t.Setenv("MY_CRM_TOKEN_URL", authority.URL+"/token")
+	t.Setenv("MY_CRM_CLIENT_ID", oauthtest.ClientID)
+	t.Setenv("MY_CRM_CLIENT_SECRET", oauthtest.Secret)
+	t.Setenv("MY_CRM_SCOPES", "crm.read crm.write")
+	t.Setenv("MY_CRM_AUDIENCE", "crm")
+	dir := repository(t, appFiles...)
+	file := filepath.Join(dir, "tests", "recorded.yaml")
+	out, messages, err := run(t, "run", "desk", "--folder", dir, "--env", "SHOP_URL="+shop, "--env", "CRM_URL="+protect(serveCRM), "--record", file)
+	require.NoError(t, err, messages)
+	require.Contains(t, out, "paid, Bearer [REDACTED]")
+	require.NotContains(t, messages, "warning")
+	require.Equal(t, 1, authority.Issued(), "the tool and the server share a token")
+	require.Equal(t, "crm.read crm.write", authority.Requests()[0].Get("scope"))
+	require.Equal(t, "crm", authority.Requests()[0].Get("audience"))
+	recorded, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NotContains(t, out+messages+string(recorded), oauthtest.Canary)
+}
+
+func TestReadOAuthApps_ReportsProblems(t *testing.T) {
+	t.Parallel()
+	project, err := bundle.Parse(bundle.Files{
+		"agents/a.yaml": []byte("name: a\nmodel: openai/gpt-5\n"),
+		"tools/t.yaml":  []byte("base_url: https://a.example\noauth_app: my-crm\ntools: {x: {description: X, request: GET /x}}\n"),
+	})
+	require.NoError(t, err)
+	read := func(values map[string]string) (bundle.Problems, error) {
+		_, missing, err := readOAuthApps(project, func(name string) string { return values[name] })
+		return missing, err
+	}
+	missing, err := read(nil)
+	require.NoError(t, err)
+	require.Len(t, missing, 1)
+	require.Equal(t, `tools/t.yaml:2:12: requests with the OAuth app "my-crm" will fail; set MY_CRM_TOKEN_URL, MY_CRM_CLIENT_ID and MY_CRM_CLIENT_SECRET`, missing[0].String())
+	for _, row := range []struct{ name, url, secret, want string }{
+		{"secret", "https://login.example.com", "", "MY_CRM_CLIENT_SECRET: is missing; an OAuth app needs MY_CRM_TOKEN_URL, MY_CRM_CLIENT_ID and MY_CRM_CLIENT_SECRET"},
+		{"address", "login.example.com", canary, "MY_CRM_TOKEN_URL: must be a URL without credentials, such as https://login.example.com/token"},
+		{"credentials", "https://me:" + canary + "@login.example.com", canary, "MY_CRM_TOKEN_URL: must be a URL without credentials, such as https://login.example.com/token"},
+		{"http", "http://login.example.com", canary, "MY_CRM_TOKEN_URL: the client secret would cross the network unencrypted; use https"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			_, err := read(map[string]string{"MY_CRM_TOKEN_URL": row.url, "MY_CRM_CLIENT_ID": "me", "MY_CRM_CLIENT_SECRET": row.secret})
+			require.EqualError(t, err, row.want)
+		})
+	}
+}
+
+// refundFlow is a sequential agent with a script, and an agent with middleware and hooks.
+var refundFlow = []string{
+	"agents/flow.yaml", "name: flow\ntype: sequential\nsteps:\n  - {script: steps.refund.compute, as: sum}\n  - {agent: clerk, input: sum}\n",
+	"steps/refund.star", "def compute(input):\n    log(\"computing\", item = input[\"item\"])\n    return price(input) * 2\n\n\ndef price(input):\n    return input[\"price\"]\n",
+	"agents/clerk.yaml", "name: clerk\nmodel: scripted/clerk\ntools: [current_time]\n",
+	"models/clerk.yaml", "steps:\n  - {turn: 1, tool_calls: [{name: current_time, arguments: {}}]}\n  - {turn: 2, text: done}\n",
+	"middleware/clerk.star", "def before(content, context):\n    print(\"begins\")\n    return content\n",
+	"hooks/clerk.star", "def after(tool, params, result, context):\n    print(\"called \" + tool)\n    return result\n",
+}
+
+// The scripts of steps, middleware and hooks are steps of the run, with their logs and outcomes.
+func TestRun_ShowsScripts(t *testing.T) {
+	t.Parallel()
+	dir := repository(t, refundFlow...)
+	out, messages, err := run(t, "run", "flow", "--folder", dir, "--input", `{"item": "cup", "price": 4}`, "-o", "json")
+	require.NoError(t, err, messages)
+	for _, want := range []string{
+		`log info: computing {"item":"cup"} (steps/refund.star:2:8)`, "script steps.refund.compute, ", "s: ended 8\n",
+		"log info: begins (middleware/clerk.star:2:10)", "script middleware.before, ", "log info: called current_time (hooks/clerk.star:2:10)", "script hook.after, ",
+	} {
+		require.Contains(t, messages, want)
+	}
+	var shown struct{ Steps []localrun.Step }
+	require.NoError(t, json.Unmarshal([]byte(out), &shown))
+	require.Equal(t, localrun.Log, shown.Steps[1].Kind)
+	require.Equal(t, localrun.ScriptEnded, shown.Steps[2].Kind)
+	require.Equal(t, "steps.refund.compute", shown.Steps[2].Script)
+	require.Equal(t, "ended", shown.Steps[2].Outcome)
+	require.JSONEq(t, "8", string(shown.Steps[2].Value))
+}
+
+// A run needs the MCP servers and the variables of its own agents only.
+func TestRun_NeedsOnlyItsOwnServers(t *testing.T) {
+	t.Parallel()
+	dir := repository(t, append(refundFlow,
+		"agents/sums.yaml", "name: sums\nmodel: scripted/clerk\nmcp_servers: [{name: everything, url: '${MCP_URL}'}]\n",
+		"agents/both.yaml", "name: both\ntype: sequential\nagents: [clerk, sums]\n")...)
+	_, messages, err := run(t, "run", "clerk", "--folder", dir)
+	require.NoError(t, err, messages)
+	_, _, err = run(t, "run", "both", "--folder", dir)
+	require.ErrorContains(t, err, `MCP server "everything": the environment has no variable MCP_URL`)
+}
+
+// The error of a script has its position and the calls that led there, in a run and in a failed test.
+func TestRun_ShowsPositionsOfScriptErrors(t *testing.T) {
+	t.Parallel()
+	dir := repository(t, append(refundFlow, "tests/flow.yaml",
+		"agent: flow\ncases:\n  - {name: a, payload: {item: cup}, expected_result: 'output == \"done\"'}\n")...)
+	const position = `steps/refund.star:7:17: key "price" not in dict`
+	_, messages, err := run(t, "run", "flow", "--folder", dir, "--input", `{"item": "cup"}`)
+	require.ErrorContains(t, err, "the run failed with script_error")
+	require.Contains(t, messages, "log error: "+position+" in price at steps/refund.star:7:17 in compute at steps/refund.star:3:17")
+	require.Contains(t, messages, `failed: key "price" not in dict`)
+	out, _, err := run(t, "test", dir)
+	require.Equal(t, exitOutcome, exitCode(err))
+	require.Contains(t, out, "note:     "+position+"\n")
+	require.Contains(t, out, "in compute at steps/refund.star:3:17")
 }

@@ -212,3 +212,96 @@ func runOutcome(r restclient.Run) error {
 	code, text := restclient.ValueOf(r.ErrorCode), restclient.ValueOf(r.Error)
 	return &outcomeError{strings.TrimSpace(fmt.Sprintf("the run is %s %s: %s", r.Status, printable(code), printableLines(text)))}
 }
+
+// runsCancelOptions are the flags of `runs cancel`.
+type runsCancelOptions struct {
+	restOptions
+	output
+}
+
+func newRunsCancelCommand() *cobra.Command {
+	o := &runsCancelOptions{}
+	cmd := &cobra.Command{
+		Use:   "cancel RUN...",
+		Short: "Cancel queued and running runs",
+		Long: `Cancel queued and running runs. Requests that a run has already sent stay sent. A sync
+webhook that waits for the run returns that it was cancelled.
+
+The command stops at the first run that cannot be cancelled, such as one that has ended.`,
+		Example:           `  agentctl runs cancel 0199f3c2-...`,
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: cobra.NoFileCompletions, // The other cancel completes deployments.
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := o.newClient()
+			if err != nil {
+				return err
+			}
+			return o.cancelRuns(cmd.Context(), api, args, cmd.OutOrStdout())
+		},
+	}
+	o.restOptions.bindFlags(cmd.Flags())
+	o.output.bindFlags(cmd.Flags())
+	return cmd
+}
+
+// cancelRuns cancels runs one after the other. It prints the cancelled runs even if a later one cannot be cancelled.
+func (o *runsCancelOptions) cancelRuns(ctx context.Context, api *apiClient, ids []string, out io.Writer) error {
+	if err := checkRunIDs(ids...); err != nil {
+		return err
+	}
+	cancelled := make([]restclient.Document[restclient.Run], 0, len(ids))
+	var failed error
+	for _, id := range ids {
+		run, err := api.CancelRun(ctx, id, nil)
+		if err != nil {
+			failed = fmt.Errorf("cancelling run %s: %w", id, err)
+			break
+		}
+		if cancelled = append(cancelled, run); o.output == outputText {
+			fmt.Fprintln(out, "cancelled run "+id)
+		}
+	}
+	if o.output != outputText {
+		return errors.Join(failed, o.printValue(out, cancelled))
+	}
+	return failed
+}
+
+func newRunsDeleteCommand() *cobra.Command {
+	o := &restOptions{}
+	cmd := &cobra.Command{
+		Use:   "delete RUN...",
+		Short: "Erase the content of ended runs",
+		Long: `Erase the content of ended runs: output, error, journal and deliveries. With the last run of
+an event the input, attachments and headers of that event are erased too. Searches no longer
+find an erased run; statistics still count it. This cannot be undone.
+
+It does not affect receivers of results, replays of the event and backups of the database.
+The command stops at the first run that cannot be erased. Cancel an open run first, by
+agentctl runs cancel.`,
+		Example: `  agentctl runs delete 0199f3c2-...`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			api, err := o.newClient()
+			if err != nil {
+				return err
+			}
+			return eraseRuns(cmd.Context(), api, args, cmd.OutOrStdout())
+		},
+	}
+	o.bindFlags(cmd.Flags())
+	return cmd
+}
+
+func eraseRuns(ctx context.Context, api *apiClient, ids []string, out io.Writer) error {
+	if err := checkRunIDs(ids...); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if _, err := api.EraseRun(ctx, id, nil); err != nil {
+			return fmt.Errorf("erasing run %s: %w", id, err)
+		}
+		fmt.Fprintln(out, "erased run "+id)
+	}
+	return nil
+}

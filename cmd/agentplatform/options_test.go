@@ -9,7 +9,9 @@ import (
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
+	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
 	"github.com/agentplatform/agentplatform/internal/metrics"
+	"github.com/agentplatform/agentplatform/internal/testenv/refpage"
 )
 
 // flagUsers names the parts of the platform that each flag has an effect on.
@@ -49,4 +51,10 @@ func TestCommands_AcceptOnlyFlagsWithAnEffect(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The page docs/reference/flags-agentplatform.md lists all flags of the program.
+func TestReference_ListsAllFlags(t *testing.T) {
+	t.Parallel()
+	refpage.Check(t, "flags-agentplatform.md", "# Flags of agentplatform\n"+refpage.Flags(newRootCommand(), flagenv.Name))
 }

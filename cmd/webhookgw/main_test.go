@@ -18,11 +18,13 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
 	"github.com/agentplatform/agentplatform/cmd/internal/open"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
+	"github.com/agentplatform/agentplatform/internal/testenv/refpage"
 	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
 	"github.com/agentplatform/agentplatform/store"
 	"github.com/agentplatform/agentplatform/store/sqlite"
@@ -171,4 +173,10 @@ func TestManifests_UseExistingFlags(t *testing.T) {
 		started++
 	}
 	require.Equal(t, 1, started)
+}
+
+// The page docs/reference/flags-webhookgw.md lists all flags of the program.
+func TestReference_ListsAllFlags(t *testing.T) {
+	t.Parallel()
+	refpage.Check(t, "flags-webhookgw.md", "# Flags of webhookgw\n"+refpage.Flags(newCommand(&open.SchemaWatch{}), flagenv.Name))
 }

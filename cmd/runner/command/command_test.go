@@ -20,11 +20,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/cmd/internal/flagenv"
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/metrics"
 	"github.com/agentplatform/agentplatform/internal/testenv"
 	"github.com/agentplatform/agentplatform/internal/testenv/metrictest"
+	"github.com/agentplatform/agentplatform/internal/testenv/refpage"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/model"
 )
@@ -206,3 +208,9 @@ func TestExample_GreetsByName(t *testing.T) {
 type discard struct{}
 
 func (discard) Append(context.Context, []dispatchapi.JournalEntry) error { return nil }
+
+// The page docs/reference/flags-runner.md lists all flags of the program.
+func TestReference_ListsAllFlags(t *testing.T) {
+	t.Parallel()
+	refpage.Check(t, "flags-runner.md", "# Flags of runner\n"+refpage.Flags(rootCommand(nil), flagenv.Name))
+}
