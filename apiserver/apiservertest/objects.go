@@ -4,6 +4,7 @@ package apiservertest
 
 import (
 	"database/sql"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
+	"github.com/agentplatform/agentplatform/apiserver/connectors"
 	"github.com/agentplatform/agentplatform/internal/keys"
 	"github.com/agentplatform/agentplatform/internal/testenv/kube"
 	"github.com/agentplatform/agentplatform/store"
@@ -167,4 +169,43 @@ func (p *Project) CountObjects(t testing.TB) (connectors, links int) {
 	require.NoError(t, p.Client.List(t.Context(), &c, client.InNamespace(p.Namespace)))
 	require.NoError(t, p.Client.List(t.Context(), &l, client.InNamespace(p.Namespace)))
 	return len(c.Items), len(l.Items)
+}
+
+// CreateConnector creates an inbound connector in the environment production.
+func (p *Project) CreateConnector(t testing.TB, name string, change func(*v1alpha1.Connector)) *v1alpha1.Connector {
+	t.Helper()
+	conn := &v1alpha1.Connector{ObjectMeta: p.Meta(name), Spec: v1alpha1.ConnectorSpec{
+		Environment: "production", Mode: v1alpha1.ModeInbound, Webhook: &v1alpha1.WebhookConnector{},
+	}}
+	if change != nil {
+		change(conn)
+	}
+	p.Create(t, conn)
+	return conn
+}
+
+// GetConnector reads a connector by REST.
+func (p *Project) GetConnector(t testing.TB, key string, conn *v1alpha1.Connector) connectors.Connector {
+	t.Helper()
+	status, body := p.Call(t, key, http.MethodGet, "/connectors/"+conn.Status.ID, "")
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	return Decode[connectors.Connector](t, body)
+}
+
+// ConnectorObject reads the Connector with an ID from Kubernetes.
+func (p *Project) ConnectorObject(t testing.TB, id string) *v1alpha1.Connector {
+	t.Helper()
+	var list v1alpha1.ConnectorList
+	require.NoError(t, p.Client.List(t.Context(), &list, client.InNamespace(p.Namespace), client.MatchingFields{"spec.id": id}))
+	require.Len(t, list.Items, 1)
+	return &list.Items[0]
+}
+
+// CreateOutboundConnector creates an outbound connector by REST.
+func (p *Project) CreateOutboundConnector(t *testing.T, key, name, config string) connectors.Connector {
+	t.Helper()
+	status, body := p.Call(t, key, http.MethodPost, "/connectors?environment_id="+p.EnvironmentID("production"),
+		`{"name":"`+name+`","type":"webhook","mode":"outbound","config":`+config+`}`)
+	require.Equal(t, http.StatusCreated, status, string(body))
+	return Decode[connectors.Connector](t, body)
 }

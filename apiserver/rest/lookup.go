@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -203,3 +204,57 @@ func (s *Service) ConnectorsOf(ctx context.Context, c *Caller, environment strin
 	err := s.List(ctx, c, store.KindConnector, &list, client.MatchingFields{"spec.environment": environment})
 	return list.Items, err
 }
+
+// EnvironmentPath names an environment.
+type EnvironmentPath struct {
+	ProjectPath
+	EnvironmentID ID `path:"environment_id" resource:"environment" doc:"The environment."`
+}
+
+// EnvironmentQuery names the environment that a list is of.
+type EnvironmentQuery struct {
+	ProjectPath
+	EnvironmentID ID `query:"environment_id" resource:"environment" required:"true" doc:"The environment."`
+}
+
+// IsRejected reports whether the platform rejects an environment, for example because of its plan.
+func IsRejected(e *v1alpha1.Environment) bool {
+	reasons := []string{v1alpha1.ReasonSlugTaken, v1alpha1.ReasonLimitReached, v1alpha1.ReasonNotAllowed, v1alpha1.ReasonRefused}
+	return slices.ContainsFunc(reasons, func(reason string) bool { return IsStalledBy(e, reason) })
+}
+
+// CheckTestEnvironment returns 403 if the tests of an environment use another environment that the key does not reach, because the log
+// shows the output of the tests.
+func CheckTestEnvironment(c *Caller, environment *v1alpha1.Environment, skipTests bool) error {
+	if with := environment.Spec.TestEnvironment; with != "" && !skipTests && !c.Reaches(string(with)) {
+		return NewProblem(http.StatusForbidden, httpserver.CodeForbidden,
+			"the tests of this environment use the model providers and variables of another environment (its testEnvironment), and the key does not reach that environment")
+	}
+	return nil
+}
+
+// NotReadyMessage returns the message of the controller about an object that is not ready.
+func NotReadyMessage(o v1alpha1.ConditionedObject) string {
+	ready := o.CommonStatus().Condition(v1alpha1.ConditionReady)
+	if ready == nil || ready.Message == "" || ready.Status == metav1.ConditionTrue {
+		return "the platform has not processed the object yet"
+	}
+	return ready.Message
+}
+
+// IsStalledBy reports whether a controller has rejected an object for a reason.
+func IsStalledBy(o v1alpha1.ConditionedObject, reason string) bool {
+	return v1alpha1.IsStalled(o) && o.CommonStatus().Condition(v1alpha1.ConditionStalled).Reason == reason
+}
+
+// DurationMS returns a duration in milliseconds, or nil.
+func DurationMS(d *time.Duration) *int64 {
+	if d == nil {
+		return nil
+	}
+	ms := d.Milliseconds()
+	return &ms
+}
+
+// MaxClockSkew is how far an earlier decision may be ahead of this process's clock.
+const MaxClockSkew = time.Minute

@@ -8,10 +8,12 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/agentplatform/agentplatform/internal/httpserver"
+	"github.com/agentplatform/agentplatform/internal/unsupported"
 )
 
 // anyMedia stands for all media types in the description of a response.
@@ -146,4 +148,18 @@ func notInThisRelease(e *Endpoint) Problem {
 		detail += "; " + e.Alternative
 	}
 	return NewProblem(http.StatusNotImplemented, httpserver.CodeNotImplemented, detail)
+}
+
+// notSupported is the error of a field that has no effect in this release.
+func notSupported(location string) FieldError {
+	return FieldError{Location: location, Message: "is not supported in this release"}
+}
+
+// isForLater reports whether a field has a value that this release does not support. Items of lists have locations such
+// as list[0].
+func isForLater(location string, value any) bool {
+	text, _ := value.(string)
+	location, _, _ = strings.Cut(location, "[")
+	part, field, _ := strings.Cut(location, ".")
+	return text != "" && unsupported.Has(unsupported.Location(part), field, text)
 }
