@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"time"
 
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/controllers/apikey"
 	"github.com/agentplatform/agentplatform/controllers/base"
+	"github.com/agentplatform/agentplatform/controllers/certificate"
 	"github.com/agentplatform/agentplatform/controllers/code"
 	"github.com/agentplatform/agentplatform/controllers/commitstatus"
 	"github.com/agentplatform/agentplatform/controllers/connector"
@@ -171,5 +174,28 @@ func newBase(mgr ctrl.Manager, opts Options, name string) *base.Base {
 		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Store: opts.Store,
 		Events: mgr.GetEventRecorder("agentplatform-" + name), PlatformID: opts.PlatformID,
 		Namespaces: opts.Namespaces, PlatformPlan: platform, Workers: cmp.Or(opts.Workers, base.DefaultWorkers),
+	}
+}
+
+// facadeService is the name of the facade's Service in config/.
+const facadeService = "agentplatform-api"
+
+// certificates reconciles the Secrets with TLS certificates that the options name: for the dispatch
+// host, and for the names of the facade's Service. It sends to changed when build and runner pods must
+// trust another certificate.
+func certificates(mgr ctrl.Manager, opts Options, changed chan<- event.GenericEvent) *certificate.Reconciler {
+	serving := map[string][]string{}
+	if opts.DispatchTLSSecret != "" {
+		if dispatch, err := url.Parse(opts.DispatchURL); err == nil {
+			serving[opts.DispatchTLSSecret] = []string{dispatch.Hostname()}
+		}
+	}
+	if opts.APITLSSecret != "" {
+		inNamespace := facadeService + "." + opts.SystemNamespace
+		serving[opts.APITLSSecret] = []string{inNamespace + ".svc", inNamespace + ".svc.cluster.local", inNamespace, facadeService, "localhost"}
+	}
+	return &certificate.Reconciler{
+		Client: mgr.GetClient(), Reader: mgr.GetAPIReader(), Namespace: opts.SystemNamespace, Serving: serving,
+		Trusted: opts.DispatchTLSSecret, Changed: changed, Now: time.Now,
 	}
 }

@@ -3,13 +3,17 @@
 package controllers
 
 import (
+	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -71,4 +75,26 @@ func NewManager(cluster *rest.Config, opts ManagerOptions) (ctrl.Manager, error)
 		return nil, fmt.Errorf("creating the manager: %w", err)
 	}
 	return mgr, nil
+}
+
+// Reads the manager's own pod, for its image.
+//
+// +kubebuilder:rbac:groups="",namespace=agentplatform-system,resources=pods,verbs=get
+
+// OwnImage returns the image of a container of this process's own pod, as the spec of the pod names it,
+// by tag or by digest. The status has the image that the node resolved, in a form that depends on the
+// runtime and that a registry may not have.
+//
+// c must not read from a cache.
+func OwnImage(ctx context.Context, c client.Reader, pod types.NamespacedName, container string) (string, error) {
+	var own corev1.Pod
+	if err := c.Get(ctx, pod, &own); err != nil {
+		return "", fmt.Errorf("reading this process's own pod %s for the image of build and runner pods (grant the permission, or set --image): %w", pod, err)
+	}
+	for i := range own.Spec.Containers {
+		if c := &own.Spec.Containers[i]; c.Name == container && c.Image != "" {
+			return c.Image, nil
+		}
+	}
+	return "", fmt.Errorf("finding the image of build and runner pods: pod %s has no container %q; set --container-name to this process's container, or set --image", pod, container)
 }

@@ -242,3 +242,16 @@ func (s *sweep) objectExists(ctx context.Context, kind schema.GroupVersionKind, 
 	}
 	return true, nil
 }
+
+// namespacedStore wraps a store and shows only the rows of objects in some namespaces. A manager must not treat
+// objects that it cannot see as deleted.
+type namespacedStore struct {
+	store.Control
+	namespaces namespaces.Set
+}
+
+// ListProjected implements store.Sweeper.
+func (w namespacedStore) ListProjected(ctx context.Context) ([]store.ProjectedObject, error) {
+	rows, err := w.Control.ListProjected(ctx)
+	return slices.DeleteFunc(rows, func(row store.ProjectedObject) bool { return !w.namespaces.Has(row.Ref.Namespace) }), err
+}

@@ -1,15 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package base has the shared parts of all controllers: it reads an object, writes its status once
+// and only if it changed, turns errors into conditions with cause and remedy, sends an event when Ready
+// changes, writes children by server-side apply, and removes deleted objects from the store.
+//
+// There are no finalizers, so a namespace can always be deleted. A controller removes the row of an
+// object when it sees the deletion. The sweep at the start of the manager removes the rows of objects
+// that were deleted while no controller ran.
 package base
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -154,4 +164,10 @@ func (b *Base) writeStatus(ctx context.Context, before, after v1alpha1.Condition
 		b.announce(before, after)
 	}
 	return err
+}
+
+// OldestFirst orders objects by creation time, then by name.
+func OldestFirst[O metav1.Object](a, b O) int {
+	at, before := a.GetCreationTimestamp(), b.GetCreationTimestamp()
+	return cmp.Or(at.Compare(before.Time), strings.Compare(a.GetName(), b.GetName()))
 }

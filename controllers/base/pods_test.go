@@ -155,3 +155,22 @@ func TestLabels_OfChildren(t *testing.T) {
 		"app.kubernetes.io/component": "runner", "app.kubernetes.io/instance": "dev",
 	}, base.Labels("runner", "dev"))
 }
+
+// A pod mounts the platform's CA if there is one, and otherwise names no file.
+func TestConnectDispatch_MountsCA(t *testing.T) {
+	t.Parallel()
+	var plain, trusting corev1.PodSpec
+	var c corev1.Container
+	base.PodOptions{DispatchURL: "http://dispatch:8081"}.ConnectDispatch(&plain, &c)
+	require.Equal(t, []string{"--dispatch-url=http://dispatch:8081"}, c.Args)
+	require.Empty(t, plain.Volumes)
+	require.Empty(t, c.VolumeMounts)
+
+	c = corev1.Container{}
+	base.PodOptions{DispatchURL: "https://dispatch:8081", TrustDispatchCA: true}.ConnectDispatch(&trusting, &c)
+	require.Equal(t, []string{
+		"--dispatch-url=https://dispatch:8081", "--dispatch-ca-file=" + c.VolumeMounts[0].MountPath + "/" + base.DispatchCAKey,
+	}, c.Args)
+	require.Equal(t, trusting.Volumes[0].Name, c.VolumeMounts[0].Name)
+	require.Equal(t, base.DispatchCA, trusting.Volumes[0].ConfigMap.Name)
+}

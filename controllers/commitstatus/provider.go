@@ -230,3 +230,64 @@ func (r Repository) Report(ctx context.Context, guard *egress.Guard, s Status, t
 
 // APIAddress returns the address of the provider's API without secrets.
 func (r Repository) APIAddress() string { return r.api }
+
+// giteaStatus is the body of Gitea's and Forgejo's "create a commit status".
+type giteaStatus struct {
+	State       string `json:"state"`
+	Context     string `json:"context"`
+	Description string `json:"description"`
+}
+
+var giteaStates = map[State]string{Pending: "pending", Success: "success", Failure: "failure", Error: "error"}
+
+// giteaCall is the same for Forgejo, which began as Gitea.
+func (r Repository) giteaCall(s Status, token string) call {
+	return call{
+		url:           r.api + "/repos/" + r.ownerAndName() + "/statuses/" + s.Commit,
+		authorization: "token " + token,
+		body:          giteaStatus{State: giteaStates[s.State], Context: s.Context, Description: s.Description},
+	}
+}
+
+// gitHubStatus is the body of GitHub's "create a commit status".
+type gitHubStatus struct {
+	State       string `json:"state"`
+	Context     string `json:"context"`
+	Description string `json:"description"`
+}
+
+var gitHubStates = map[State]string{Pending: "pending", Success: "success", Failure: "failure", Error: "error"}
+
+// gitHubCall is the same for github.com and a GitHub Enterprise Server.
+func (r Repository) gitHubCall(s Status, token string) call {
+	return call{
+		url:           r.api + "/repos/" + r.ownerAndName() + "/statuses/" + s.Commit,
+		authorization: "Bearer " + token,
+		body:          gitHubStatus{State: gitHubStates[s.State], Context: s.Context, Description: s.Description},
+	}
+}
+
+// gitLabStatus is the body of GitLab's "set commit pipeline status".
+type gitLabStatus struct {
+	State       string `json:"state"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+}
+
+var gitLabStates = map[State]string{Pending: "pending", Success: "success", Failure: "failed", Error: "canceled"}
+
+// gitLabCall identifies the repository by its whole path, with groups, as one part of the URL.
+func (r Repository) gitLabCall(s Status, token string) call {
+	return call{
+		url:           r.api + "/projects/" + url.PathEscape(r.path) + "/statuses/" + s.Commit,
+		authorization: "Bearer " + token,
+		body:          gitLabStatus{State: gitLabStates[s.State], Name: s.Context, Description: s.Description},
+	}
+}
+
+// isKnownToGitLab reports whether GitLab rejected a status because the commit already has it. This
+// happens for a pending status if the commit is deployed again.
+func isKnownToGitLab(state State, code int, answer string) bool {
+	return code == http.StatusBadRequest && strings.Contains(answer, "Cannot transition status via") &&
+		strings.Contains(answer, "from :"+gitLabStates[state])
+}

@@ -3,7 +3,10 @@
 package controllertest
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -165,4 +168,15 @@ func (f *Fixture) ExpectLive(ctx context.Context, environment *v1alpha1.Environm
 func (f *Fixture) ExpectGone(ctx context.Context, o client.Object) {
 	GinkgoHelper()
 	Expect(f.Admin.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))).To(Succeed(), "%T %s", o, o.GetName())
+}
+
+// putBundle stores a separate bundle for a deployment, and returns its digest.
+func (f *Fixture) putBundle(ctx context.Context, deployment store.Key) string {
+	GinkgoHelper()
+	content := []byte("bundle of " + deployment.String())
+	sum := sha256.Sum256(content)
+	digest := "sha256:" + hex.EncodeToString(sum[:])
+	_, err := f.Store.PutBundle(ctx, deployment, digest, bytes.NewReader(content), 1<<20)
+	Expect(err).NotTo(HaveOccurred())
+	return digest
 }

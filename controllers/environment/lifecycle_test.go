@@ -3,6 +3,7 @@
 package environment_test
 
 import (
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -192,3 +193,8 @@ var _ = Describe("An Environment", func() {
 		Expect(s.ExpectAtRest(ctx, s.R, e).RequeueAfter).To(Equal(30 * time.Second))
 	})
 })
+
+func TestEnvironment_Suite(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "environment")
+}

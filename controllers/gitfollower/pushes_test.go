@@ -4,6 +4,7 @@ package gitfollower_test
 
 import (
 	"context"
+	"testing"
 	"time"
 
 	"github.com/google/uuid"
@@ -137,4 +138,9 @@ func (s *seen) ListPollRequests(ctx context.Context, after uuid.UUID, limit int)
 	default: // it was reported already
 	}
 	return requests, err
+}
+
+func TestGitFollower_Suite(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "gitfollower")
 }

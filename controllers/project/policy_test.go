@@ -94,3 +94,15 @@ func TestEverywhere_QueuesAllProjects(t *testing.T) {
 	r.enqueueAll().Generic(t.Context(), event.GenericEvent{Object: &corev1.Secret{}}, queue)
 	require.Equal(t, 2, queue.Len())
 }
+
+// If all addresses are denied, there is no rule for addresses, because a rule without peers would allow
+// everything.
+func TestPolicy_OmitsEmptyRule(t *testing.T) {
+	t.Parallel()
+	rules, err := egress.Flags{Allow: "git=10.0.0.0/8", Deny: "0.0.0.0/0,::/0"}.Rules()
+	require.NoError(t, err)
+	policy := Network{SystemNamespace: "system", Egress: rules}.newPolicy("team", podKinds[0])
+	require.Len(t, policy.Spec.Egress, 2, "DNS and dispatch")
+	require.NotEmpty(t, policy.Spec.Egress[0].Ports)
+	require.NotEmpty(t, policy.Spec.Egress[1].To)
+}

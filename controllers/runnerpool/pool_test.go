@@ -3,8 +3,10 @@
 package runnerpool_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -372,3 +374,16 @@ var _ = Describe("The pool of an Environment", func() {
 		})
 	}
 })
+
+func TestRunnerPool_Suite(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "runnerpool")
+}
+
+// scene is a namespace with a project and the controller of Environments.
+type scene struct{ *environmenttest.Scene }
+
+func newScene(ctx context.Context, changes ...func(*v1alpha1.Project)) *scene {
+	GinkgoHelper()
+	return &scene{environmenttest.NewWithProject(ctx, changes...)}
+}
