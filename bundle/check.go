@@ -4,6 +4,7 @@ package bundle
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -78,4 +79,53 @@ func (p *repoParser) checkTool(a *Agent, at Position, single bool, reference str
 	case !toolName.MatchString(reference):
 		p.problems.add(at, "%q is not a tool; write folder.file.name or the name of a built-in tool", reference)
 	}
+}
+
+// findCycles reports sequential agents that run themselves, directly or through other agents, and those with too many
+// steps.
+func (p *repoParser) findCycles() {
+	w := cycleFinder{repoParser: p, steps: map[string]int{}}
+	for _, a := range p.project.Agents {
+		if a.Type == AgentSequential && p.project.byName[a.Name] == a {
+			w.countSteps(a)
+		}
+	}
+}
+
+// cycleFinder visits sequential agents depth first.
+type cycleFinder struct {
+	*repoParser
+	// steps is the number of agents, tools and scripts that an agent runs with all nested steps, 0 during the count.
+	steps map[string]int
+	path  []string
+}
+
+func (w *cycleFinder) countSteps(a *Agent) int {
+	if n, seen := w.steps[a.Name]; seen {
+		return n
+	}
+	w.steps[a.Name] = 0
+	w.path = append(w.path, a.Name)
+	total := 0
+	total += len(a.StepTools()) + len(a.stepScripts())
+	for _, name := range a.subagents() {
+		next := w.project.byName[name]
+		if next == nil || next.Type != AgentSequential {
+			total++
+			continue
+		}
+		if at := slices.Index(w.path, name); at >= 0 {
+			loop := append(slices.Clone(w.path[at:]), name)
+			w.problems.add(a.At(a.stepsKey()), "agents run each other in a loop: %s", strings.Join(loop, " -> "))
+			continue
+		}
+		total += w.countSteps(next)
+	}
+	if total > MaxSteps {
+		w.problems.add(a.At(a.stepsKey()), "runs %d agents with all nested steps; at most %d are allowed", total, MaxSteps)
+		total = 1 // Reported here, and not again for agents that run this one.
+	}
+	w.path = w.path[:len(w.path)-1]
+	w.steps[a.Name] = total
+	return total
 }
