@@ -208,3 +208,8 @@ func ReadConversation(contents []*Content) (turn int, conversation string) {
 	}
 	return turn, strings.Join(lines, "\n")
 }
+
+// Scripted returns a model that answers from a script.
+func Scripted(name string, script *bundle.Script) Model {
+	return &scriptedModel{name: name, script: script}
+}

@@ -3,6 +3,7 @@
 package mcp_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
 
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
@@ -89,4 +92,18 @@ func TestPeers_AreForgottenWhenIdle(t *testing.T) {
 	now.Step(time.Second)
 	c.CloseIdle()
 	require.Zero(t, c.Peers())
+}
+
+// writeHTTP2 writes an answer on a stream.
+func writeHTTP2(framer *http2.Framer, id uint32, body string, header http.Header) {
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	_ = encoder.WriteField(hpack.HeaderField{Name: ":status", Value: header[":status"][0]})
+	for name, values := range header {
+		if name != ":status" {
+			_ = encoder.WriteField(hpack.HeaderField{Name: name, Value: values[0]})
+		}
+	}
+	_ = framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true})
+	_ = framer.WriteData(id, true, []byte(body))
 }

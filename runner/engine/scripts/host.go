@@ -18,6 +18,7 @@ import (
 	"github.com/agentplatform/agentplatform/bundle"
 	"github.com/agentplatform/agentplatform/internal/exactjson"
 	"github.com/agentplatform/agentplatform/internal/pause"
+	"github.com/agentplatform/agentplatform/internal/runerror"
 	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 	"github.com/agentplatform/agentplatform/runner/engine"
 	"github.com/agentplatform/agentplatform/runner/engine/httptool"
@@ -326,4 +327,71 @@ func encodeValues(params map[string]any) (url.Values, error) {
 		}
 	}
 	return values, nil
+}
+
+// sendConnector sends the value under the key payload.
+func (h *host) sendConnector(ctx context.Context, args map[string]any) (json.RawMessage, error) {
+	name, isText := args["action_name"].(string)
+	if !isText {
+		return nil, script.Fail("action_name must be a text, the name of a connector")
+	}
+	envelope, _ := args["payload"].(map[string]any)
+	payload, has := envelope["payload"]
+	if !has || len(envelope) > 1 {
+		return nil, script.Fail(`the second argument must be a map with the key payload alone, such as {"payload": {"order": 4711}}`)
+	}
+	return answerOf(h.effects.SendConnector(ctx, name, payload))
+}
+
+// saveTimeout limits the request of http.save.
+const saveTimeout = time.Minute
+
+// saveRequest are the arguments of http.save.
+type saveRequest struct {
+	URL     string
+	Headers map[string]script.Text
+	Name    string
+}
+
+// readSave reads the arguments of http.save. Its error is one for the script.
+func readSave(args json.RawMessage) (*saveRequest, error) {
+	r := &saveRequest{}
+	if err := exactjson.Decode(args, r); err != nil {
+		return nil, script.Fail("an argument of the request has a wrong type")
+	}
+	return r, nil
+}
+
+// saveFile requests a file.
+func (h *host) saveFile(ctx context.Context, r *saveRequest) (engine.NewFile, error) {
+	variables, err := h.variables()
+	if err != nil {
+		return engine.NewFile{}, err
+	}
+	out := httptool.Request{URL: r.URL, Timeout: saveTimeout}
+	if err := addHeaders(&out, r.Headers, variables); err != nil {
+		return engine.NewFile{}, err
+	}
+	return h.cfg.HTTP.Save(ctx, out, r.Name)
+}
+
+// runStep runs a script that is a step of a sequential agent, with the limits of a tool. The step is recorded, so that the
+// script does not run again after it ended.
+func (f *feature) runStep(ctx context.Context, at *engine.Scope, step engine.StepScript) (json.RawMessage, error) {
+	function := at.Project().StepScript(step.Reference)
+	if function == nil {
+		return nil, engine.NewFailure(runerror.NotSupported, fmt.Sprintf("the deployment has no script %q", step.Reference), nil)
+	}
+	args := map[string]any{}
+	if function.TakesInput {
+		args[bundle.StepInputParameter] = step.Input
+	}
+	if function.TakesSteps {
+		args[bundle.StepResultsParameter] = step.Results
+	}
+	ended, err := f.run(ctx, around{
+		scope: at, owner: bundle.OwnerTool, step: step.Owner, file: function.File, function: function.Function, args: args,
+		hidesContext: !function.TakesContext, check: func(json.RawMessage) error { return nil },
+	})
+	return ended.Result, err
 }
