@@ -10,6 +10,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
+	"github.com/agentplatform/agentplatform/internal/egress"
 	"github.com/agentplatform/agentplatform/internal/expr"
 	"github.com/agentplatform/agentplatform/internal/secrets"
 	"github.com/agentplatform/agentplatform/internal/testenv/sqlitetest"
@@ -229,4 +232,33 @@ func (w waits) withTimeout(ctx context.Context, after time.Duration) (context.Co
 	ctx, end := context.WithCancel(ctx)
 	w <- wait{after, end}
 	return ctx, end
+}
+
+// TestRetention_Minimum: with less than two days, open runs would be deleted.
+func TestRetention_Minimum(t *testing.T) {
+	t.Parallel()
+	for _, retention := range []time.Duration{-time.Hour, time.Hour, store.MinRetention - 1} {
+		_, err := New(Options{Retention: retention})
+		require.ErrorContains(t, err, "is below the minimum of 48h0m0s")
+	}
+}
+
+// A gateway without keys exports traces too, so their outbox does not grow.
+func TestTraces_NeedNoKeys(t *testing.T) {
+	t.Parallel()
+	paths := make(chan string, 10)
+	collector := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { paths <- r.URL.Path }))
+	t.Cleanup(collector.Close)
+	b := setupWith(t, func(o *Options) {
+		o.Guard = egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Telemetry: {netip.MustParsePrefix("127.0.0.0/8")}}})
+	})
+	require.NoError(t, b.store.PutProject(t.Context(), store.Project{
+		Ref: ref("Project", "project", 2), ID: b.project, Telemetry: &store.Telemetry{Endpoint: collector.URL, SamplePercent: 100},
+	}))
+	in := b.connector("sync", nil, "hello")
+	b.runner(func(run dispatchapi.Run) dispatchapi.CompleteRequest {
+		return dispatchapi.CompleteRequest{Token: run.Token, Status: string(store.RunCompleted), Output: "42"}
+	})
+	require.Equal(t, http.StatusOK, b.post(b.gateway, in.ID.String(), `{}`, nil).status)
+	require.Equal(t, "/v1/traces", <-paths)
 }

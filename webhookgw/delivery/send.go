@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -199,3 +200,12 @@ func (s *Sender) largeText(ctx context.Context, blob store.Key) (string, error) 
 
 // storeTimeout limits each call of the store.
 const storeTimeout = 20 * time.Second
+
+// envelopeOf returns the same bytes for each attempt of a run.
+func envelopeOf(run store.Run) ([]byte, error) {
+	e := webhookapi.Envelope{
+		RunID: run.ID, AgentName: run.AgentName, Status: string(run.Status), Output: run.Output, Error: webhookapi.Optional(run.Error), FinishReason: webhookapi.Optional(run.FinishReason),
+		StartedAt: run.StartedAt, EndedAt: run.EndedAt, TokenUsage: webhookapi.TokenUsage(run.Usage),
+	}
+	return json.Marshal(e)
+}

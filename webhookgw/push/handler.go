@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package push serves the push webhooks of Git providers at the gateway's public port. Calls are
+// not authenticated. So a call can only request a poll of the project's repository, and a project
+// has at most one such request at a time. The manager performs the poll.
 package push
 
 import (
@@ -143,4 +146,25 @@ func (h *Handler) writeProblem(w http.ResponseWriter, r *http.Request, p httpser
 	}
 	h.opts.Metrics.Pushed(metrics.PushRefused)
 	httpserver.WriteProblem(w, p)
+}
+
+// events has the headers that name an event, with the value for a push to a branch. Forgejo also
+// sends the headers of Gitea and GitHub, and Gitea also sends that of GitHub. The first header in a
+// request counts.
+var events = []struct{ header, push string }{
+	{"X-Forgejo-Event", "push"},
+	{"X-Gitea-Event", "push"},
+	{"X-Gitlab-Event", "Push Hook"},
+	{"X-GitHub-Event", "push"},
+}
+
+// isPush reports whether a request is about a push. A request without an event header counts as a
+// push, because other clients, such as the hook of a Git server, only send it for pushes.
+func isPush(header http.Header) bool {
+	for _, e := range events {
+		if said := header.Values(e.header); len(said) > 0 {
+			return said[0] == e.push
+		}
+	}
+	return true
 }
