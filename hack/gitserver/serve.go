@@ -250,3 +250,96 @@ func answers(w http.ResponseWriter, service, what string) {
 	w.Header().Set("Content-Type", "application/x-"+service+"-"+what)
 	w.Header().Set("Cache-Control", "no-cache")
 }
+
+const (
+	// maxReceived is the maximum number of stored requests. The destination keeps the newest requests.
+	maxReceived = 100
+	// maxReceivedBody is the maximum size of a request's body in bytes.
+	maxReceivedBody = 1 << 20
+)
+
+// request is a request to the destination.
+type request struct {
+	Path    string            `json:"path"`
+	Headers map[string]string `json:"headers"`
+	Body    string            `json:"body"`
+}
+
+// destination stores the requests that it receives.
+type destination struct {
+	mutex    sync.Mutex
+	received []request
+}
+
+// ServeHTTP records posted requests, lists them and deletes them.
+func (d *destination) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, maxReceivedBody))
+	if err != nil {
+		http.Error(w, fmt.Sprintf("reading the request: %v", err), http.StatusBadRequest)
+		return
+	}
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	switch req.Method {
+	case http.MethodPost:
+		headers := map[string]string{}
+		for name := range req.Header {
+			headers[name] = req.Header.Get(name)
+		}
+		d.received = append(d.received, request{Path: req.URL.Path, Headers: headers, Body: string(body)})
+		d.received = d.received[max(len(d.received)-maxReceived, 0):]
+	case http.MethodDelete:
+		d.received = nil
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(append([]request{}, d.received...)) // the client may have disconnected
+	}
+}
+
+// order is an order of the shop in docs/first-agent.md and in the examples.
+type order struct {
+	Order    string   `json:"order"`
+	State    string   `json:"state"`
+	Carrier  string   `json:"carrier"`
+	Shipment shipment `json:"shipment"`
+
+	payments []payment
+}
+
+// shipment is the delivery of an order.
+type shipment struct {
+	Carrier string `json:"carrier"`
+	ETA     string `json:"eta"`
+}
+
+// payment is a payment of an order.
+type payment struct {
+	Amount int    `json:"amount"`
+	State  string `json:"state"`
+}
+
+var orders = map[string]order{
+	"4711": {"4711", "shipped", "DHL", shipment{"DHL", "tomorrow"}, []payment{{20, "paid"}, {20, "paid"}}},
+	"4712": {"4712", "packed", "UPS", shipment{"UPS", "next week"}, []payment{{35, "paid"}}},
+}
+
+// serveOrders adds the routes of orders.
+func serveOrders(routes *http.ServeMux) {
+	routes.HandleFunc("GET /orders/{order}", func(w http.ResponseWriter, req *http.Request) {
+		writeOrder(w, req, func(o order) any { return o })
+	})
+	routes.HandleFunc("GET /orders/{order}/payments", func(w http.ResponseWriter, req *http.Request) {
+		writeOrder(w, req, func(o order) any { return map[string]any{"payments": o.payments} })
+	})
+}
+
+// writeOrder writes a part of the order that a request names.
+func writeOrder(w http.ResponseWriter, req *http.Request, part func(o order) any) {
+	found, known := orders[req.PathValue("order")]
+	if !known {
+		http.Error(w, "there is no such order", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(part(found)) // the client may have disconnected
+}
