@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -124,9 +125,7 @@ func (o *keysOptions) changeRing(ctx context.Context, change func(secrets.Ring) 
 	if secret.Data == nil {
 		secret.Data = map[string][]byte{}
 	}
-	for entry, content := range data {
-		secret.Data[entry] = content
-	}
+	maps.Copy(secret.Data, data)
 	if secret.ResourceVersion == "" {
 		err = c.Create(ctx, secret)
 	} else {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
@@ -137,9 +138,7 @@ func (s Secret) writeSecret(ctx context.Context, secret *corev1.Secret, ring sec
 		return err
 	}
 	before := secret.DeepCopy()
-	for entry, content := range data {
-		secret.Data[entry] = content
-	}
+	maps.Copy(secret.Data, data)
 	if secret.Annotations == nil {
 		secret.Annotations = map[string]string{}
 	}

@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,7 +51,7 @@ func checkLanguage(root string, update, list bool) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range sortedNames(figures) {
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
 		f, limit := figures[name], limits[name]
 		fmt.Printf("%-32s %5d, rate %5.2f  limit %5d, rate %5.2f\n", name, f.Matches, f.Rate, limit.Matches, limit.Rate)
 	}
@@ -79,7 +80,7 @@ func measureFiles(root string) (*measure, error) {
 // compare returns an error that names each figure above its limit.
 func compare(figures, limits map[string]figure) error {
 	var problems []string
-	for _, name := range sortedNames(figures) {
+	for _, name := range slices.Sorted(maps.Keys(figures)) {
 		f, limit := figures[name], limits[name]
 		if _, known := limits[name]; !known || f.exceeds(limit) {
 			problems = append(problems, fmt.Sprintf("%s: %d matches, rate %.2f, above the limit %d, rate %.2f", name, f.Matches, f.Rate, limit.Matches, limit.Rate))
@@ -117,13 +118,4 @@ func readLimits() (map[string]figure, error) {
 		return nil, fmt.Errorf("reading %s: %w", limitsFile, err)
 	}
 	return limits, nil
-}
-
-func sortedNames(figures map[string]figure) []string {
-	names := make([]string, 0, len(figures))
-	for name := range figures {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }

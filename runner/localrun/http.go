@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/agentplatform/agentplatform/internal/exactjson"
+	"github.com/agentplatform/agentplatform/internal/runnerconfig"
 )
 
 // maxRecorded limits the recorded part of a response, in bytes. It is more than tools read.
@@ -148,15 +149,9 @@ func hasHiddenValue(query url.Values, isHidden func(string) bool) bool {
 
 // isHidden reports whether a text has a secret, or is the value of a variable.
 func (o *observer) isHidden(text string) bool {
-	if o.mask.hasSecret(text) {
-		return true
-	}
-	for _, v := range o.variables.Variables {
-		if len(v.Value) >= minValue && strings.TrimSpace(v.Value) == text {
-			return true
-		}
-	}
-	return false
+	return o.mask.hasSecret(text) || slices.ContainsFunc(o.variables.Variables, func(v runnerconfig.Variable) bool {
+		return len(v.Value) >= minValue && strings.TrimSpace(v.Value) == text
+	})
 }
 
 // decodeBody returns a body as JSON if tools read it as JSON, else as text.

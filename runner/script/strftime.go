@@ -3,6 +3,7 @@
 package script
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -73,7 +74,7 @@ func strptime(text, format string, zone *time.Location) (time.Time, error) {
 	p := &timeParser{rest: text, year: 1970, month: 1, day: 1, zone: zone}
 	err := eachDirective(format, p.directive, p.literal)
 	if err != nil || p.rest != "" {
-		return time.Time{}, cmpError(err, errFormat)
+		return time.Time{}, cmp.Or(err, errFormat)
 	}
 	switch {
 	case p.half != "" && (p.hour < 1 || p.hour > 12):
@@ -90,14 +91,6 @@ func strptime(text, format string, zone *time.Location) (time.Time, error) {
 		return time.Time{}, errFormat
 	}
 	return t, nil
-}
-
-// cmpError returns the first error that is not nil.
-func cmpError(err, other error) error {
-	if err != nil {
-		return err
-	}
-	return other
 }
 
 func (p *timeParser) literal(text string) error {

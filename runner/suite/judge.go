@@ -102,15 +102,7 @@ func contains(got, want any) bool {
 		return isMap
 	case []any:
 		have, isList := got.([]any)
-		if !isList || len(have) != len(want) {
-			return false
-		}
-		for i := range want {
-			if !contains(have[i], want[i]) {
-				return false
-			}
-		}
-		return true
+		return isList && slices.EqualFunc(have, want, contains)
 	}
 	if number, isNumber := want.(json.Number); isNumber {
 		own, alsoNumber := got.(json.Number)

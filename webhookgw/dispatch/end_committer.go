@@ -171,12 +171,7 @@ func (b *endBatch) project() uuid.UUID { return b.ends[0].completion.Run.Project
 
 // hasSeveralProjects reports whether a batch has completions of several projects.
 func (b *endBatch) hasSeveralProjects() bool {
-	for _, own := range b.ends {
-		if own.completion.Run.ProjectID != b.project() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.ends, func(own *pendingEnd) bool { return own.completion.Run.ProjectID != b.project() })
 }
 
 // nextBatch returns a batch that can be stored beside the running ones, or nil.

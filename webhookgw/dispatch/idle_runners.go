@@ -6,6 +6,8 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -66,11 +68,7 @@ func (a *idleRunners) addWaiting(runner store.RunnerKey) (leave func()) {
 func (a *idleRunners) waitingRunners() []store.RunnerKey {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	runners := make([]store.RunnerKey, 0, len(a.waiting))
-	for runner := range a.waiting {
-		runners = append(runners, runner)
-	}
-	return runners
+	return slices.Collect(maps.Keys(a.waiting))
 }
 
 // requestHash returns a digest of the fields of a request that affect its result.

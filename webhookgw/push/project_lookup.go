@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -171,10 +173,8 @@ func (a *projectLookup) resolveLookups(ctx context.Context, questions map[uuid.U
 func (a *projectLookup) requestPolls(ctx context.Context, questions map[uuid.UUID]*pendingLookup) (there map[uuid.UUID]bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	var projects, missing []uuid.UUID
-	for project := range questions {
-		projects = append(projects, project)
-	}
+	var missing []uuid.UUID
+	projects := slices.Collect(maps.Keys(questions))
 	asked, err := a.store.HavePollRequests(ctx, projects)
 	if err != nil {
 		return nil, fmt.Errorf("reading existing projects: %w", err)

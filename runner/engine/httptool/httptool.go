@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -150,9 +151,7 @@ func (c *Client) executeCall(ctx context.Context, t *bundle.HTTPTool, args map[s
 // withDefaults returns the arguments with the defaults of missing ones.
 func withDefaults(args, defaults map[string]any) map[string]any {
 	out := make(map[string]any, len(args)+len(defaults))
-	for name, value := range defaults {
-		out[name] = value
-	}
+	maps.Copy(out, defaults)
 	for name, value := range args {
 		if value != nil || defaults[name] == nil {
 			out[name] = value

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 
 	"github.com/agentplatform/agentplatform/internal/dispatchapi"
 	"github.com/agentplatform/agentplatform/internal/egress"
@@ -69,12 +70,8 @@ func isTemporary(err error) bool {
 	if errors.As(err, &noToken) {
 		return noToken.IsTemporary
 	}
-	for _, temporary := range []error{errUnreachable, errNoResponse, errLost, errCut} {
-		if errors.Is(err, temporary) {
-			return true
-		}
-	}
-	return false
+	temporary := []error{errUnreachable, errNoResponse, errLost, errCut}
+	return slices.ContainsFunc(temporary, func(target error) bool { return errors.Is(err, target) })
 }
 
 // unknownEffect returns the end of an error of a write that may have reached the service.

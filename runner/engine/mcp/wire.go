@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/http/httptrace"
@@ -177,9 +178,7 @@ func (w *wire) sendOnce(req *http.Request, x *exchange, token string) (*http.Res
 		x.sent.Store(true)
 	}}
 	out := req.Clone(httptrace.WithClientTrace(req.Context(), trace))
-	for name, values := range w.server.headers {
-		out.Header[name] = values
-	}
+	maps.Copy(out.Header, w.server.headers)
 	// Other requests of a session serve several runs.
 	if text := tracecontext.CurrentTraceparent(req.Context()); text != "" && x.method == methodCall {
 		out.Header.Set(tracecontext.Header, text)
