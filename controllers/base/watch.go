@@ -144,12 +144,12 @@ func EnqueueAfterRemoval(waiting handler.MapFunc) handler.EventHandler {
 	}
 }
 
-// Changed passes creations, deletions, and updates that change the result of the function.
-func Changed(of func(v1alpha1.ConditionedObject) any) predicate.Predicate {
+// Changed passes creations, deletions, and updates of an O that change the result of the function.
+func Changed[O v1alpha1.ConditionedObject](of func(O) any) predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, isObject := e.ObjectOld.(v1alpha1.ConditionedObject)
-			after, isToo := e.ObjectNew.(v1alpha1.ConditionedObject)
+			before, isObject := e.ObjectOld.(O)
+			after, isToo := e.ObjectNew.(O)
 			return isObject && isToo && of(before) != of(after)
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },

@@ -181,18 +181,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // liveDeployment returns the live deployment of an environment.
-func liveDeployment(o v1alpha1.ConditionedObject) any {
-	e, ok := o.(*v1alpha1.Environment)
-	if !ok {
-		return nil
-	}
-	return [2]string{e.Status.ID, e.Status.LiveDeploymentID}
-}
+func liveDeployment(e *v1alpha1.Environment) any { return [2]string{e.Status.ID, e.Status.LiveDeploymentID} }
 
 // liveSince returns whether a deployment is live, and since when.
-func liveSince(o v1alpha1.ConditionedObject) any {
-	d, ok := o.(*v1alpha1.Deployment)
-	if !ok || d.Status.ActivatedAt == nil {
+func liveSince(d *v1alpha1.Deployment) any {
+	if d.Status.ActivatedAt == nil {
 		return nil
 	}
 	return [2]any{d.Status.Live, d.Status.ActivationRank}

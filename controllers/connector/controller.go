@@ -236,12 +236,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // displayName returns the display name, which other connectors of the environment cannot have.
-func displayName(o v1alpha1.ConditionedObject) any {
-	if c, ok := o.(*v1alpha1.Connector); ok {
-		return c.Title()
-	}
-	return nil
-}
+func displayName(c *v1alpha1.Connector) any { return c.Title() }
 
 // generationOf returns the generation of an environment, which determines its variables.
 func generationOf(o v1alpha1.ConditionedObject) any { return o.GetGeneration() }

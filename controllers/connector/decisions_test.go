@@ -141,7 +141,6 @@ func TestTitle_ChangesWithTheName(t *testing.T) {
 			require.Equal(t, c.enqueued, base.Changed(displayName).Update(update))
 		})
 	}
-	require.Nil(t, displayName(&v1alpha1.Project{}))
 }
 
 func TestReadyMessage_ForEachMode(t *testing.T) {

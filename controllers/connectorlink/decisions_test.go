@@ -107,7 +107,6 @@ func TestWhatRuns_SelectsEnvironmentChanges(t *testing.T) {
 			require.Equal(t, c.enqueued, base.Changed(liveState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
-	require.Nil(t, liveState(&v1alpha1.Project{}))
 	changed := link("team", "l", "other", asIs)
 	require.False(t, base.Changed(noFields).Update(event.UpdateEvent{ObjectOld: link("team", "l", "ask", asIs), ObjectNew: changed}))
 	require.True(t, base.Changed(noFields).Delete(event.DeleteEvent{Object: changed}))

@@ -144,13 +144,7 @@ var environmentWatches = []struct {
 }
 
 // environmentState returns the fields of an environment that open deployments read.
-func environmentState(o v1alpha1.ConditionedObject) any {
-	e, ok := o.(*v1alpha1.Environment)
-	if !ok {
-		return nil
-	}
-	return [2]any{e.Generation, e.IsBeyondLimit()}
-}
+func environmentState(e *v1alpha1.Environment) any { return [2]any{e.Generation, e.IsBeyondLimit()} }
 
 // isOpen picks open deployments.
 func isOpen(_ client.Object, deployment v1alpha1.ConditionedObject) bool {
@@ -159,13 +153,7 @@ func isOpen(_ client.Object, deployment v1alpha1.ConditionedObject) bool {
 }
 
 // projectState returns the fields of a project that deployments read.
-func projectState(o v1alpha1.ConditionedObject) any {
-	p, ok := o.(*v1alpha1.Project)
-	if !ok {
-		return nil
-	}
-	return [3]any{p.Generation, p.Status.ID, p.Status.IsTrue(v1alpha1.ConditionNetworkReady)}
-}
+func projectState(p *v1alpha1.Project) any { return [3]any{p.Generation, p.Status.ID, p.Status.IsTrue(v1alpha1.ConditionNetworkReady)} }
 
 // usersOf returns the open deployments that are built with the credentials in a Secret.
 func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) (out []ctrl.Request) {

@@ -188,22 +188,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 // projectState returns the fields of a project that environments read. A change of the default
 // environment changes it too.
-func projectState(o v1alpha1.ConditionedObject) any {
-	p, ok := o.(*v1alpha1.Project)
-	if !ok {
-		return nil
-	}
+func projectState(p *v1alpha1.Project) any {
 	return [4]any{p.Generation, p.Status.ID, p.Status.DefaultEnvironment, p.Status.IsTrue(v1alpha1.ConditionNetworkReady)}
 }
 
 // liveState returns the fields of a Deployment that its environment reads.
-func liveState(o v1alpha1.ConditionedObject) any {
-	d, ok := o.(*v1alpha1.Deployment)
-	if !ok {
-		return nil
-	}
-	return [4]any{d.Status.Phase, d.Status.Live, d.ActivationPending(), v1alpha1.IsStalled(d)}
-}
+func liveState(d *v1alpha1.Deployment) any { return [4]any{d.Status.Phase, d.Status.Live, d.ActivationPending(), v1alpha1.IsStalled(d)} }
 
 // usersOf returns the environments whose runners use a value of a Secret.
 func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) []ctrl.Request {

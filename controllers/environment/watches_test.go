@@ -56,8 +56,6 @@ func TestWatches_PassRelevantChanges(t *testing.T) {
 			require.Equal(t, c.enqueued, base.Changed(liveState).Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after}))
 		})
 	}
-	require.Nil(t, projectState(&v1alpha1.Deployment{}))
-	require.Nil(t, liveState(&v1alpha1.Project{}))
 }
 
 // usersOf returns the environments of a project whose model providers use the Secret, and those with a

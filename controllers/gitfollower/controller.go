@@ -144,19 +144,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // repositoryState returns the fields of a project that identify its repository.
-func repositoryState(o v1alpha1.ConditionedObject) any {
-	if p, ok := o.(*v1alpha1.Project); ok {
-		return p.Generation
-	}
-	return nil
-}
+func repositoryState(p *v1alpha1.Project) any { return p.Generation }
 
 // followedState returns the branch that an environment follows and its poll interval.
-func followedState(o v1alpha1.ConditionedObject) any {
-	if e, ok := o.(*v1alpha1.Environment); ok {
-		return [2]any{e.Spec.Git.Interval(), string(e.Spec.Git.Branch) + " " + fmt.Sprint(e.Spec.Suspend)}
-	}
-	return nil
+func followedState(e *v1alpha1.Environment) any {
+	return [2]any{e.Spec.Git.Interval(), string(e.Spec.Git.Branch) + " " + fmt.Sprint(e.Spec.Suspend)}
 }
 
 // projectOf returns the project of an object's namespace.
