@@ -181,7 +181,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // liveDeployment returns the live deployment of an environment.
-func liveDeployment(e *v1alpha1.Environment) any { return [2]string{e.Status.ID, e.Status.LiveDeploymentID} }
+func liveDeployment(e *v1alpha1.Environment) any {
+	return [2]string{e.Status.ID, e.Status.LiveDeploymentID}
+}
 
 // liveSince returns whether a deployment is live, and since when.
 func liveSince(d *v1alpha1.Deployment) any {

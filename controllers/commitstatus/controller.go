@@ -156,7 +156,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 }
 
 // reportedFields returns the fields of a deployment that determine its commit status.
-func reportedFields(d *v1alpha1.Deployment) any { return [2]string{string(d.Status.Phase), d.Status.Commit} }
+func reportedFields(d *v1alpha1.Deployment) any {
+	return [2]string{string(d.Status.Phase), d.Status.Commit}
+}
 
 // isUnreported picks the deployments whose provider has not accepted the last status or has not received it
 // yet, for example during a pause.

@@ -131,7 +131,9 @@ func noFields(v1alpha1.ConditionedObject) any { return nil }
 
 // connectorState returns the fields of a connector that its links read: whether it is in effect, because
 // another connector may have its name, and the name of its tool.
-func connectorState(c *v1alpha1.Connector) any { return [3]any{c.Status.ID, c.Status.IsTrue(v1alpha1.ConditionRoutesReady), c.Title()} }
+func connectorState(c *v1alpha1.Connector) any {
+	return [3]any{c.Status.ID, c.Status.IsTrue(v1alpha1.ConditionRoutesReady), c.Title()}
+}
 
 // liveState returns the fields of an environment that links read.
 func liveState(e *v1alpha1.Environment) any { return [2]string{e.Status.ID, e.Status.LiveDeploymentID} }

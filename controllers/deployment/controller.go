@@ -153,7 +153,9 @@ func isOpen(_ client.Object, deployment v1alpha1.ConditionedObject) bool {
 }
 
 // projectState returns the fields of a project that deployments read.
-func projectState(p *v1alpha1.Project) any { return [3]any{p.Generation, p.Status.ID, p.Status.IsTrue(v1alpha1.ConditionNetworkReady)} }
+func projectState(p *v1alpha1.Project) any {
+	return [3]any{p.Generation, p.Status.ID, p.Status.IsTrue(v1alpha1.ConditionNetworkReady)}
+}
 
 // usersOf returns the open deployments that are built with the credentials in a Secret.
 func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) (out []ctrl.Request) {

@@ -193,7 +193,9 @@ func projectState(p *v1alpha1.Project) any {
 }
 
 // liveState returns the fields of a Deployment that its environment reads.
-func liveState(d *v1alpha1.Deployment) any { return [4]any{d.Status.Phase, d.Status.Live, d.ActivationPending(), v1alpha1.IsStalled(d)} }
+func liveState(d *v1alpha1.Deployment) any {
+	return [4]any{d.Status.Phase, d.Status.Live, d.ActivationPending(), v1alpha1.IsStalled(d)}
+}
 
 // usersOf returns the environments whose runners use a value of a Secret.
 func (r *Reconciler) usersOf(ctx context.Context, secret client.Object) []ctrl.Request {

@@ -83,7 +83,9 @@ func ofFloat(f func(float64) float64) implementation {
 
 // ofFloats returns the built-in function that computes f.
 func ofFloats(f func(x, y float64) float64) implementation {
-	return func(_ *call, a *arguments) (starlark.Value, error) { return finiteFloat(a, f(a.floatArg(0), a.floatArg(1))) }
+	return func(_ *call, a *arguments) (starlark.Value, error) {
+		return finiteFloat(a, f(a.floatArg(0), a.floatArg(1)))
+	}
 }
 
 func toRadians(degrees float64) float64 { return degrees * math.Pi / 180 }
