@@ -22,7 +22,8 @@ type Field struct {
 	Min, Max, MaxLength, MaxItems int
 	// Required means that the kind cannot be without the setting.
 	Required bool
-	// Variables is plain or any if texts of the setting may name variables: only the ones that are not sensitive, or all.
+	// Variables says which variables of the environment texts of the setting can name: "any" in settings that are sealed, "plain" for
+	// the ones that are not sensitive, and "" for none.
 	Variables string
 
 	index []int

@@ -26,7 +26,7 @@ const (
 	Cron     Kind = "cron"
 )
 
-// definition has the facts of a kind. Other code asks for these facts, and does not compare kinds.
+// definition has the facts of a kind. Other code asks for these facts, and rarely compares kinds.
 type definition struct {
 	kind                Kind
 	typeName, mode      string
@@ -58,7 +58,7 @@ var definitions = []definition{
 
 // types are all types, with a phrase that continues the name of each.
 var types = []struct{ name, does string }{
-	{TypeWebhook, "receives events at a URL"},
+	{TypeWebhook, "receives events at a URL or sends results to one"},
 	{TypeCron, "creates events on a schedule"},
 }
 

@@ -28,7 +28,7 @@ var _ = Describe("A child that a user deletes", func() {
 			child := foreign(row.kind, t.at(row.child))
 			t.eventually(ctx, child, func() bool { return metav1.GetControllerOf(child) != nil })
 		}
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(2*time.Minute))
 
 	It("is re-created without a change of its owner, because it is watched", func(ctx SpecContext) {
 		for _, row := range children {

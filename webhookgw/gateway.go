@@ -113,7 +113,7 @@ func New(opts Options) (*Gateway, error) {
 		return nil, fmt.Errorf("--retention: %s is below the minimum of %s", opts.Retention, store.MinRetention)
 	}
 	opts = withDefaults(opts)
-	counted, runners := metrics.NewGateway(opts.Registry, connector.Modes(connector.Kind.HasCallers)...), handoff.NewRunners()
+	counted, runners := metrics.NewGateway(opts.Registry, connector.Modes(connector.Kind.HasCallers)), handoff.NewRunners()
 	g := &Gateway{
 		opts: opts, storeMonitor: &storeMonitor{ping: opts.Store.Ping, now: opts.Now},
 		ingress: ingress.New(ingress.Options{

@@ -177,6 +177,14 @@ var inboundBreaches = []breach[*v1alpha1.Connector]{
 	}, {
 		name: "sealed headers", path: ".spec", message: onlyOutboundMessage,
 		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.SealedHeaders = map[string]string{"X-Key": "c2VhbGVk"} },
+	}, {
+		name: "headers of the code", path: ".spec", message: onlyOutboundMessage,
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.Headers = map[string]string{"X-Key": "a"} },
+	}, {
+		name: "a retry", path: ".spec", message: onlyOutboundMessage,
+		change: func(c *v1alpha1.Connector) {
+			c.Spec.Webhook.Retry = &v1alpha1.DeliveryRetry{MaxAttempts: ptr.To(int32(1))}
+		},
 	},
 }
 
@@ -211,6 +219,12 @@ var outboundBreaches = []breach[*v1alpha1.Connector]{
 		change: func(c *v1alpha1.Connector) {
 			c.Spec.ID, c.Spec.Webhook.Authentication = someID, v1alpha1.AuthenticationNone
 		},
+	}, {
+		name: "files", path: ".spec", message: "authentication, filesRequired and contextHeaders are for inbound and sync webhooks",
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.FilesRequired = true },
+	}, {
+		name: "context headers", path: ".spec", message: "authentication, filesRequired and contextHeaders are for inbound and sync webhooks",
+		change: func(c *v1alpha1.Connector) { c.Spec.Webhook.ContextHeaders = []v1alpha1.HeaderName{"X-GitHub-Event"} },
 	}, {
 		name: "headers of two kinds", path: ".spec", message: oneKindOfHeadersMessage,
 		change: func(c *v1alpha1.Connector) {

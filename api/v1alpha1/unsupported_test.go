@@ -82,8 +82,8 @@ var readers = map[string]string{
 	"Environment.oauthApps[].name":                 "controllers/base/variables.go: app.Name",
 	"Environment.oauthApps[].tokenURL":             "controllers/base/variables.go: app.TokenURL",
 	"Environment.oauthApps[].clientID":             "controllers/base/variables.go: app.ClientID",
-	"Environment.oauthApps[].clientSecretRef.name": "controllers/base/variables.go: ref.Name",
-	"Environment.oauthApps[].clientSecretRef.key":  "controllers/base/variables.go: ref.Key",
+	"Environment.oauthApps[].clientSecretRef.name": "controllers/base/variables.go: app.ClientSecretRef",
+	"Environment.oauthApps[].clientSecretRef.key":  "controllers/base/variables.go: app.ClientSecretRef",
 	"Environment.oauthApps[].scopes":               "controllers/base/variables.go: app.Scopes",
 	"Environment.oauthApps[].audience":             "controllers/base/variables.go: app.Audience",
 

@@ -68,10 +68,15 @@ func anyConfig(r huma.Registry, name string) *huma.Schema {
 // describeConfigs describes the config of each kind, in requests and in responses.
 func describeConfigs(all rest.Node) {
 	var shown, set []any
+	var names, inputs, limited []string
 	for _, kind := range connector.Kinds() {
 		name := strings.ToUpper(string(kind[:1])) + string(kind[1:]) + "Config"
 		all[name], all[name+"Input"] = configSchema(kind, false), configSchema(kind, true)
 		shown, set = append(shown, rest.RefNode("schemas", name)), append(set, rest.RefNode("schemas", name+"Input"))
+		names, inputs = append(names, name+" for a "+kind.Noun()), append(inputs, name+"Input for a "+kind.Noun())
+		if kind.DefaultTimeout() > 0 {
+			limited = append(limited, name)
+		}
 		if hasNullTimeout(kind) { // This makes the schemas exclusive, although responses can get new fields.
 			of := all[name].(rest.Node)
 			of["properties"].(rest.Node)["timeout_seconds"] = rest.Node{
@@ -88,11 +93,11 @@ func describeConfigs(all rest.Node) {
 		all[schemaName("DeliveryRetry", input)] = schemaOf("The retry policy of deliveries.", fields, input)
 	}
 	all["ConnectorConfig"] = rest.Node{
-		"description": "The configuration of a connector, which depends on its type and mode. Only a connector with a timeout has a number as timeout_seconds.",
+		"description": "The configuration of a connector: " + strings.Join(names, ", ") + ". Only " + strings.Join(limited, " and ") + " have a number as timeout_seconds.",
 		"oneOf":       shown,
 	}
 	all["ConnectorConfigInput"] = rest.Node{
-		"description": "The configuration of a connector to set, which depends on its type and mode.",
+		"description": "The configuration of a connector to set: " + strings.Join(inputs, ", ") + ".",
 		"anyOf":       set,
 	}
 	all["ConnectorType"].(rest.Node)["description"] = "The type of a connector: " + connector.DescribeTypes("") + "."

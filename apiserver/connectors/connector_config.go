@@ -56,8 +56,11 @@ func (ConnectorConfigInput) Schema(r huma.Registry) *huma.Schema {
 func (s *API) applyConfig(c *rest.Caller, id uuid.UUID, conn *v1alpha1.Connector, typ rest.ConnectorType, config ConnectorConfigInput) error {
 	kind := connector.KindOf(string(typ), conn.Spec.Mode.EnumValue())
 	if kind == "" {
-		fixed := connector.KindsOf(string(typ))[0] // each mode is one of a webhook
-		return rest.InvalidField("body.mode", "must be "+fixed.Mode()+" for a "+fixed.Noun()+": leave it out")
+		problem := "is not a mode of this type"
+		if kinds := connector.KindsOf(string(typ)); len(kinds) == 1 {
+			problem = "must be " + kinds[0].Mode() + " for a " + kinds[0].Noun() + ": leave it out"
+		}
+		return rest.InvalidField("body.mode", problem)
 	}
 	in, err := decodeConfig(kind, json.RawMessage(config))
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 type ConnectorCreate struct {
 	Name    rest.Name            `json:"name" minLength:"1" maxLength:"63" doc:"The connector's name. It must be unique in the environment without regard to case, also among current and former connectors of the project's code." example:"Tickets"`
 	Type    rest.ConnectorType   `json:"type" doc:"The connector's type."`
-	Mode    rest.ConnectorMode   `json:"mode,omitempty" default:"inbound" doc:"The connector's direction. A connector that is no webhook is inbound."`
+	Mode    rest.ConnectorMode   `json:"mode,omitempty" default:"inbound" doc:"The connector's direction. A cron connector is inbound."`
 	Enabled *bool                `json:"enabled,omitempty" default:"true" doc:"Whether the connector is enabled."`
 	Config  ConnectorConfigInput `json:"config,omitempty" doc:"The connector's configuration, whose fields depend on type and mode. Default: all defaults. A cron connector needs a schedule."`
 }

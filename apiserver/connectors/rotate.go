@@ -89,7 +89,7 @@ func mustRotate(conn *v1alpha1.Connector) error {
 			fmt.Sprintf("the connector's secret comes from the Secret %q: change it there", conn.Spec.SecretRef.Name))
 	case conn.SealedSecret() != "":
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "the platform did not generate the connector's secret; send a new secret as config.secret")
-	case !crd.HasSecret(conn) && !kind.HasCallers():
+	case !crd.HasSecret(conn) && kind.IsKnown() && !kind.HasCallers():
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "a "+kind.Noun()+" has no secret")
 	case !crd.HasSecret(conn):
 		return rest.NewProblem(http.StatusConflict, httpserver.CodeNoSecret, "the connector has no secret: its authentication is none")

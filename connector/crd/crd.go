@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -41,10 +42,9 @@ func ConfigOf(c *v1alpha1.Connector) (out connector.Config) {
 	if settings.IsNil() {
 		return out
 	}
-	for _, f := range kind.Fields() {
+	for _, f := range specFields(kind) {
 		from, to := fieldNamed(settings.Elem(), FieldName(f.Name)), f.In(&out)
 		switch {
-		case !from.IsValid(): // the value None of authentication
 		case f.Enum != nil:
 			to.SetString(enumValue(f.Enum, from.String()))
 		default:
@@ -58,14 +58,18 @@ func ConfigOf(c *v1alpha1.Connector) (out connector.Config) {
 	return out
 }
 
-// SetConfig writes the settings of a kind into the spec of a connector, with the defaults of kube-apiserver.
+// specFields returns the settings of a kind that the spec has. It says None in authentication for require_authentication.
+func specFields(kind connector.Kind) []connector.Field {
+	return slices.DeleteFunc(slices.Clone(kind.Fields()), func(f connector.Field) bool { return f.Name == "require_authentication" })
+}
+
+// SetConfig writes the settings of a kind into the spec of a connector. Texts and enums get the defaults of kube-apiserver.
 func SetConfig(spec *v1alpha1.ConnectorSpec, kind connector.Kind, config connector.Config) {
 	full, settings := config.WithDefaults(kind), fieldNamed(reflect.ValueOf(spec).Elem(), kind.Type())
 	settings.Set(reflect.New(settings.Type().Elem()))
-	for _, f := range kind.Fields() {
+	for _, f := range specFields(kind) {
 		to := fieldNamed(settings.Elem(), FieldName(f.Name))
 		switch {
-		case !to.IsValid(): // the value None of authentication
 		case f.Enum != nil:
 			to.SetString(EnumName(f.In(&full).String()))
 		case f.Type.Kind() == reflect.String:
@@ -79,14 +83,14 @@ func SetConfig(spec *v1alpha1.ConnectorSpec, kind connector.Kind, config connect
 	}
 }
 
-// fieldNamed returns the field of a struct with a name in JSON, as FieldName returns it.
+// fieldNamed returns the field of a struct with the given name in the spec. It panics without one: each setting has a field.
 func fieldNamed(of reflect.Value, name string) reflect.Value {
 	for i := range of.NumField() {
 		if FieldName(jsonName(of.Type().Field(i))) == name {
 			return of.Field(i)
 		}
 	}
-	return reflect.Value{}
+	panic("crd: " + of.Type().Name() + " has no field " + name)
 }
 
 func jsonName(f reflect.StructField) string {
@@ -170,14 +174,15 @@ func EnumName(value string) string {
 	return strings.ToUpper(name[:min(1, len(name))]) + name[min(1, len(name)):]
 }
 
-// enumValue returns the enum value with a form in the spec of a connector, or "".
+// enumValue returns the enum value with a form in the spec of a connector. A value of another release stays as it is, so that the
+// check of the kind rejects it.
 func enumValue(enum []string, name string) string {
 	for _, value := range enum {
 		if EnumName(value) == name {
 			return value
 		}
 	}
-	return ""
+	return name
 }
 
 // CanonicalJSON returns a JSON document with sorted keys, without spaces and without escapes that only HTML needs, because

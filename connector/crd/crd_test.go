@@ -71,6 +71,13 @@ func TestSetConfig_KeepsEnumValues(t *testing.T) {
 	}
 }
 
+// A later release may have more values. This one must not read them as missing.
+func TestConfigOf_RejectsUnknownEnumValues(t *testing.T) {
+	t.Parallel()
+	c := &v1alpha1.Connector{Spec: v1alpha1.ConnectorSpec{Cron: &v1alpha1.CronConnector{Schedule: "@daily", MissedTicks: "All"}}}
+	require.Equal(t, []connector.FieldError{{Field: "missed_ticks", Problem: "must be skip or latest"}}, connector.Cron.Check(crd.ConfigOf(c)))
+}
+
 // Connectors with callers that authenticate have a secret, and connectors that sign what they send. The platform generates the
 // secret unless the user has one.
 func TestHasSecret_OfEachKind(t *testing.T) {

@@ -106,8 +106,11 @@ func (r *Reconciler) reconcileByType(ctx context.Context, c *v1alpha1.Connector,
 		return r.reconcileOutbound(ctx, c, ids, ofCode)
 	case kind.HasCallers():
 		return r.reconcileWebhook(ctx, c, ids)
+	case kind.IsKnown():
+		return r.reconcileSource(ctx, c, ids)
 	}
-	return r.reconcileSource(ctx, c, ids)
+	v1alpha1.MarkStalled(c, v1alpha1.ReasonInvalidSpec, v1alpha1.InvalidSpecMessage("spec.mode is not a mode of this type"))
+	return 0, nil
 }
 
 // reconcileWebhook projects a webhook with callers into the store.

@@ -49,6 +49,8 @@ func textsOf(c *v1alpha1.Connector) (texts []string) {
 			for _, key := range slices.Sorted(maps.Keys(value)) {
 				texts = append(texts, value[key])
 			}
+		default:
+			panic("projection: has no texts of " + f.Name)
 		}
 	}
 	return texts
@@ -76,10 +78,11 @@ func VariablesOf(
 // what a connector sends, see Credentials. It returns a *TextError if a text cannot be expanded. Expanded
 // texts are stored unencrypted, so they must not contain sensitive values.
 func ExpandTexts(c *v1alpha1.Connector, variables Variables) (*v1alpha1.Connector, error) {
-	kind, config := crd.KindOf(c), crd.ConfigOf(c)
+	kind := crd.KindOf(c)
 	if kind.Sends() || !NamesVariables(c) {
 		return c, nil
 	}
+	config := crd.ConfigOf(c)
 	var sensitive []string
 	e := expand.Expansion{Lookup: func(name string) (string, bool) {
 		variable, known := variables.Find(name)
@@ -100,6 +103,8 @@ func ExpandTexts(c *v1alpha1.Connector, variables Variables) (*v1alpha1.Connecto
 			if len(*value) > 0 {
 				*value, err = e.JSON(*value)
 			}
+		default:
+			panic("projection: cannot expand " + f.Name)
 		}
 		if err != nil {
 			return nil, &TextError{fmt.Sprintf("%q %v", f.Name, err)}

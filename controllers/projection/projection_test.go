@@ -17,6 +17,7 @@ import (
 
 	"github.com/agentplatform/agentplatform/api/v1alpha1"
 	"github.com/agentplatform/agentplatform/bundle"
+	"github.com/agentplatform/agentplatform/connector"
 	"github.com/agentplatform/agentplatform/connector/crd"
 	"github.com/agentplatform/agentplatform/controllers/base"
 	"github.com/agentplatform/agentplatform/controllers/projection"
@@ -31,6 +32,25 @@ func mirror(t *testing.T, content string) projection.Mirror {
 	require.NoError(t, err)
 	m := projection.MirrorOf("team", "dev", c)
 	return m
+}
+
+// Credentials and DestinationDigest know the sealed texts of senders by name. ExpandTexts expands the texts of the other kinds.
+func TestCredentials_HaveAllSealedTexts(t *testing.T) {
+	t.Parallel()
+	for _, kind := range connector.Kinds() {
+		t.Run(string(kind), func(t *testing.T) {
+			var sealed []string
+			for _, f := range kind.Fields() {
+				require.Contains(t, []string{"", map[bool]string{true: "any", false: "plain"}[kind.Sends()]}, f.Variables, f.Name)
+				if f.Variables == "any" {
+					sealed = append(sealed, f.Name)
+				}
+			}
+			if kind.Sends() {
+				require.Equal(t, []string{"url", "headers"}, sealed)
+			}
+		})
+	}
 }
 
 // The row has connector, agent and age. A sync webhook returns the result of the oldest link.

@@ -109,7 +109,7 @@ const (
 )
 
 // NewGateway registers the gateway's metrics; nil registers none. modes are the modes of webhooks that accept requests.
-func NewGateway(registry prometheus.Registerer, modes ...string) *Gateway {
+func NewGateway(registry prometheus.Registerer, modes []string) *Gateway {
 	g := &Gateway{
 		modes: modes,
 		accepted: promauto.With(registry).NewCounterVec(prometheus.CounterOpts{

@@ -63,7 +63,7 @@ func TestMetrics_LabelsHaveKnownValues(t *testing.T) {
 	}
 	for process, count := range map[string]func(prometheus.Registerer){
 		metrics.ProcessGateway: func(r prometheus.Registerer) {
-			g := metrics.NewGateway(r)
+			g := metrics.NewGateway(r, nil)
 			g.Accepted(chosen, false, 0)
 			g.Refused(chosen)
 			g.SyncWaits()
@@ -125,7 +125,7 @@ type does struct {
 var errFailed = errors.New("failed")
 
 func ofGateway(do func(*metrics.Gateway), want map[string]float64) does {
-	return does{func(r prometheus.Registerer) { do(metrics.NewGateway(r, "inbound", "sync")) }, want}
+	return does{func(r prometheus.Registerer) { do(metrics.NewGateway(r, []string{"inbound", "sync"})) }, want}
 }
 
 func ofRunner(do func(*metrics.Runner), want map[string]float64) does {

@@ -34,7 +34,7 @@ var sections = []struct {
 	{
 		"Gateway: `webhookgw`, `all`",
 		"Every replica reports the whole queue, so use max() and not sum() over replicas. A replica measures the queue at most every 10 s.",
-		func(r prometheus.Registerer) { metrics.NewGateway(r); r.MustRegister(gauges{}) },
+		func(r prometheus.Registerer) { metrics.NewGateway(r, nil); r.MustRegister(gauges{}) },
 	},
 	{"REST API: `apiserver`, `all`", "", func(r prometheus.Registerer) { metrics.NewFacade(r) }},
 	{

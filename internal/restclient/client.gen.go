@@ -670,12 +670,12 @@ type Connector struct {
 // ConnectorAction The action of a deployment on a connector of its code.
 type ConnectorAction string
 
-// ConnectorConfig The configuration of a connector, which depends on its type and mode. Only a connector with a timeout has a number as timeout_seconds.
+// ConnectorConfig The configuration of a connector: InboundConfig for a webhook of mode inbound, SyncConfig for a webhook of mode sync, OutboundConfig for a webhook of mode outbound, CronConfig for a cron connector. Only SyncConfig and OutboundConfig have a number as timeout_seconds.
 type ConnectorConfig struct {
 	union json.RawMessage
 }
 
-// ConnectorConfigInput The configuration of a connector to set, which depends on its type and mode.
+// ConnectorConfigInput The configuration of a connector to set: InboundConfigInput for a webhook of mode inbound, SyncConfigInput for a webhook of mode sync, OutboundConfigInput for a webhook of mode outbound, CronConfigInput for a cron connector.
 type ConnectorConfigInput struct {
 	union json.RawMessage
 }
@@ -688,7 +688,7 @@ type ConnectorCreate struct {
 	// Enabled Whether the connector is enabled.
 	Enabled *bool `json:"enabled,omitempty"`
 
-	// Mode The connector's direction. A connector that is no webhook is inbound.
+	// Mode The connector's direction. A cron connector is inbound.
 	Mode *ConnectorMode `json:"mode,omitempty"`
 
 	// Name The connector's name. It must be unique in the environment without regard to case, also among current and former connectors of the project's code.
@@ -816,7 +816,7 @@ type ConnectorStats struct {
 	TotalRuns int64 `json:"total_runs"`
 }
 
-// ConnectorType The type of a connector: webhook receives events at a URL, cron creates events on a schedule.
+// ConnectorType The type of a connector: webhook receives events at a URL or sends results to one, cron creates events on a schedule.
 type ConnectorType string
 
 // ConnectorUpdate The fields of a connector to change. Other fields keep their values.

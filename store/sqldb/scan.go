@@ -37,7 +37,10 @@ func Collect[T any](ctx context.Context, q Queryer, scan func(Scanner) (T, error
 		}
 		return err
 	}, query, args...)
-	return out, err
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // CollectMap reads all rows of a query into a map.

@@ -10,7 +10,7 @@ import (
 	"github.com/agentplatform/agentplatform/store"
 )
 
-// The methods in this file call the store's method of a similar name, which must succeed.
+// Helpers for calls of the store that must succeed.
 
 // errorOf returns the error of a call.
 func errorOf[T any](_ T, err error) error { return err }

@@ -74,7 +74,7 @@ func New(opts Options) *Ticker {
 		opts.Now = time.Now
 	}
 	if opts.Metrics == nil {
-		opts.Metrics = metrics.NewGateway(nil)
+		opts.Metrics = metrics.NewGateway(nil, nil)
 	}
 	return &Ticker{opts: opts, capacities: newBacklogCapacities(opts.Store, opts.Now), runs: tickRuns}
 }

@@ -105,7 +105,7 @@ func ticking(s *stub) (*Ticker, *prometheus.Registry) {
 	if s.admit == nil {
 		s.admit = accepted
 	}
-	return New(Options{Store: s, Logger: slog.New(slog.DiscardHandler), Metrics: metrics.NewGateway(registry), Now: func() time.Time { return midnight }}), registry
+	return New(Options{Store: s, Logger: slog.New(slog.DiscardHandler), Metrics: metrics.NewGateway(registry, nil), Now: func() time.Time { return midnight }}), registry
 }
 
 func TestTicker_TickIsEvent(t *testing.T) {
@@ -345,7 +345,7 @@ func TestTicker_ReplicasShareTicks(t *testing.T) {
 	scene := storebench.NewScene(t, st, 1)
 	conns := scene.Crons(t, connectors)
 	registry := prometheus.NewRegistry()
-	counted := metrics.NewGateway(registry)
+	counted := metrics.NewGateway(registry, nil)
 	lookAll := func() {
 		var replicas sync.WaitGroup
 		for range 3 {

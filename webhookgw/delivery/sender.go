@@ -114,7 +114,7 @@ type Sender struct {
 // New returns a Sender. It sends while Run runs.
 func New(opts Options) *Sender {
 	if opts.Metrics == nil {
-		opts.Metrics = metrics.NewGateway(nil)
+		opts.Metrics = metrics.NewGateway(nil, nil)
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()

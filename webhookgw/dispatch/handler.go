@@ -128,7 +128,7 @@ type Handler struct {
 // New returns a Handler. Hints wake long polls while Run runs.
 func New(opts Options) *Handler {
 	if opts.Metrics == nil {
-		opts.Metrics = metrics.NewGateway(nil)
+		opts.Metrics = metrics.NewGateway(nil, nil)
 	}
 	if opts.Runners == nil {
 		opts.Runners = handoff.NewRunners()

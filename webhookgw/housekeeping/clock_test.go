@@ -48,7 +48,7 @@ func TestClock_WrongClockDeletesNothing(t *testing.T) {
 		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 		fake := &fakeStore{clock: now.Add(apart), past: 3, shorter: 3, old: 3, late: 3, ended: 3}
 		registry := prometheus.NewRegistry()
-		s := New(Options{Store: fake, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }, Metrics: metrics.NewGateway(registry)})
+		s := New(Options{Store: fake, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }, Metrics: metrics.NewGateway(registry, nil)})
 		round := func() {
 			for range grace/sweepInterval + 1 {
 				_, err := s.round(t, fake)

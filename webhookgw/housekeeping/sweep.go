@@ -115,7 +115,7 @@ func New(opts Options) *Sweeper {
 	}
 	opts.Retention = cmp.Or(opts.Retention, store.Retention)
 	if opts.Metrics == nil {
-		opts.Metrics = metrics.NewGateway(nil)
+		opts.Metrics = metrics.NewGateway(nil, nil)
 	}
 	return &Sweeper{opts: opts}
 }

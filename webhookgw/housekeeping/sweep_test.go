@@ -244,7 +244,7 @@ func TestSweeper_DropsHistory(t *testing.T) {
 	t.Parallel()
 	now, registry := time.Unix(0, 0), prometheus.NewRegistry()
 	fake := &fakeStore{past: 3 * sweepLimit, clock: now}
-	s := settled(Options{Store: fake, Logger: slog.Default(), Metrics: metrics.NewGateway(registry), Now: func() time.Time { return now }}, now)
+	s := settled(Options{Store: fake, Logger: slog.Default(), Metrics: metrics.NewGateway(registry, nil), Now: func() time.Time { return now }}, now)
 	require.NoError(t, s.reportOverdue(t.Context()))
 	overdue := func() float64 { return metrictest.Of(t, registry).Value(t, "agentplatform_history_overdue_seconds") }
 	require.InEpsilon(t, (2 * 24 * time.Hour).Seconds(), overdue(), 0)
@@ -262,7 +262,7 @@ func TestSweeper_ReportsOpenDaysBeyondRetention(t *testing.T) {
 	t.Parallel()
 	now, registry := time.Unix(0, 0), prometheus.NewRegistry()
 	fake := &fakeStore{clock: now}
-	s := settled(Options{Store: fake, Logger: slog.Default(), Metrics: metrics.NewGateway(registry), Retention: 90 * 24 * time.Hour}, now)
+	s := settled(Options{Store: fake, Logger: slog.Default(), Metrics: metrics.NewGateway(registry, nil), Retention: 90 * 24 * time.Hour}, now)
 	for name, row := range map[string]struct {
 		days int
 		want time.Duration
@@ -336,7 +336,7 @@ func TestSweeper_CountsLostLeases(t *testing.T) {
 	}))
 
 	registry := prometheus.NewRegistry()
-	s := settled(Options{Store: st, Logger: slog.Default(), Metrics: metrics.NewGateway(registry)}, time.Now())
+	s := settled(Options{Store: st, Logger: slog.Default(), Metrics: metrics.NewGateway(registry, nil)}, time.Now())
 	require.NoError(t, s.sweepExpiredLeases(t.Context()))
 	require.NoError(t, s.runHousekeeping(t.Context()))
 	require.Equal(t, map[string]float64{
@@ -394,7 +394,7 @@ func TestSweeper_SweepsLeasesDespiteOtherErrors(t *testing.T) {
 	t.Parallel()
 	now, registry := time.Unix(0, 0), prometheus.NewRegistry()
 	fake := &fakeStore{stuck: errors.New("permission denied")}
-	s := settled(Options{Store: fake, Logger: slog.Default(), Metrics: metrics.NewGateway(registry), Now: func() time.Time { return now }}, now)
+	s := settled(Options{Store: fake, Logger: slog.Default(), Metrics: metrics.NewGateway(registry, nil), Now: func() time.Time { return now }}, now)
 	for round := range 2 {
 		moved, err := s.round(t, fake)
 		require.ErrorIs(t, err, fake.stuck)

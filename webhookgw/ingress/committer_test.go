@@ -43,7 +43,7 @@ func acceptAll(events []store.Event) ([]store.Admission, error) {
 // waiting returns a committer with a constant clock that does not run yet.
 func waiting(accept func([]store.Event) ([]store.Admission, error)) (*committer, *accepting, *time.Time) {
 	now, st := time.Unix(1000, 0), &accepting{accept: accept}
-	return newCommitter(st, nil, metrics.NewGateway(nil), func() time.Time { return now }), st, &now
+	return newCommitter(st, nil, metrics.NewGateway(nil, nil), func() time.Time { return now }), st, &now
 }
 
 // put queues an event and returns it.

@@ -82,7 +82,7 @@ type Handler struct {
 // New returns a Handler. It serves requests while Run runs.
 func New(opts Options) *Handler {
 	if opts.Metrics == nil {
-		opts.Metrics = metrics.NewGateway(nil)
+		opts.Metrics = metrics.NewGateway(nil, nil)
 	}
 	if opts.WithTimeout == nil {
 		opts.WithTimeout = context.WithTimeout

@@ -94,7 +94,7 @@ func TestRejections_Limits(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	book := &rejectionBook{}
-	r := newRejectionLog(book, metrics.NewGateway(registry), quiet(), time.Now)
+	r := newRejectionLog(book, metrics.NewGateway(registry, nil), quiet(), time.Now)
 	keys := make([]store.Key, maxRejecting+3)
 	for i := range keys {
 		keys[i] = store.Key{ProjectID: uuid.New(), ID: uuid.New()}
@@ -125,7 +125,7 @@ func TestRejections_ShareOfProject(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	book := &rejectionBook{}
-	r := newRejectionLog(book, metrics.NewGateway(registry), quiet(), time.Now)
+	r := newRejectionLog(book, metrics.NewGateway(registry, nil), quiet(), time.Now)
 	flooded, other := uuid.New(), store.Key{ProjectID: uuid.New(), ID: uuid.New()}
 	for range maxRejecting + 1 {
 		r.addRejection(store.Key{ProjectID: flooded, ID: uuid.New()}, store.RejectionSample{Code: "c"})
@@ -153,7 +153,7 @@ func TestRejections_RecordInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		book := &rejectionBook{}
-		r := newRejectionLog(book, metrics.NewGateway(nil), quiet(), time.Now)
+		r := newRejectionLog(book, metrics.NewGateway(nil, nil), quiet(), time.Now)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { r.runLoop(ctx); close(ended) }()

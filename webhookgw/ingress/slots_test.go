@@ -42,7 +42,7 @@ func TestSlots_NextProjectFindsFreeSlots(t *testing.T) {
 	t.Parallel()
 	inBytes := map[string]int64{"incoming": store.MaxInlineInput, "bytes": store.MaxInlineInput}
 	tried := 0
-	for _, of := range []any{serving(t, &keeper{}), newCommitter(&keeper{}, nil, metrics.NewGateway(nil), time.Now)} {
+	for _, of := range []any{serving(t, &keeper{}), newCommitter(&keeper{}, nil, metrics.NewGateway(nil, nil), time.Now)} {
 		for name, slots := range slotsOf(of) {
 			size := max(inBytes[name], 1)
 			for i := range 11 {

@@ -52,7 +52,7 @@ func New(opts Options) *Handler {
 		opts.Logger = slog.Default()
 	}
 	if opts.Metrics == nil {
-		opts.Metrics = metrics.NewGateway(nil)
+		opts.Metrics = metrics.NewGateway(nil, nil)
 	}
 	h := &Handler{
 		opts: opts, lookup: newProjectLookup(opts.Store), bodies: quota.NewSlotSet(maxBodies, projectShare),

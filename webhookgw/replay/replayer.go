@@ -85,7 +85,7 @@ func New(opts Options) *Replayer {
 		opts.Now = time.Now
 	}
 	if opts.Metrics == nil {
-		opts.Metrics = metrics.NewGateway(nil)
+		opts.Metrics = metrics.NewGateway(nil, nil)
 	}
 	return &Replayer{opts: opts}
 }

@@ -330,7 +330,7 @@ func TestReplayer_CountsRefused(t *testing.T) {
 	require.NoError(t, err)
 	registry := prometheus.NewRegistry()
 	replayer := r.replayer()
-	replayer.opts.Metrics = metrics.NewGateway(registry)
+	replayer.opts.Metrics = metrics.NewGateway(registry, nil)
 	require.NoError(t, replayer.advance(t.Context(), r.now(t, at)))
 	at = r.now(t, at)
 	require.Equal(t, store.ReplayCompleted, at.Status)
@@ -346,7 +346,7 @@ func TestReplayer_CountsWrongMode(t *testing.T) {
 	t.Parallel()
 	r := newReplaying(t, 1)
 	at := r.now(t, r.start(t, 6000))
-	now := replayTurn{store: r, metrics: metrics.NewGateway(nil), at: at, written: at.Position}
+	now := replayTurn{store: r, metrics: metrics.NewGateway(nil, nil), at: at, written: at.Position}
 	require.NoError(t, now.handleRefusal(t.Context(), store.ConnectorRun{ID: r.failed[0]}, replay.Refused{Reason: replay.NotOutbound}))
 	require.Equal(t, map[string]int64{"not_outbound": 1}, r.now(t, at).Refused)
 }

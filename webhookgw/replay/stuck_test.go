@@ -89,7 +89,7 @@ func TestReplayer_SkipsUnreadableOriginal(t *testing.T) {
 	require.Zero(t, at.Done())
 	registry := prometheus.NewRegistry()
 	replayer := r.unreadable(spoilt)
-	replayer.opts.Metrics = metrics.NewGateway(registry)
+	replayer.opts.Metrics = metrics.NewGateway(registry, nil)
 	at = r.tries(t, replayer, at, 1)
 	require.Equal(t, map[string]int64{"unreadable": 1}, at.Refused)
 	require.Equal(t, r.failed[0], at.Position)

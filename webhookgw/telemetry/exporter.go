@@ -103,7 +103,7 @@ func New(opts Options) *Exporter {
 		opts.AfterFunc = func(after time.Duration, call func()) func() bool { return time.AfterFunc(after, call).Stop }
 	}
 	if opts.Metrics == nil {
-		opts.Metrics = metrics.NewGateway(nil)
+		opts.Metrics = metrics.NewGateway(nil, nil)
 	}
 	return &Exporter{
 		opts: opts, sender: newSender(opts.Guard), readers: make(chan struct{}, readersAtOnce), more: make(chan struct{}, 1),

@@ -262,7 +262,7 @@ func newExporter(f *fakeStore, registry prometheus.Registerer) (*Exporter, *cloc
 	c := clocktesting.NewFakeClock(time.Unix(5000, 0))
 	f.delays = map[uuid.UUID]time.Duration{}
 	return New(Options{
-		Store: f, Keys: fakeKeys{}, Logger: slog.New(slog.DiscardHandler), Now: c.Now, Metrics: metrics.NewGateway(registry),
+		Store: f, Keys: fakeKeys{}, Logger: slog.New(slog.DiscardHandler), Now: c.Now, Metrics: metrics.NewGateway(registry, nil),
 		AfterFunc: (&timers{}).AfterFunc,
 		Guard:     egress.New(egress.Rules{Allowed: map[egress.Purpose][]netip.Prefix{egress.Telemetry: {netip.MustParsePrefix("127.0.0.0/8")}}}),
 	}), c
