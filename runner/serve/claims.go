@@ -26,6 +26,9 @@ const (
 	// gatherTime is how long a busy runner waits for a quarter of its slots to be free. A claim costs the
 	// gateway about as much for one run as for many.
 	gatherTime = 10 * time.Millisecond
+	// gatherPause is how long no claim waits for free slots after a wait in vain. The runs take longer then, and the
+	// wait would only delay the runs that have a slot, such as those in the slots of sync runs.
+	gatherPause = 10 * time.Second
 	// stalePause is the pause after a response without news, for example with a bundle that is
 	// already being prefetched.
 	stalePause = 500 * time.Millisecond
@@ -126,10 +129,15 @@ func (s *Server) awaitSlots(wanted int, end context.CancelCauseFunc) bool {
 
 // gatherSlots waits until a quarter of the slots is free, for gatherTime at most.
 func (s *Server) gatherSlots(ctx context.Context) {
+	if s.opts.Now().Before(s.gatherAgain) {
+		return
+	}
 	gathered, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	if s.awaitSlots((s.opts.Concurrency+3)/4, end) {
-		_ = pause.For(gathered, gatherTime) // the request follows in any case
+		if pause.For(gathered, gatherTime) == nil {
+			s.gatherAgain = s.opts.Now().Add(gatherPause)
+		}
 		s.updateState(func() { s.freed = nil })
 	}
 }

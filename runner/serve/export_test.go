@@ -25,5 +25,8 @@ func (b BundleCache) Get(ctx context.Context, digest string) (*bundle.Project, e
 // Refusals is refusals.
 func (b BundleCache) Refusals() []string { return b.refusals() }
 
-// GatherTime is gatherTime.
-const GatherTime = gatherTime
+// Times of the wait for free slots.
+const (
+	GatherTime  = gatherTime
+	GatherPause = gatherPause
+)

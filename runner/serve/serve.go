@@ -121,6 +121,8 @@ type Server struct {
 	freed      context.CancelCauseFunc // ends the wait for free slots; nil if nothing waits
 	wanted     int                     // number of free slots that freed waits for
 
+	gatherAgain time.Time // when claims wait for free slots again; only the claim loop has it
+
 	memory *semaphore.Weighted // bytes for attachments
 	slots  chan struct{}       // one token per executed run
 	beat   chan struct{}       // requests a heartbeat now
