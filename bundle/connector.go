@@ -21,7 +21,7 @@ import (
 type Connector struct {
 	Type string `yaml:"type" required:"true" enum:"{type names}" example:"webhook" doc:"Type of the connector: {types}."`
 	// Mode is never empty: a type with one mode has it without the key.
-	Mode string `yaml:"mode" enum:"{mode names}" example:"inbound" doc:"Mode of a webhook: {modes}. Required for a webhook. A connector that is no webhook is 'inbound'."`
+	Mode string `yaml:"mode" enum:"{mode names}" example:"inbound" doc:"Mode of a webhook: {modes}. Required for a webhook. A cron connector is 'inbound'."`
 	// DisplayName is Key without the key.
 	DisplayName string `yaml:"name" without:"the stem of the file" doc:"Name for people, at most 63 characters."`
 	// Enabled is true without the key.

@@ -18,7 +18,7 @@ import (
 
 // Package crd reads the settings of connectors by their names.
 func init() {
-	const reader = "connector/crd/crd.go: range kind.Fields()"
+	const reader = "connector/crd/crd.go: range specFields(kind)"
 	for _, kind := range connector.Kinds() {
 		for _, f := range kind.Fields() {
 			readers["Connector."+kind.Type()+"."+crd.FieldName(f.Name)] = reader

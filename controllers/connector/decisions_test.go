@@ -148,3 +148,15 @@ func TestReadyMessage_ForEachMode(t *testing.T) {
 	require.Empty(t, readyMessage(ask(func(*v1alpha1.Connector) {})))
 	require.Contains(t, readyMessage(ask(func(c *v1alpha1.Connector) { c.Spec.Enabled = ptr.To(false) })), "spec.enabled")
 }
+
+// A later release may have more modes. This one must not treat them as a mode that it has.
+func TestReconcileByType_StallsUnknownModes(t *testing.T) {
+	t.Parallel()
+	c := ask(func(c *v1alpha1.Connector) { c.Spec.Mode = "Stream" })
+	_, err := (&Reconciler{}).reconcileByType(t.Context(), c, projection.Identity{}, secrets.Credentials{})
+	require.NoError(t, err)
+	stalled := c.Status.Condition(v1alpha1.ConditionStalled)
+	require.Equal(t, metav1.ConditionTrue, stalled.Status)
+	require.Equal(t, v1alpha1.ReasonInvalidSpec, stalled.Reason)
+	require.Contains(t, stalled.Message, "spec.mode is not a mode of this type")
+}

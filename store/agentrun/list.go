@@ -22,9 +22,9 @@ func listedColumns(columns string) string {
 	return strings.NewReplacer("r.output,", "'' AS output,", "r.context,", small).Replace(columns)
 }
 
-// part is the part of a list that is read at once: the newest runs of a window, at most most. Older runs than first are left out
-// unless it is nil.
-type part struct {
+// windowPart is the part of a list that is read at once: the newest runs of a window, at most most. Older runs than first are left
+// out unless it is nil.
+type windowPart struct {
 	window timewindow.Window
 	first  *uuid.UUID
 	most   int
@@ -32,7 +32,7 @@ type part struct {
 
 // selectCandidates selects the runs of a part that may match, open or ended as their status allows. It returns "" if there can be
 // none.
-func selectCandidates(q store.RunQuery, of part, l *sqldb.Args) string {
+func selectCandidates(q store.RunQuery, of windowPart, l *sqldb.Args) string {
 	window := of.window
 	open, ended := runrow.CanBeOpen(q.Statuses), runrow.CanHaveEnded(q.Statuses) && len(window.History) > 0
 	if !open && !ended {
@@ -113,7 +113,7 @@ func (s *Store) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Ru
 	}
 	for {
 		some = min(some, left)
-		page, last, err := someRuns(ctx, s.db, q, part{windows[0], first, some})
+		page, last, err := someRuns(ctx, s.db, q, windowPart{windows[0], first, some})
 		if err != nil {
 			return nil, nil, sqldb.Wrap(err, "listing runs of project %s", q.ProjectID)
 		}
@@ -137,7 +137,7 @@ func (s *Store) ListRuns(ctx context.Context, q store.RunQuery) (runs []store.Ru
 }
 
 // someRuns returns the matching candidates of a part, and the last candidate unless the page is full; nil if there are no more.
-func someRuns(ctx context.Context, db *sqldb.DB, q store.RunQuery, of part) ([]store.Run, *uuid.UUID, error) {
+func someRuns(ctx context.Context, db *sqldb.DB, q store.RunQuery, of windowPart) ([]store.Run, *uuid.UUID, error) {
 	l := sqldb.Args{Values: []any{q.ProjectID}}
 	from := selectCandidates(q, of, &l)
 	if from == "" {
@@ -154,7 +154,7 @@ func someRuns(ctx context.Context, db *sqldb.DB, q store.RunQuery, of part) ([]s
 }
 
 // lastCandidate returns the last candidate of a part, nil if the part has fewer than it may.
-func lastCandidate(ctx context.Context, db *sqldb.DB, q store.RunQuery, of part) (*uuid.UUID, error) {
+func lastCandidate(ctx context.Context, db *sqldb.DB, q store.RunQuery, of windowPart) (*uuid.UUID, error) {
 	l := sqldb.Args{Values: []any{q.ProjectID}}
 	from := selectCandidates(q, of, &l)
 	return idOrNil(db.Lists().QueryRowContext(ctx, `SELECT x.id FROM (`+from+`) AS x WHERE x.project_id = $1

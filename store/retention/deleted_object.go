@@ -54,33 +54,33 @@ func scanDeletedObject(row sqldb.Scanner) (d deletedObject, err error) {
 
 // dropDeletedObjects deletes about limit rows of objects that were deleted longer than age ago, and
 // returns their number; 0 when nothing is left. An object that fails is skipped for some calls.
-func (k *Store) dropDeletedObjects(ctx context.Context, age time.Duration, limit int) (n int, err error) {
-	now, err := k.db.Now(ctx)
+func (s *Store) dropDeletedObjects(ctx context.Context, age time.Duration, limit int) (n int, err error) {
+	now, err := s.db.Now(ctx)
 	if err != nil {
 		return 0, err
 	}
-	k.skipped.deletedObjects.BeginCall()
+	s.skipped.deletedObjects.BeginCall()
 	before := now.Add(-age - deletedObjectMargin).UnixMicro()
 	var failed []error
 	for ctx.Err() == nil {
 		l := sqldb.Args{Values: []any{before}}
 		others := ``
-		if passed := k.skipped.deletedObjects.Keys(); len(passed) > 0 {
-			others = ` AND NOT (` + k.db.KeyCondition(&l, "d.id", passed) + `)`
+		if passed := s.skipped.deletedObjects.Keys(); len(passed) > 0 {
+			others = ` AND NOT (` + s.db.KeyCondition(&l, "d.id", passed) + `)`
 		}
-		d, err := scanDeletedObject(k.db.Reader().QueryRowContext(ctx, pickDeparted+others+` ORDER BY d.gone_at LIMIT 1`, l.Values...))
+		d, err := scanDeletedObject(s.db.Reader().QueryRowContext(ctx, pickDeparted+others+` ORDER BY d.gone_at LIMIT 1`, l.Values...))
 		if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 			break
 		}
 		if err == nil {
 			err = sweep.Isolation[deletedObject]{
 				ProcessAll: func(ctx context.Context, of []deletedObject) (err error) {
-					n, err = k.dropObject(ctx, of[0], before, limit)
+					n, err = s.dropObject(ctx, of[0], before, limit)
 					return err
 				},
-				IsDataError: k.db.IsDataError, CanProceed: k.db.CanWrite,
+				IsDataError: s.db.IsDataError, CanProceed: s.db.CanWrite,
 				SetAside: func(_ context.Context, d deletedObject, because error) error {
-					return k.skipped.deletedObjects.Skip(d.Key, because)
+					return s.skipped.deletedObjects.Skip(d.Key, because)
 				},
 			}.Process(ctx, []deletedObject{d})
 		}
@@ -93,9 +93,9 @@ func (k *Store) dropDeletedObjects(ctx context.Context, age time.Duration, limit
 }
 
 // dropObject deletes about limit rows of an object that was deleted before a time.
-func (k *Store) dropObject(ctx context.Context, d deletedObject, before int64, limit int) (n int, err error) {
-	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := k.db.Lock(ctx, tx, d.ProjectID); err != nil {
+func (s *Store) dropObject(ctx context.Context, d deletedObject, before int64, limit int) (n int, err error) {
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.db.Lock(ctx, tx, d.ProjectID); err != nil {
 			return err
 		}
 		// It may have been re-created and deleted again meanwhile.
@@ -106,7 +106,7 @@ func (k *Store) dropObject(ctx context.Context, d deletedObject, before int64, l
 			return nil
 		}
 		if err == nil {
-			n, err = k.deleteObjectRows(ctx, tx, d, min(limit, sqldb.MaxIDs))
+			n, err = s.deleteObjectRows(ctx, tx, d, min(limit, sqldb.MaxIDs))
 		}
 		return err
 	})
@@ -137,12 +137,12 @@ func (d deletedObject) staysInUse(ctx context.Context, tx *sqldb.Tx) (used bool,
 }
 
 // deleteObjectRows deletes about limit rows of an object, and its record after the last one.
-func (k *Store) deleteObjectRows(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
+func (s *Store) deleteObjectRows(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
 	if !d.back {
 		if stays, err := d.staysInUse(ctx, tx); err != nil || stays {
 			return 1, err
 		}
-		if n, err = k.dropRemaining(ctx, tx, d, limit); err != nil || n >= limit {
+		if n, err = s.dropRemaining(ctx, tx, d, limit); err != nil || n >= limit {
 			return n, err
 		}
 	}
@@ -150,7 +150,7 @@ func (k *Store) deleteObjectRows(ctx context.Context, tx *sqldb.Tx, d deletedObj
 	return n + 1, err
 }
 
-func (k *Store) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
+func (s *Store) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObject, limit int) (n int, err error) {
 	if n, err = statistics.Drop(ctx, tx, d.kind, d.Key, limit); err != nil || n >= limit {
 		return n, err
 	}
@@ -175,18 +175,18 @@ func (k *Store) dropRemaining(ctx context.Context, tx *sqldb.Tx, d deletedObject
 	default:
 		return n, nil
 	}
-	blobs, err := k.dropBlobsOf(ctx, tx, d.ProjectID, limit-n)
+	blobs, err := s.dropBlobsOf(ctx, tx, d.ProjectID, limit-n)
 	return n + blobs, err
 }
 
 // dropBlobsOf deletes some blobs of a project.
-func (k *Store) dropBlobsOf(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, limit int) (n int, err error) {
+func (s *Store) dropBlobsOf(ctx context.Context, tx *sqldb.Tx, project uuid.UUID, limit int) (n int, err error) {
 	blobs, err := sqldb.Collect(ctx, tx, scanSized, `SELECT project_id, id, size FROM blobs WHERE project_id = $1 ORDER BY id LIMIT $2`, project, limit)
 	if err != nil {
 		return 0, err
 	}
 	some := firstBlobs(blobs)
-	if err := k.blobs.DropBlobs(ctx, tx, some); err != nil || len(some) == len(blobs) {
+	if err := s.blobs.DropBlobs(ctx, tx, some); err != nil || len(some) == len(blobs) {
 		return len(some), err
 	}
 	return limit, nil // there are more

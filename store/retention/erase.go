@@ -44,18 +44,18 @@ type erasedRow struct {
 
 // EraseRun implements store.Eraser. It is the only operation that changes history. The run's row
 // stays for statistics, without its contents.
-func (k *Store) EraseRun(ctx context.Context, run store.Key) error {
-	sent, err := k.deliveriesSentBy(ctx, run)
+func (s *Store) EraseRun(ctx context.Context, run store.Key) error {
+	sent, err := s.deliveriesSentBy(ctx, run)
 	if err != nil {
 		return sqldb.Wrap(err, "erasing run %s", run)
 	}
 	var e *erasure
-	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		e = &erasure{DB: k.db, tx: tx, run: run, sent: sent, less: map[store.Key]int64{}}
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		e = &erasure{DB: s.db, tx: tx, run: run, sent: sent, less: map[store.Key]int64{}}
 		return e.eraseContents(ctx)
 	})
 	if err == nil {
-		k.blobs.DropUnmarked(ctx, e.blobs)
+		s.blobs.DropUnmarked(ctx, e.blobs)
 	}
 	return sqldb.Wrap(err, "erasing run %s", run)
 }
@@ -68,11 +68,11 @@ func deliveriesOf(ctx context.Context, q sqldb.Queryer, run store.Key) ([]store.
 // deliveriesSentBy returns the deliveries of a run: the open ones first, because they may end meanwhile, then
 // the ended ones. They can be on any day since the day of the run with history of the project. It reads
 // outside of transactions, one day at a time, so that no day stays locked.
-func (k *Store) deliveriesSentBy(ctx context.Context, run store.Key) (sent []store.Key, err error) {
-	if sent, err = deliveriesOf(ctx, k.db.Reader(), run); err != nil {
+func (s *Store) deliveriesSentBy(ctx context.Context, run store.Key) (sent []store.Key, err error) {
+	if sent, err = deliveriesOf(ctx, s.db.Reader(), run); err != nil {
 		return nil, sqldb.Wrap(err, "reading its deliveries")
 	}
-	days, parted, err := k.db.ProjectDays(ctx, k.db.Lists(), "ended_connector_runs", run.ProjectID)
+	days, parted, err := s.db.ProjectDays(ctx, s.db.Lists(), "ended_connector_runs", run.ProjectID)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +87,8 @@ func (k *Store) deliveriesSentBy(ctx context.Context, run store.Key) (sent []sto
 	}
 	for _, of := range within {
 		l := sqldb.Args{Values: []any{run.ProjectID, run.ID}}
-		some, err := sqldb.Collect(ctx, k.db.Lists(), sqldb.ScanKey, `SELECT c.project_id, c.id FROM ended_connector_runs c
-			WHERE c.project_id = $1 AND c.kind <> '' AND `+k.db.FirstElement("c.run_ids")+` = $2`+timewindow.Condition("c.id", of, &l), l.Values...)
+		some, err := sqldb.Collect(ctx, s.db.Lists(), sqldb.ScanKey, `SELECT c.project_id, c.id FROM ended_connector_runs c
+			WHERE c.project_id = $1 AND c.kind <> '' AND `+s.db.FirstElement("c.run_ids")+` = $2`+timewindow.Condition("c.id", of, &l), l.Values...)
 		if err != nil {
 			return nil, sqldb.Wrap(err, "reading its deliveries")
 		}

@@ -56,15 +56,15 @@ var endedRunsIndex = slices.IndexFunc(historyDeletes[:], func(of struct{ table, 
 // deleteDays deletes days before one row by row, if there are no partitions: one day of a project
 // at a time, then the audit log of that time. Days from keep on stay completely while a result is
 // still to be delivered.
-func (k *Store) deleteDays(ctx context.Context, before, keep int64, limit int) (n int, err error) {
-	trimmed, err := k.deleteNext(ctx, &k.skipped.pastDays, k.dropping, limit, func(l *sqldb.Args, others string) string {
+func (s *Store) deleteDays(ctx context.Context, before, keep int64, limit int) (n int, err error) {
+	trimmed, err := s.deleteNext(ctx, &s.skipped.pastDays, s.dropping, limit, func(l *sqldb.Args, others string) string {
 		return `SELECT s.project_id, s.day, 0 FROM stored_days s WHERE s.day < ` + l.Add(before) + `
 			AND (s.day < ` + l.Add(keep) + ` OR NOT ` + undeliveredResult + `)` + others + ` ORDER BY s.day, s.project_id LIMIT 1`
 	})
 	if trimmed.Count > 0 || err != nil && !errors.As(err, new(*store.SetAsideError)) {
 		return trimmed.Count, err
 	}
-	n, auditErr := k.deleteAudit(ctx, sqldb.DayStart(before), limit)
+	n, auditErr := s.deleteAudit(ctx, sqldb.DayStart(before), limit)
 	return n, sweep.JoinSetAside(err, auditErr)
 }
 
@@ -87,7 +87,7 @@ func scanOverdueDay(row sqldb.Scanner) (d overdueDay, err error) {
 // day. others is a condition on s that excludes projects. A project that fails is skipped for some
 // calls, unless some of its rows were deleted, and a project whose lock another transaction has is
 // skipped for this call.
-func (k *Store) deleteNext(
+func (s *Store) deleteNext(
 	ctx context.Context, skipped *sweep.Skipped, turns *outbox.Cursor, limit int, pick func(l *sqldb.Args, others string) string,
 ) (trimmed store.Trimmed, err error) {
 	skipped.BeginCall()
@@ -104,7 +104,7 @@ func (k *Store) deleteNext(
 		if len(out) > 0 {
 			others = ` AND s.project_id NOT IN ` + l.AddIDs(out)
 		}
-		of, err := scanOverdueDay(k.db.Reader().QueryRowContext(ctx, pick(&l, others), l.Values...))
+		of, err := scanOverdueDay(s.db.Reader().QueryRowContext(ctx, pick(&l, others), l.Values...))
 		if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 			return trimmed, sweep.JoinSetAside(failed...)
 		}
@@ -112,13 +112,13 @@ func (k *Store) deleteNext(
 			return trimmed, sqldb.Wrap(err, "reading the history to delete")
 		}
 		turns.Rewind(of.Project)
-		n, err := k.deleteDay(ctx, of.ProjectDay, limit, 1+int(min(of.us/sqldb.Day.Microseconds(), maxTrimTransactions-1)))
+		n, err := s.deleteDay(ctx, of.ProjectDay, limit, 1+int(min(of.us/sqldb.Day.Microseconds(), maxTrimTransactions-1)))
 		switch {
 		case n > 0: // the next call meets an error again
 			return store.Trimmed{Count: n, Overdue: time.Duration(of.us) * time.Microsecond}, sweep.JoinSetAside(failed...)
 		case errors.Is(err, ErrBusy):
 			busy = append(busy, of.Project)
-		case err != nil && (k.db.IsDataError(err) || k.db.CanWrite(ctx)):
+		case err != nil && (s.db.IsDataError(err) || s.db.CanWrite(ctx)):
 			failed = append(failed, skipped.Skip(store.Key{ProjectID: of.Project}, err))
 		case err != nil:
 			return trimmed, sweep.JoinSetAside(append(failed, err)...)
@@ -141,15 +141,15 @@ func selectOverdue(others, order string) string {
 // TrimHistory implements store.Housekeeping. Projects are served round robin. The turn of a project
 // is longer if it is more overdue, so a project with a much shorter retention catches up without
 // delaying others. Days are deleted oldest first, so history has no holes.
-func (k *Store) TrimHistory(ctx context.Context, limit int) (store.Trimmed, error) {
-	return k.deleteNext(ctx, &k.skipped.overdueDays, k.trimming, limit, func(l *sqldb.Args, others string) string {
-		return selectOverdue(others, `s.project_id <= `+l.Add(k.trimming.Last())+`, s.project_id`)
+func (s *Store) TrimHistory(ctx context.Context, limit int) (store.Trimmed, error) {
+	return s.deleteNext(ctx, &s.skipped.overdueDays, s.trimming, limit, func(l *sqldb.Args, others string) string {
+		return selectOverdue(others, `s.project_id <= `+l.Add(s.trimming.Last())+`, s.project_id`)
 	})
 }
 
 // ProjectHistoryOverdue implements store.Housekeeping.
-func (k *Store) ProjectHistoryOverdue(ctx context.Context) (time.Duration, error) {
-	most, err := scanOverdueDay(k.db.Reader().QueryRowContext(ctx, selectOverdue(``, `3 DESC`)))
+func (s *Store) ProjectHistoryOverdue(ctx context.Context) (time.Duration, error) {
+	most, err := scanOverdueDay(s.db.Reader().QueryRowContext(ctx, selectOverdue(``, `3 DESC`)))
 	if err = sqldb.MapNoRows(err); errors.Is(err, store.ErrNotFound) {
 		return 0, nil
 	}
@@ -166,16 +166,16 @@ const (
 )
 
 // tryPast takes that lock, or fails with ErrBusy if another transaction has it.
-func (k *Store) tryPast(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) error {
+func (s *Store) tryPast(ctx context.Context, tx *sqldb.Tx, project uuid.UUID) error {
 	var within time.Duration
-	if k.deleting.busyAttempts(project) >= maxBusy {
+	if s.deleting.busyAttempts(project) >= maxBusy {
 		within = pastPatience
 	}
-	free, err := k.db.TryLock(ctx, tx, sqldb.PastLock(project), within)
+	free, err := s.db.TryLock(ctx, tx, sqldb.PastLock(project), within)
 	if err != nil {
 		return err
 	}
-	k.deleting.recordAttempt(project, free)
+	s.deleting.recordAttempt(project, free)
 	if !free {
 		return ErrBusy
 	}
@@ -251,26 +251,26 @@ func (d *deletionProgress) recordProgress(on sqldb.ProjectDay, of dayProgress) {
 // returns the number of deleted rows, at most limit plus one. Each table is deleted from the last
 // deleted ID on, and once more from the first ID by forgetDay. ErrBusy means that another
 // transaction is deleting history of the project.
-func (k *Store) deleteDay(ctx context.Context, on sqldb.ProjectDay, limit, transactions int) (n int, err error) {
-	for of := k.deleting.progressOf(on); of.done < len(historyDeletes); {
-		most := min(limit-n, k.atOnce)
-		deleted, last, err := k.deletePast(ctx, on, historyDeletes[of.done].statement, of.after[of.done], most)
+func (s *Store) deleteDay(ctx context.Context, on sqldb.ProjectDay, limit, transactions int) (n int, err error) {
+	for of := s.deleting.progressOf(on); of.done < len(historyDeletes); {
+		most := min(limit-n, s.atOnce)
+		deleted, last, err := s.deletePast(ctx, on, historyDeletes[of.done].statement, of.after[of.done], most)
 		n += deleted
 		if err != nil {
 			return n, sqldb.Wrap(err, "deleting a day of project %s", on.Project)
 		}
 		if of.after[of.done] = last; deleted < most {
 			of.done++
-			k.deleting.recordProgress(on, of)
+			s.deleting.recordProgress(on, of)
 			continue
 		}
-		k.deleting.recordProgress(on, of)
+		s.deleting.recordProgress(on, of)
 		if transactions--; transactions == 0 || n == limit {
 			return n, nil
 		}
 	}
-	k.deleting.recordProgress(on, dayProgress{})
-	if err := k.forgetDay(ctx, on); err != nil {
+	s.deleting.recordProgress(on, dayProgress{})
+	if err := s.forgetDay(ctx, on); err != nil {
 		return n, sqldb.Wrap(err, "deleting the record of a day of project %s", on.Project)
 	}
 	return n + 1, nil
@@ -282,30 +282,30 @@ var errMore = errors.New("the day has more rows")
 // forgetDay deletes a day with the rows that were added after its tables were finished. Their
 // counted bytes are in the deleted row. A transaction that has not counted its bytes yet waits for
 // that, and then creates a new row. A day with many new rows stays.
-func (k *Store) forgetDay(ctx context.Context, on sqldb.ProjectDay) error {
-	err := k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := k.tryPast(ctx, tx, on.Project); err != nil {
+func (s *Store) forgetDay(ctx context.Context, on sqldb.ProjectDay) error {
+	err := s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.tryPast(ctx, tx, on.Project); err != nil {
 			return err
 		}
-		if _, err := k.subtractDays(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, day, bytes`, on.Project, on.Day); err != nil {
+		if _, err := s.subtractDays(ctx, tx, `DELETE FROM stored_days WHERE project_id = $1 AND day = $2 RETURNING project_id, day, bytes`, on.Project, on.Day); err != nil {
 			return err
 		}
 		for _, of := range historyDeletes {
 			n := 0
-			there, err := k.db.HasPart(ctx, tx, of.table, sqldb.FirstID(on.Day))
+			there, err := s.db.HasPart(ctx, tx, of.table, sqldb.FirstID(on.Day))
 			if err == nil && there {
-				n, _, err = k.deleteRows(ctx, tx, on, of.statement, uuid.Nil, k.atOnce)
+				n, _, err = s.deleteRows(ctx, tx, on, of.statement, uuid.Nil, s.atOnce)
 			}
 			switch {
 			case err != nil:
 				return err
-			case n == k.atOnce:
+			case n == s.atOnce:
 				return errMore
 			}
 		}
 		return nil
 	})
-	if errors.Is(err, errMore) || err != nil && k.db.NoTable(err) { // a partition was deleted meanwhile: the next call reads the new state
+	if errors.Is(err, errMore) || err != nil && s.db.NoTable(err) { // a partition was deleted meanwhile: the next call reads the new state
 		return nil
 	}
 	return err
@@ -313,23 +313,23 @@ func (k *Store) forgetDay(ctx context.Context, on sqldb.ProjectDay) error {
 
 // deletePast runs a statement of historyDeletes from an ID on, and returns the last deleted ID. If the
 // partition of a day is deleted, so are its rows.
-func (k *Store) deletePast(
+func (s *Store) deletePast(
 	ctx context.Context, on sqldb.ProjectDay, statement string, after uuid.UUID, limit int,
 ) (n int, last uuid.UUID, err error) {
-	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
-		if err := k.tryPast(ctx, tx, on.Project); err != nil {
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) error {
+		if err := s.tryPast(ctx, tx, on.Project); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `UPDATE stored_days SET going = TRUE WHERE project_id = $1 AND day = $2 AND NOT going`, on.Project, on.Day); err != nil {
 			return err
 		}
-		n, last, err = k.deleteRows(ctx, tx, on, statement, after, limit)
+		n, last, err = s.deleteRows(ctx, tx, on, statement, after, limit)
 		return err
 	})
 	if err != nil {
 		n, last = 0, after // nothing was deleted
 	}
-	if err != nil && k.db.NoTable(err) {
+	if err != nil && s.db.NoTable(err) {
 		err = nil
 	}
 	return n, last, err
@@ -337,7 +337,7 @@ func (k *Store) deletePast(
 
 // deleteRows runs a statement of historyDeletes from an ID on, and returns the last deleted ID. The blobs
 // that its rows named become unmarked.
-func (k *Store) deleteRows(
+func (s *Store) deleteRows(
 	ctx context.Context, tx *sqldb.Tx, on sqldb.ProjectDay, statement string, after uuid.UUID, limit int,
 ) (n int, last uuid.UUID, err error) {
 	var loose []store.Key
@@ -363,16 +363,16 @@ func (k *Store) deleteRows(
 			loose, err = runrow.AddFileBlobs(loose, on.Project, *files)
 		}
 		return err
-	}, k.db.InPart(statement, sqldb.FirstID(on.Day)), on.Project, from, sqldb.DayStart(on.Day+1), limit)
+	}, s.db.InPart(statement, sqldb.FirstID(on.Day)), on.Project, from, sqldb.DayStart(on.Day+1), limit)
 	if err != nil {
 		return n, last, err
 	}
-	return n, last, k.blobs.UnmarkBlobs(ctx, tx, loose)
+	return n, last, s.blobs.UnmarkBlobs(ctx, tx, loose)
 }
 
 // deleteAudit deletes the audit log of a project before a time.
-func (k *Store) deleteAudit(ctx context.Context, before int64, limit int) (n int, err error) {
-	project, err := sqldb.ScanUUID(k.db.Reader().QueryRowContext(ctx, `WITH RECURSIVE p (project_id) AS (
+func (s *Store) deleteAudit(ctx context.Context, before int64, limit int) (n int, err error) {
+	project, err := sqldb.ScanUUID(s.db.Reader().QueryRowContext(ctx, `WITH RECURSIVE p (project_id) AS (
 			SELECT (SELECT a.project_id FROM audit_log a WHERE a.project_id >= '`+uuid.Nil.String()+`' ORDER BY a.project_id LIMIT 1)
 			UNION ALL
 			SELECT (SELECT a.project_id FROM audit_log a WHERE a.project_id > p.project_id ORDER BY a.project_id LIMIT 1)
@@ -395,7 +395,7 @@ func (k *Store) deleteAudit(ctx context.Context, before int64, limit int) (n int
 			break
 		}
 		var deleted int64
-		deleted, err = k.db.Exec(ctx, statement, project, before, min(limit-n, sqldb.MaxIDs))
+		deleted, err = s.db.Exec(ctx, statement, project, before, min(limit-n, sqldb.MaxIDs))
 		n += int(deleted)
 	}
 	return n, sqldb.Wrap(err, "deleting from the audit log of project %s", project)

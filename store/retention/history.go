@@ -34,17 +34,17 @@ const undeliveredResult = `EXISTS (SELECT 1 FROM deliveries d WHERE d.kind = 're
 // deleted objects after both. A result that is still to be delivered keeps its run as long as a
 // delivery can be open and no longer, however often it is delivered again. Other open rows keep
 // what they need until they end. Days that are being read delay only the steps that depend on them.
-func (k *Store) DropHistory(ctx context.Context, age time.Duration, limit int) (dropped store.Dropped, err error) {
-	if err := k.db.CheckUsable(); err != nil {
+func (s *Store) DropHistory(ctx context.Context, age time.Duration, limit int) (dropped store.Dropped, err error) {
+	if err := s.db.CheckUsable(); err != nil {
 		return dropped, err
 	}
-	now, err := k.db.Now(ctx)
+	now, err := s.db.Now(ctx)
 	if err != nil {
 		return dropped, err
 	}
 	before := now.Add(-age).UnixMicro() / sqldb.Day.Microseconds()
 	keep := before - int64(min(store.MaxOpen, age.Abs())/sqldb.Day)
-	days, err := k.engine.DropDays(ctx, before, keep, limit)
+	days, err := s.engine.DropDays(ctx, before, keep, limit)
 	if dropped = days.Dropped; errors.Is(err, ErrBusy) {
 		return dropped, nil
 	}
@@ -54,7 +54,7 @@ func (k *Store) DropHistory(ctx context.Context, age time.Duration, limit int) (
 	if dropped.Count == 0 {
 		rest := oldHistory{before: before, keep: keep, age: age, parted: days.Parted, kept: days.KeptDays, left: days.Left}
 		var failed error
-		dropped.Count, failed = k.dropRest(ctx, rest, limit)
+		dropped.Count, failed = s.dropRest(ctx, rest, limit)
 		err = errors.Join(err, failed)
 	}
 	return dropped, sqldb.Wrap(err, "dropping history")
@@ -73,18 +73,18 @@ type oldHistory struct {
 
 // dropRest deletes the rows that follow the partitions of days, step by step until one step has
 // deleted some. A failing step does not stop the others.
-func (k *Store) dropRest(ctx context.Context, of oldHistory, limit int) (n int, err error) {
+func (s *Store) dropRest(ctx context.Context, of oldHistory, limit int) (n int, err error) {
 	var failed []error
 	for _, step := range []func() (int, error){
 		func() (int, error) {
 			if of.parted {
-				return k.forgetDays(ctx, of, limit)
+				return s.forgetDays(ctx, of, limit)
 			}
-			return k.deleteDays(ctx, of.before, of.keep, limit)
+			return s.deleteDays(ctx, of.before, of.keep, limit)
 		},
-		func() (int, error) { return k.dropBlobsBefore(ctx, of, limit) },
-		func() (int, error) { return k.dropDeletedObjects(ctx, of.age, limit) },
-		func() (int, error) { return 0, k.engine.Shrink(ctx) },
+		func() (int, error) { return s.dropBlobsBefore(ctx, of, limit) },
+		func() (int, error) { return s.dropDeletedObjects(ctx, of.age, limit) },
+		func() (int, error) { return 0, s.engine.Shrink(ctx) },
 	} {
 		n, err := step()
 		failed = append(failed, err)
@@ -96,10 +96,10 @@ func (k *Store) dropRest(ctx context.Context, of oldHistory, limit int) (n int, 
 }
 
 // OldestHistory implements store.Housekeeping.
-func (k *Store) OldestHistory(ctx context.Context) (store.OldestDays, error) {
-	deletable, open, parted, err := k.engine.OldestDays(ctx)
+func (s *Store) OldestHistory(ctx context.Context) (store.OldestDays, error) {
+	deletable, open, parted, err := s.engine.OldestDays(ctx)
 	if err == nil && !parted {
-		err = k.db.Reader().QueryRowContext(ctx, `SELECT COALESCE((SELECT s.day FROM stored_days s
+		err = s.db.Reader().QueryRowContext(ctx, `SELECT COALESCE((SELECT s.day FROM stored_days s
 			WHERE NOT `+undeliveredResult+` ORDER BY s.day LIMIT 1), 0)`).Scan(&deletable)
 	}
 	return store.OldestDays{Deletable: sqldb.DayStartTime(deletable), Open: sqldb.DayStartTime(open)}, sqldb.Wrap(err, "reading the oldest day of history")
@@ -107,7 +107,7 @@ func (k *Store) OldestHistory(ctx context.Context) (store.OldestDays, error) {
 
 // forgetDays deletes the records of deleted days and subtracts their stored bytes. Lists read the
 // recorded days only, so a day is recorded as long as it has partitions that lists read.
-func (k *Store) forgetDays(ctx context.Context, of oldHistory, limit int) (n int, err error) {
+func (s *Store) forgetDays(ctx context.Context, of oldHistory, limit int) (n int, err error) {
 	var (
 		one int
 		l   sqldb.Args
@@ -120,7 +120,7 @@ func (k *Store) forgetDays(ctx context.Context, of oldHistory, limit int) (n int
 		}
 		gone += ` AND day NOT IN (` + strings.Join(days, ", ") + `)`
 	}
-	err = sqldb.MapNoRows(k.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM stored_days WHERE `+gone+`
+	err = sqldb.MapNoRows(s.db.Reader().QueryRowContext(ctx, `SELECT 1 FROM stored_days WHERE `+gone+`
 		UNION ALL SELECT 1 FROM audit_days WHERE `+gone+` LIMIT 1`, l.Values...).Scan(&one))
 	if errors.Is(err, store.ErrNotFound) {
 		return 0, nil
@@ -128,14 +128,14 @@ func (k *Store) forgetDays(ctx context.Context, of oldHistory, limit int) (n int
 	if err != nil {
 		return 0, err
 	}
-	err = k.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
+	err = s.db.Write(ctx, func(ctx context.Context, tx *sqldb.Tx) (err error) {
 		audited, err := tx.Exec(ctx, `DELETE FROM audit_days WHERE (project_id, day) IN (SELECT project_id, day FROM audit_days
-			WHERE `+gone+` ORDER BY day, project_id LIMIT `+strconv.Itoa(limit)+` `+k.db.SkipLocked+`)`, l.Values...)
+			WHERE `+gone+` ORDER BY day, project_id LIMIT `+strconv.Itoa(limit)+` `+s.db.SkipLocked+`)`, l.Values...)
 		if err != nil {
 			return err
 		}
-		n, err = k.subtractDays(ctx, tx, `DELETE FROM stored_days WHERE (project_id, day) IN (SELECT project_id, day FROM stored_days
-			WHERE `+gone+` ORDER BY day, project_id LIMIT `+strconv.Itoa(limit)+` `+k.db.SkipLocked+`) RETURNING project_id, day, bytes`, l.Values...)
+		n, err = s.subtractDays(ctx, tx, `DELETE FROM stored_days WHERE (project_id, day) IN (SELECT project_id, day FROM stored_days
+			WHERE `+gone+` ORDER BY day, project_id LIMIT `+strconv.Itoa(limit)+` `+s.db.SkipLocked+`) RETURNING project_id, day, bytes`, l.Values...)
 		n += int(audited)
 		return err
 	})
@@ -147,7 +147,7 @@ func (k *Store) forgetDays(ctx context.Context, of oldHistory, limit int) (n int
 
 // subtractDays deletes records of days with a statement, subtracts their stored bytes from the
 // projects, and records that the days are deleted.
-func (k *Store) subtractDays(ctx context.Context, tx *sqldb.Tx, statement string, args ...any) (n int, err error) {
+func (s *Store) subtractDays(ctx context.Context, tx *sqldb.Tx, statement string, args ...any) (n int, err error) {
 	less, last := map[uuid.UUID]int64{}, map[uuid.UUID]int64{}
 	err = sqldb.EachRow(ctx, tx, func(row sqldb.Scanner) (err error) {
 		var (
@@ -211,14 +211,14 @@ var stillOpen = func() string {
 //   - blobs that open rows may name;
 //   - results of days from keep on that are still to be delivered;
 //   - blobs that rows of existing partitions may name. Such a row was open for at most MaxOpen.
-func (k *Store) dropBlobsBefore(ctx context.Context, of oldHistory, limit int) (n int, err error) {
+func (s *Store) dropBlobsBefore(ctx context.Context, of oldHistory, limit int) (n int, err error) {
 	l := sqldb.Args{Values: []any{limit, sqldb.DayStart(of.before) - blobMargin.Microseconds()}}
-	where := `r.mark = 'history' AND r.created_at < $2 AND NOT ` + stillOpen + k.exceptResults(of, &l)
+	where := `r.mark = 'history' AND r.created_at < $2 AND NOT ` + stillOpen + s.exceptResults(of, &l)
 	for _, written := range blobWritePeriods(of.left) {
 		where += ` AND NOT (r.created_at >= ` + l.Add(written.From) + ` AND r.created_at < ` + l.Add(written.To) + `)`
 	}
-	n, err = k.sweepBlobs(ctx, &k.skipped.historyBlobs, where, limit, l.Values[1:]...)
-	if err != nil && k.db.NoTable(err) { // a partition was deleted meanwhile: the next call reads the new state
+	n, err = s.sweepBlobs(ctx, &s.skipped.historyBlobs, where, limit, l.Values[1:]...)
+	if err != nil && s.db.NoTable(err) { // a partition was deleted meanwhile: the next call reads the new state
 		err = nil
 	}
 	return n, sqldb.Wrap(err, "deleting blobs of history")
@@ -226,7 +226,7 @@ func (k *Store) dropBlobsBefore(ctx context.Context, of oldHistory, limit int) (
 
 // exceptResults excludes blobs r that are results of past days and still to be delivered. It names
 // the partitions of these days, because the plan of a sweep would lock all partitions.
-func (k *Store) exceptResults(of oldHistory, l *sqldb.Args) (text string) {
+func (s *Store) exceptResults(of oldHistory, l *sqldb.Args) (text string) {
 	days := []timewindow.Period{{From: sqldb.DayStart(of.keep), To: sqldb.DayStart(of.before)}}
 	if of.parted {
 		days = nil
@@ -235,7 +235,7 @@ func (k *Store) exceptResults(of oldHistory, l *sqldb.Args) (text string) {
 		}
 	}
 	for _, p := range days {
-		text += k.db.InPart(` AND (r.project_id, r.id) NOT IN (SELECT e.project_id, e.output_blob_id FROM deliveries d
+		text += s.db.InPart(` AND (r.project_id, r.id) NOT IN (SELECT e.project_id, e.output_blob_id FROM deliveries d
 			JOIN {ended_runs} e ON e.project_id = d.project_id AND e.id = d.run_id
 			WHERE d.kind = 'result' AND e.output_blob_id IS NOT NULL`+timewindow.Condition("d.run_id", p, l)+timewindow.Condition("e.id", p, l)+`)`, sqldb.LeastID(p.From))
 	}
@@ -257,14 +257,14 @@ func blobWritePeriods(days []int64) (written []timewindow.Period) {
 
 // sweepBlobs deletes at most limit blobs r of a condition, oldest first. Its arguments begin at $2.
 // A blob that cannot be deleted is skipped for some calls.
-func (k *Store) sweepBlobs(ctx context.Context, skipped *sweep.Skipped, where string, limit int, args ...any) (int, error) {
+func (s *Store) sweepBlobs(ctx context.Context, skipped *sweep.Skipped, where string, limit int, args ...any) (int, error) {
 	skipped.BeginCall()
 	swept, err := sweep.OpenRows[sizedBlob]{
-		DB: k.db, Skipped: skipped, Columns: `r.project_id, r.id, r.size`, Table: `blobs`, Where: where, Order: `r.created_at`, Args: args,
+		DB: s.db, Skipped: skipped, Columns: `r.project_id, r.id, r.size`, Table: `blobs`, Where: where, Order: `r.created_at`, Args: args,
 		Scan: scanSized, Key: func(blob sizedBlob) store.Key { return blob.Key },
 		Move: func(ctx context.Context, tx *sqldb.Tx, blobs []sizedBlob) (store.Swept, error) {
 			some := firstBlobs(blobs)
-			return store.Swept{Cancelled: len(some)}, k.blobs.DropBlobs(ctx, tx, some)
+			return store.Swept{Cancelled: len(some)}, s.blobs.DropBlobs(ctx, tx, some)
 		},
 	}.Sweep(ctx, min(limit, sqldb.MaxIDs))
 	return swept.Runs(), err
