@@ -40,6 +40,11 @@ var ofAll = map[string]string{
 	"CountStored":          "counts ended runs of all projects",
 	"RebuildRollups":       "counts ended runs of all projects",
 	"DriftedEnvironments":  "environments of all projects are listed",
+	"oldestByProject":      "walks from project to project",
+	"TakeTurn":             "walks from project to project",
+	"Sweep":                "rows of all projects expire",
+	"readDue":              "runs and deliveries of all projects are due",
+	"walkDays":             "uses the rows of its walk in one project",
 	"ConnectorIDs":         "lists all IDs",
 	"ProjectIDs":           "lists all IDs",
 
@@ -183,6 +188,8 @@ func TestChecker_FindsStatementsWithoutProject(t *testing.T) {
 		`SELECT 1 FROM {environments} WHERE id = $1`:                                                                    false,
 		`SELECT 1 FROM {environments} WHERE project_id = $1 AND id = $2`:                                                true,
 		`WITH r AS (SELECT 1 FROM other) SELECT 1 FROM r`:                                                               true,
+		`SELECT 1 FROM  $name  WHERE id = $1`:                                                                           false,
+		`SELECT 1 FROM  $name  o WHERE o.project_id = $1`:                                                               true,
 		`UPDATE environments e SET name = 'links' FROM links l WHERE l.project_id = $1 AND e.project_id = l.project_id`: true,
 	} {
 		t.Run(fmt.Sprintf("%.60s", statement), func(t *testing.T) {
@@ -194,9 +201,13 @@ func TestChecker_FindsStatementsWithoutProject(t *testing.T) {
 // checker finds statements that do not name the project.
 type checker struct{ of []string }
 
+// anyTable stands for a table whose name is known at run time only. It may be any table of a project.
+const anyTable = "any_table"
+
 var (
 	literal    = regexp.MustCompile(`'[^']*'`)
-	parted     = regexp.MustCompile(`\{(\w+)\}`) // a history table, of which one partition is meant
+	parted     = regexp.MustCompile(`\{(\w+)\}`)                            // a history table, of which one partition is meant
+	named      = regexp.MustCompile(`\b(FROM|JOIN|UPDATE|INTO)\s+\$name\b`) // a table whose name is a variable
 	verb       = regexp.MustCompile(`\b(SELECT|INSERT INTO|UPDATE|DELETE FROM)\b`)
 	assignment = regexp.MustCompile(`\bSET\s+project_id\b|,\s*project_id = excluded`)
 	equality   = regexp.MustCompile(`(?:(\w+)\.)?\bproject_id = (?:(\w+)\.project_id\b|\$)`)
@@ -208,6 +219,7 @@ var (
 // tables to each other.
 func (c checker) fault(statement string) string {
 	statement = parted.ReplaceAllString(literal.ReplaceAllString(statement, "''"), "$1")
+	statement = named.ReplaceAllString(statement, "$1 "+anyTable)
 	if !verb.MatchString(statement) {
 		return ""
 	}
@@ -219,7 +231,7 @@ func (c checker) fault(statement string) string {
 		compared[e[1]], compared[e[2]] = true, true
 		comparisons++
 	}
-	names := strings.Join(c.of, "|")
+	names := strings.Join(append(slices.Clone(c.of), anyTable), "|")
 	if regexp.MustCompile(`,\s*(?:` + names + `)\b(?:[^.]|$)`).MatchString(statement) {
 		return "it joins with a comma"
 	}
@@ -413,8 +425,14 @@ func (r reader) part(operand ast.Expr, text string, ok bool) string {
 	if ok {
 		return text
 	}
-	if name, ok := operand.(*ast.Ident); ok && r.locals[name.Name] != "" {
-		return r.locals[name.Name] + " $ "
+	switch name := operand.(type) {
+	case *ast.Ident:
+		if r.locals[name.Name] != "" {
+			return r.locals[name.Name] + " $ "
+		}
+		return " $name "
+	case *ast.SelectorExpr:
+		return " $name "
 	}
 	if call, ok := operand.(*ast.CallExpr); ok {
 		switch method, _ := call.Fun.(*ast.SelectorExpr); {
@@ -424,5 +442,5 @@ func (r reader) part(operand ast.Expr, text string, ok bool) string {
 			return "(" + strings.TrimSuffix(id, id[strings.LastIndex(id, ".")+1:]) + "project_id = $ AND " + id + " IN ($))"
 		}
 	}
-	return " $ "
+	return "$ "
 }
