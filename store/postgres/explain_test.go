@@ -254,7 +254,8 @@ func TestRecordPlans_LeavesOutCatalog(t *testing.T) {
 	conn, err := pgx.ConnectConfig(t.Context(), config)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close(context.Background())) })
-	_, err = conn.Exec(t.Context(), `INSERT INTO delivery_attempts (project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
+	_, err = conn.Exec(t.Context(), `INSERT INTO delivery_attempts
+		(project_id, delivery_id, number, at, duration_us, status_code, error_class, error, response)
 		VALUES ($1, $2, 1, 1, 1, 200, '', '', '')`, uuid.New(), store.Stamp(uuid.New(), time.Now().UnixMicro(), 0))
 	require.NoError(t, err)
 	require.NoError(t, seen.err)
