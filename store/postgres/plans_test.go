@@ -66,9 +66,10 @@ var wide = []struct {
 var (
 	// partitionOf extracts the table of a partition.
 	partitionOf = regexp.MustCompile(`^(\w+)_\d{8}$`)
-	// today matches the end of a partition's name, to treat statements of different days as the
-	// same.
-	today = regexp.MustCompile(`_\d{8}\b`)
+	// today matches the end of a partition's name, and moreRows the rows after the first one. Statements that differ in these only
+	// are the same.
+	today    = regexp.MustCompile(`_\d{8}\b`)
+	moreRows = regexp.MustCompile(`(VALUES \((?:[^()]|\([^()]*\))*\))(?:, \((?:[^()]|\([^()]*\))*\))+`)
 )
 
 // planFaults returns the problems of how a statement finds its rows.
@@ -139,32 +140,32 @@ type size struct{ ended, queued, running int }
 func TestPlans_ReadFewRows(t *testing.T) {
 	t.Parallel()
 	small := size{ended: 1000, queued: 2000}
-	stored, waiting, busy := size{ended: 30_000, queued: 2000}, size{ended: 1000, queued: 20_000}, size{ended: 1000, queued: 2000, running: 5000}
-	read := map[size]map[how]map[string]node{}
+	baseline := map[how]map[string]node{}
+	runTours(t, small, func(h how, r *tour) {
+		r.lower(r.run(t), slices.Collect(maps.Keys(r.most)))
+		baseline[h] = r.most
+	})
+	needed := map[string]bool{}
 	var mutex sync.Mutex
 	t.Run("tours", func(t *testing.T) {
-		for _, s := range []size{{}, small, stored, waiting, busy} {
+		for _, s := range []size{{}, {ended: 30_000, queued: 2000}, {ended: 1000, queued: 20_000}, {ended: 1000, queued: 2000, running: 5000}} {
 			t.Run(fmt.Sprintf("%+v", s), func(t *testing.T) {
 				t.Parallel()
-				as := touredAs(t, s)
-				mutex.Lock()
-				defer mutex.Unlock()
-				read[s] = as
+				runTours(t, s, func(h how, r *tour) {
+					if s == (size{}) {
+						return
+					}
+					r.compare(t, baseline[h])
+					mutex.Lock()
+					defer mutex.Unlock()
+					for statement := range r.most {
+						reason, _, _ := isWide(statement)
+						needed[reason] = true
+					}
+				})
 			})
 		}
 	})
-	needed := map[string]bool{}
-	for _, large := range []size{stored, waiting, busy} {
-		for h, of := range read[large] {
-			for statement, most := range of {
-				reason, grows, _ := isWide(statement)
-				needed[reason] = true
-				if few := read[small][h][statement]; !grows && most.blocks() > 3*few.blocks()+50+most.growth() {
-					t.Errorf("%s: %d blocks at %+v, %d at %+v\n%s\n%s", h, few.blocks(), small, most.blocks(), large, statement, most.text(0))
-				}
-			}
-		}
-	}
 	for _, w := range wide {
 		t.Run(w.reason, func(t *testing.T) {
 			require.Truef(t, needed[w.reason], "no statement needs the exception that %s", w.reason)
@@ -172,10 +173,9 @@ func TestPlans_ReadFewRows(t *testing.T) {
 	}
 }
 
-// touredAs runs the tour on a store of a size in every way of planning.
-func touredAs(t *testing.T, s size) map[how]map[string]node {
+// runTours runs the tour on a store of a size in every way of planning. A store is open until inspect returns.
+func runTours(t *testing.T, s size, inspect func(h how, r *tour)) {
 	t.Helper()
-	read := map[how]map[string]node{}
 	statistics := usualStatistics
 	if testenv.Nightly() {
 		statistics = everyStatistics
@@ -183,37 +183,89 @@ func touredAs(t *testing.T, s size) map[how]map[string]node {
 	for _, known := range statistics {
 		dsn, scene, fill := stored(t, s, known)
 		for _, mode := range modes {
-			h := how{mode, known}
-			if known != sincePlanned {
-				read[h] = touredPlans(t, fmt.Sprintf("%+v, %s", s, h), dsn, mode, scene, nil)
-			} else if mode == modes[0] { // the others plan again
-				read[h] = touredPlans(t, fmt.Sprintf("%+v, %s", s, h), dsn, mode, scene, fill)
+			if known == sincePlanned && mode != modes[0] { // it plans again
+				continue
 			}
+			h := how{mode, known}
+			r := &tour{name: fmt.Sprintf("%+v, %s", s, h), scene: scene}
+			opened, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Evaluate: expr.On}.Tuned(r.seen.recordPlans(mode)))
+			require.NoError(t, err)
+			r.scene.Store = opened
+			if known == sincePlanned {
+				r.scene.Tour(t)
+				fill()
+				require.NoError(t, opened.Replan(t.Context()))
+				r.seen.forgetPlans()
+			}
+			r.most = r.run(t)
+			inspect(h, r)
+			require.NoError(t, opened.Close())
 		}
 	}
-	return read
 }
 
-// touredPlans runs the tour and returns the most expensive plan of each statement. With fill, the store
-// is filled between two tours.
-func touredPlans(t *testing.T, name, dsn, mode string, scene storebench.Scene, fill func()) map[string]node {
-	t.Helper()
-	var seen plans
-	s, err := postgres.Open(t.Context(), postgres.Options{DSN: dsn, Evaluate: expr.On}.Tuned(seen.recordPlans(mode)))
-	require.NoError(t, err)
-	scene.Store = s
-	if fill != nil {
-		scene.Tour(t)
-		fill()
-		require.NoError(t, s.Replan(t.Context()))
-		seen.forgetPlans()
+// tour runs all statements of a store, in one way of planning.
+type tour struct {
+	name  string
+	scene storebench.Scene
+	seen  plans
+	// most has the most expensive plan of each statement.
+	most map[string]node
+}
+
+const (
+	// repetitions is the maximum number of repeated tours.
+	repetitions = 3
+	// catalogPages is the number of pages that a statement may read only because its connection reads the catalog again: at most about
+	// 100 were seen for each table, and 300 for a statement.
+	catalogPages = 500
+)
+
+// lower replaces the plans of statements by those of another tour that read fewer pages. The difference must be small enough to be pages of
+// the catalog. A connection reads the catalog beside the rows of a statement if it is new, or if so many tables of the server's databases
+// have changed that PostgreSQL resets the connection's catalog cache.
+func (r *tour) lower(again map[string]node, statements []string) {
+	for _, statement := range statements {
+		other, ran := again[statement]
+		if less := r.most[statement].blocks() - other.blocks(); ran && less > 0 && less <= catalogPages {
+			r.most[statement] = other
+		}
 	}
-	scene.Tour(t)
-	require.NoError(t, s.Close())
-	require.NoError(t, seen.err)
+}
+
+// compare fails the test for each statement that reads many more pages than on a small store, in this tour and in repetitions of it.
+func (r *tour) compare(t *testing.T, baseline map[string]node) {
+	t.Helper()
+	grownStatements := func() (statements []string) {
+		for statement, most := range r.most {
+			if _, grows, _ := isWide(statement); !grows && most.blocks() > 3*baseline[statement].blocks()+50+most.growth() {
+				statements = append(statements, statement)
+			}
+		}
+		return statements
+	}
+	for range repetitions {
+		suspected := grownStatements()
+		if len(suspected) == 0 {
+			return
+		}
+		r.lower(r.run(t), suspected)
+	}
+	for _, statement := range grownStatements() {
+		most := r.most[statement]
+		t.Errorf("%s: %d blocks, %d on a small store\n%s\n%s", r.name, most.blocks(), baseline[statement].blocks(), statement, most.text(0))
+	}
+}
+
+// run runs the tour and returns the most expensive plan of each statement.
+func (r *tour) run(t *testing.T) map[string]node {
+	t.Helper()
+	r.scene.Tour(t)
+	seen := r.seen.forgetPlans()
+	require.NoError(t, r.seen.err)
 	most, reported, named := map[string]node{}, map[string]bool{}, map[string]bool{}
-	for _, p := range seen.all {
-		statement := today.ReplaceAllString(p.Statement, "")
+	for _, p := range seen {
+		statement := moreRows.ReplaceAllString(today.ReplaceAllString(p.Statement, ""), "$1")
 		if before, ok := most[statement]; !ok || before.blocks() < p.Plan.blocks() {
 			most[statement] = p.Plan
 		}
@@ -221,10 +273,17 @@ func touredPlans(t *testing.T, name, dsn, mode string, scene storebench.Scene, f
 		for _, fault := range p.planFaults() {
 			if !reported[p.Statement+fault] {
 				reported[p.Statement+fault] = true
-				t.Errorf("%s: %s\n%s\n%s", name, fault, p.Statement, p.Plan.text(0))
+				t.Errorf("%s: %s\n%s\n%s", r.name, fault, p.Statement, p.Plan.text(0))
 			}
 		}
 	}
+	requireAll(t, most, named)
+	return most
+}
+
+// requireAll fails the test if the tour left out a table.
+func requireAll(t *testing.T, most map[string]node, named map[string]bool) {
+	t.Helper()
 	require.Greater(t, len(most), 100, "statements were recorded")
 	for table := range sqldb.HistoryTables {
 		if strings.HasPrefix(table, "audit_") {
@@ -236,7 +295,6 @@ func touredPlans(t *testing.T, name, dsn, mode string, scene storebench.Scene, f
 	for _, table := range slices.Concat(hotTables, slices.Collect(maps.Keys(sqldb.HistoryTables))) {
 		require.Truef(t, named[table], "no statement names %s", table)
 	}
-	return most
 }
 
 // stored returns a database of a size, or one that fill enlarges. It is analyzed on demand only.
