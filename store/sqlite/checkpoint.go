@@ -49,16 +49,24 @@ type checkpointer struct {
 	due, longest int
 	// warnings limits warnings to one per minute, because a full disk fails with each write.
 	warnings rate.Sometimes
+	space    space
 }
 
 // openCheckpointer connects in advance, because connecting must not depend on a write.
-func openCheckpointer(ctx context.Context, db *sql.DB, w *writer, logger *slog.Logger, after func(d time.Duration) <-chan time.Time) (*checkpointer, error) {
+func openCheckpointer(
+	ctx context.Context, path string, w *writer, logger *slog.Logger, after func(d time.Duration) <-chan time.Time,
+) (*checkpointer, error) {
+	db := openDatabase(path, "deferred", "rw")
 	db.SetMaxOpenConns(1)
 	if err := db.PingContext(ctx); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	c := &checkpointer{db: db, writer: w, logger: logger, after: after, stopped: stop, due: longLog, longest: longestLog, warnings: rate.Sometimes{First: 1, Interval: time.Minute}}
+	c := &checkpointer{
+		db: db, writer: w, logger: logger, after: after, stopped: stop, due: longLog, longest: longestLog,
+		warnings: rate.Sometimes{First: 1, Interval: time.Minute}, space: newSpace(path),
+	}
+	w.prepare = c.keepReserve
 	c.group.Go(func() { c.runLoop(ctx) })
 	return c, nil
 }
@@ -120,19 +128,23 @@ func (c *checkpointer) checkpointOnce(ctx context.Context) error {
 	}
 	c.due = log.length + longLog
 	return c.writer.between(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		return impatiently(ctx, conn, func() error {
+		return impatiently(ctx, conn, restartPatience, func() error {
 			log, err := checkpoint(ctx, conn, "RESTART")
-			if err == nil && log.busy {
-				err = c.tooLong(log)
+			switch {
+			case err != nil:
+				return err
+			case log.busy:
+				return c.tooLong(log)
 			}
-			return err
+			c.due = longLog
+			return nil
 		})
 	})
 }
 
-// impatiently limits how long a connection waits for others to restartPatience.
-func impatiently(ctx context.Context, conn *sql.Conn, do func() error) error {
-	impatient := setPatience(ctx, conn, restartPatience)
+// impatiently limits how long a connection waits for others, in milliseconds.
+func impatiently(ctx context.Context, conn *sql.Conn, patience int, do func() error) error {
+	impatient := setPatience(ctx, conn, patience)
 	return errors.Join(impatient, do(), setPatience(ctx, conn, busyTimeout))
 }
 

@@ -27,7 +27,7 @@ func written(t *testing.T, after func(d time.Duration) <-chan time.Time) (*write
 	w, err := openWriter(t.Context(), openDatabase(path, "immediate", "rwc"), slog.Default())
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, w.close()) })
-	c, err := openCheckpointer(t.Context(), openDatabase(path, "deferred", "rw"), w, slog.Default(), after)
+	c, err := openCheckpointer(t.Context(), path, w, slog.Default(), after)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.db.Close()) })
 	t.Cleanup(c.stop)
@@ -75,7 +75,7 @@ func TestCheckpointer_WarnsOnce(t *testing.T) {
 	t.Parallel()
 	w, _, path := written(t, neverFires)
 	var said bytes.Buffer
-	c, err := openCheckpointer(t.Context(), openDatabase(path, "deferred", "rw"), w, slog.New(slog.NewTextHandler(&said, nil)), neverFires)
+	c, err := openCheckpointer(t.Context(), path, w, slog.New(slog.NewTextHandler(&said, nil)), neverFires)
 	require.NoError(t, err)
 	c.stop()
 	require.NoError(t, c.db.Close())
@@ -121,6 +121,7 @@ func TestCheckpointer_RestartsLongLog(t *testing.T) {
 		}
 	})
 	require.NoError(t, c.checkpointOnce(t.Context()))
+	require.Equal(t, longLog, c.due, "it restarts again at the same length")
 	close(stop)
 	group.Wait()
 	write(t, w, `INSERT INTO t VALUES ('the last')`)
@@ -205,7 +206,7 @@ func TestCheckpointer_LimitsWriterWait(t *testing.T) {
 	}
 	for range 3 {
 		require.NoError(t, w.between(t.Context(), func(ctx context.Context, conn *sql.Conn) error {
-			err := impatiently(ctx, conn, func() error {
+			err := impatiently(ctx, conn, restartPatience, func() error {
 				assert.Equal(t, restartPatience, patience(ctx, conn))
 				return nil
 			})

@@ -92,7 +92,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if s.writer, err = openWriter(ctx, openDatabase(o.Path, "immediate", "rwc"), o.Logger); err != nil {
 		return nil, fmt.Errorf("opening %s: %w", o.Path, err)
 	}
-	if s.checkpointer, err = openCheckpointer(ctx, openDatabase(o.Path, "deferred", "rw"), s.writer, o.Logger, time.After); err != nil {
+	if s.checkpointer, err = openCheckpointer(ctx, o.Path, s.writer, o.Logger, time.After); err != nil {
 		return nil, errors.Join(fmt.Errorf("opening %s: %w", o.Path, err), s.writer.close())
 	}
 	s.read = openDatabase(o.Path, "deferred", "ro")
@@ -166,7 +166,7 @@ func databaseAt(path, lock, mode string) database {
 		// last one is the number of bytes of the log that stay after a restart. Commits move no
 		// pages.
 		pragmas = append(pragmas, "auto_vacuum(INCREMENTAL)", "journal_mode(WAL)", "wal_autocheckpoint(0)",
-			fmt.Sprintf("journal_size_limit(%d)", longestLog*4096))
+			fmt.Sprintf("journal_size_limit(%d)", longestLog*pageSize))
 	}
 	return databaseBy(path, lock, mode, pragmas)
 }

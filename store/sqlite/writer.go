@@ -43,6 +43,8 @@ type writer struct {
 	done   chan struct{}
 	raw    *sql.Conn
 	conn   *statements // of raw
+	// prepare runs before each transaction. If it fails, the transaction does not begin.
+	prepare func(ctx context.Context) error
 
 	// written has a token after a write.
 	written chan struct{}
@@ -57,6 +59,7 @@ func openWriter(ctx context.Context, db *sql.DB, logger *slog.Logger) (*writer, 
 		db: db, logger: logger,
 		queue: make(chan *operation, queueLimit), stop: make(chan struct{}), done: make(chan struct{}),
 		written: make(chan struct{}, 1),
+		prepare: func(context.Context) error { return nil },
 	}
 	go w.runLoop()
 	return w, nil
@@ -124,8 +127,12 @@ func (w *writer) serveOperation(op *operation) {
 	case op.ctx.Err() != nil:
 		op.answer <- op.ctx.Err()
 	case op.alone != nil:
-		w.disconnect() // the pool has one connection only
-		op.answer <- op.alone(w.db)
+		err := w.prepare(context.WithoutCancel(op.ctx))
+		if err == nil {
+			w.disconnect() // the pool has one connection only
+			err = op.alone(w.db)
+		}
+		op.answer <- err
 	case op.between != nil:
 		err := w.connect(op.ctx)
 		if err == nil {
@@ -141,7 +148,11 @@ func (w *writer) serveOperation(op *operation) {
 // commit.
 func (w *writer) runGroup(op *operation) {
 	ctx := context.Background()
-	if err := w.connect(ctx); err != nil {
+	err := w.prepare(ctx)
+	if err == nil {
+		err = w.connect(ctx)
+	}
+	if err != nil {
 		op.answer <- err
 		return
 	}
@@ -167,8 +178,7 @@ func (w *writer) runGroup(op *operation) {
 			break
 		}
 	}
-	_, err := w.conn.ExecContext(ctx, `COMMIT`)
-	if err != nil {
+	if _, err = w.conn.ExecContext(ctx, `COMMIT`); err != nil {
 		err = fmt.Errorf("committing: %w", err)
 		w.rollback(ctx)
 	}

@@ -70,7 +70,7 @@ var scenes = []scene{
 	{"a full disk", cast{disk: 160 << 20}, []step{
 		fillDisk(), refuses(first), refuses(second), freeDisk(), startDatabase(), accepts(first), accepts(second),
 	}},
-	{"a full disk under the embedded store", cast{embedded: true, disk: 160 << 20, special: stepping}, []step{
+	{"a full disk under the embedded store", cast{embedded: true, disk: 320 << 20, special: stepping}, []step{
 		holds(firstRunner, 4), fillDisk(), refuses(first), lasts(), refuses(first), staysReady(first), freeDisk(), accepts(first), endsGoOn(200),
 	}},
 	{everythingKilled, cast{special: stepping}, []step{

@@ -28,7 +28,7 @@ type stage struct {
 	scene   scene
 	db      *server // nil where the store is embedded
 	records records
-	ballast string // the file that fills the store's disk
+	ballast ballast
 	service *service
 	// receiver is the destination of results. keys is the folder of their signing keys.
 	receiver *receiver
@@ -70,15 +70,16 @@ func (s *stage) newStore(t *testing.T) (opened store.Store) {
 	var err error
 	if s.scene.cast.embedded {
 		f := newFile(t, s.scene.cast.disk)
-		s.records, s.ballast = f, filepath.Join(filepath.Dir(f.path), "ballast")
+		s.records, s.ballast.path = f, filepath.Join(filepath.Dir(f.path), "ballast")
 		opened, err = sqlite.Open(ctx, sqlite.Options{Path: f.path, Logger: quiet})
 	} else {
 		s.db = newServer(t, s.scene.cast.disk)
-		s.records, s.ballast = s.db, s.db.ballast
+		s.records, s.ballast.path = s.db, s.db.ballast
 		require.NoError(t, s.db.start(ctx))
 		opened, err = postgres.Open(ctx, postgres.Options{DSN: s.db.dsn(s.db.addr()), Logger: quiet})
 	}
 	require.NoError(t, err)
+	t.Cleanup(s.ballast.release) // before the disk's unmounting
 	return opened
 }
 

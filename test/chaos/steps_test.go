@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -171,25 +170,12 @@ func lasts() step {
 	return step{what: "time passes", unbounded: true, do: func(ctx context.Context, _ *stage) error { return pause.For(ctx, *wantOutage) }}
 }
 
-// fillDisk leaves no byte of the store's disk free.
+// fillDisk leaves no byte of the store's disk free, until freeDisk.
 func fillDisk() step {
-	return step{what: "the disk fills up", do: func(_ context.Context, s *stage) error {
-		file, err := os.OpenFile(s.ballast, os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		for block := make([]byte, 64<<10); err == nil; {
-			_, err = file.Write(block)
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			return err
-		}
-		return nil
-	}}
+	return step{what: "the disk fills up", do: func(ctx context.Context, s *stage) error { return s.ballast.fill(ctx) }}
 }
 
 // freeDisk deletes the file that filled the disk.
 func freeDisk() step {
-	return step{what: "the disk has room again", do: func(_ context.Context, s *stage) error { return os.Remove(s.ballast) }}
+	return step{what: "the disk has room again", do: func(_ context.Context, s *stage) error { return s.ballast.remove() }}
 }
