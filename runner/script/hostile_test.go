@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -66,15 +67,16 @@ func TestPool_ConfinesHostileScripts(t *testing.T) {
 				t.Parallel()
 				call := callOn(source, "")
 				call.Limits = LimitsOf(bundle.OwnerTool)
-				call.Limits.OwnTime /= 5
+				code := runerror.ScriptLimit
+				if other := lenient[name]; other != "" {
+					code, call.Limits.OwnTime = other, time.Minute // fails at once; a loaded machine may need seconds to start it
+				} else {
+					call.Limits.OwnTime /= 5
+				}
 				result, err := pool.Run(t.Context(), call, nil)
 				var failed *Error
 				require.ErrorAs(t, err, &failed)
-				if code := lenient[name]; code != "" {
-					require.Equal(t, code, failed.Code, failed.Detail())
-				} else {
-					require.Equal(t, runerror.ScriptLimit, failed.Code, failed.Detail())
-				}
+				require.Equal(t, code, failed.Code, failed.Detail())
 				require.LessOrEqual(t, len(failed.Message), maxErrorText)
 				require.Nil(t, result.Value)
 				t.Log(failed.Message)
