@@ -90,7 +90,8 @@ func (c *checkpointer) keepReserve(ctx context.Context) error {
 			return nil // although readers may use the log
 		}
 	}
-	return c.space.refuse(fmt.Errorf("the disk has %d free bytes, and a write needs %d: %w", free, unmoved+reserve, syscall.ENOSPC))
+	return c.space.refuse(fmt.Errorf("the disk has %d free bytes, and a write needs %d; enlarge the disk or delete other files on it: %w",
+		free, unmoved+reserve, syscall.ENOSPC))
 }
 
 // truncateLog moves pages and returns the log's space to the disk, unless readers use the log. It uses the checkpointer's connection,
